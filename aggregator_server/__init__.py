@@ -1,0 +1,1 @@
+"""The server that combines what devices learned, without their audio."""

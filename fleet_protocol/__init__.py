@@ -1,0 +1,1 @@
+"""What devices and the aggregator agree on: messages, arrays, labels, feature settings, model bundles."""

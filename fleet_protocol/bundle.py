@@ -1,0 +1,152 @@
+"""A model bundle: graph, initial weights and manifest in one file (architecture decision 3).
+
+The file is a plain zip archive (stored, not compressed) of ``manifest.json``, ``model.tflite`` and
+``weights.safetensors``; the manifest holds the digests of the other two, so that damage is seen on opening.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dacite
+
+from fleet_protocol.errors import BundleError, ProtocolError
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.tensors import Arrays, digest, pack, unpack
+
+FORMAT = "auricle-bundle"
+VERSION = 1
+SIGNATURES = ("train", "predict", "input_gradient", "embed", "get_weights", "set_weights")
+_MEMBERS = ("manifest.json", "model.tflite", "weights.safetensors")
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that zip can hold: equal content gives equal bytes
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The weights of one layer: what layer-wise rules treat as one vector, kernel before bias."""
+
+    name: str
+    weights: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a bundle says of itself.
+
+    Attributes:
+        architecture: name in the zoo, e.g. ``cnn2``.
+        options: the zoo's options that the network was built with.
+        capacity: outputs of the head (slots for classes).
+        batch: rows of one training step; fewer rows are padded with zero targets.
+        input_shape: (frames, coefficients) of one clip's features.
+        embedding: width of the penultimate layer.
+        features: settings of the features that the model was built for.
+        mean: per-coefficient mean that is subtracted from features before the graph sees them.
+        std: per-coefficient standard deviation that they are then divided by.
+        layers: weights grouped by layer, input side first; the last one is the head.
+        weight_shapes: shape of every weight array, by name.
+        parameters: number of weights.
+        seed: seed of the initial weights.
+        sha256: digests of the bundle's other members, by member name.
+    """
+
+    architecture: str
+    options: dict[str, str]
+    capacity: int
+    batch: int
+    input_shape: tuple[int, int]
+    embedding: int
+    features: dict[str, Any]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    layers: tuple[Layer, ...]
+    weight_shapes: dict[str, tuple[int, ...]]
+    parameters: int
+    seed: int
+    sha256: dict[str, str] = dataclasses.field(default_factory=dict)
+    format: str = FORMAT
+    version: int = VERSION
+
+    @property
+    def feature_settings(self) -> FeatureSettings:
+        """The settings of the features that the model was built for."""
+        return FeatureSettings.from_json(self.features)
+
+    @property
+    def head(self) -> Layer:
+        """The last layer: a kernel [embedding, capacity] and a bias [capacity]."""
+        return self.layers[-1]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """An opened bundle: manifest, TFLite flatbuffer, and initial weights by name (float32)."""
+
+    manifest: Manifest
+    graph: bytes
+    weights: Arrays
+
+
+def write_bundle(manifest: Manifest, graph: bytes, weights: Arrays) -> bytes:
+    """Serialise a bundle; equal content gives equal bytes. The manifest's digests are filled in here."""
+    members = {"model.tflite": graph, "weights.safetensors": pack(weights, {})}
+    manifest = dataclasses.replace(manifest, sha256={name: digest(data) for name, data in members.items()})
+    document = json.dumps(dataclasses.asdict(manifest), indent=1, sort_keys=True).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in {"manifest.json": document, **members}.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
+    return buffer.getvalue()
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Open a bundle file and check it.
+
+    Raises:
+        BundleError: the file is missing, damaged, no bundle, or of a version that this program does not know.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {name: archive.read(name) for name in _MEMBERS}
+    except (OSError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
+        raise BundleError(
+            f"{path} is not a readable model bundle ({error}); build one with `auricle-export build`"
+        ) from error
+    manifest = _parse(members["manifest.json"], path)
+    for name, expected in manifest.sha256.items():
+        if digest(members.get(name, b"")) != expected:
+            raise BundleError(f"{path} is damaged: {name} does not match its digest; copy or build it again")
+    weights, _ = unpack(members["weights.safetensors"])
+    shapes = {name: array.shape for name, array in weights.items()}
+    if shapes != manifest.weight_shapes:
+        raise BundleError(f"{path}: its weights {shapes} are not those of its manifest {manifest.weight_shapes}")
+    return Bundle(manifest, members["model.tflite"], weights)
+
+
+def _parse(data: bytes, path: Path) -> Manifest:
+    try:
+        document = json.loads(data)
+        if document.get("format") != FORMAT or document.get("version") != VERSION:
+            raise BundleError(
+                f"{path} says format {document.get('format')!r} version {document.get('version')!r}; "
+                f"this program reads {FORMAT!r} version {VERSION}"
+            )
+        manifest = dacite.from_dict(Manifest, document, dacite.Config(cast=[tuple]))
+        manifest.feature_settings  # noqa: B018  (checks them)
+    except (
+        json.JSONDecodeError,
+        UnicodeDecodeError,
+        AttributeError,
+        dacite.DaciteError,
+        ProtocolError,
+    ) as error:
+        if isinstance(error, BundleError):
+            raise
+        raise BundleError(f"{path}: its manifest cannot be read: {error}") from error
+    return manifest

@@ -1,0 +1,40 @@
+"""The exceptions of the protocol.
+
+AuricleError
+├── ProtocolError            what came over the wire, or out of a file, is not what was agreed
+│   ├── MessageError         a JSON message lacks a field, or holds a wrong type
+│   ├── TensorError          an array file is damaged, or its arrays have wrong names, shapes or values
+│   ├── BundleError          a model bundle is damaged, foreign, or of another version
+│   └── FeatureMismatchError two sides computed their features with different settings
+└── LabelError               a label map cannot take or name a class
+"""
+
+from __future__ import annotations
+
+
+class AuricleError(Exception):
+    """Root of every error that Auricle raises on purpose; its text is meant for people."""
+
+
+class ProtocolError(AuricleError):
+    """What was received is not what was agreed."""
+
+
+class MessageError(ProtocolError):
+    """A JSON message lacks a field, or holds a wrong type."""
+
+
+class TensorError(ProtocolError):
+    """An array file is damaged, or its arrays have wrong names, shapes, dtypes or values."""
+
+
+class BundleError(ProtocolError):
+    """A model bundle is damaged, foreign, or of a version that this program does not know."""
+
+
+class FeatureMismatchError(ProtocolError):
+    """Two sides computed their features with different settings."""
+
+
+class LabelError(AuricleError):
+    """A label map cannot take, rename or find a class."""

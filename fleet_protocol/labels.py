@@ -1,0 +1,134 @@
+"""Which slot of a model's head is which class (architecture decision 2).
+
+A head has a fixed capacity; a mask switches slots on. A device gives a new sound a slot at once, offline: the
+slot then has the owner's name and no class. When the aggregator recognises the class, the slot is linked to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet_protocol.errors import LabelError
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One class of a device's model: the owner's name for it, and the fleet's class once that is known."""
+
+    name: str
+    class_id: str | None = None
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """Slots 0..n-1 of a head with ``capacity`` outputs. Immutable: every change returns a new map."""
+
+    capacity: int
+    slots: tuple[Slot, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise LabelError(f"a head's capacity must be at least 1, not {self.capacity}")
+        if len(self.slots) > self.capacity:
+            raise LabelError(
+                f"{len(self.slots)} labels do not fit a head of capacity {self.capacity}: "
+                "build the bundle with a larger --capacity"
+            )
+        for kind, values in (("label", self.names), ("class", self.class_ids)):
+            twice = [value for value in values if value is not None and values.count(value) > 1]
+            if twice:
+                raise LabelError(f"{kind} {twice[0]!r} has two slots; names and classes are unique in a label map")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The owner's names in slot order."""
+        return tuple(slot.name for slot in self.slots)
+
+    @property
+    def class_ids(self) -> tuple[str | None, ...]:
+        """The fleet's class of every slot, in slot order; None where the fleet does not know it yet."""
+        return tuple(slot.class_id for slot in self.slots)
+
+    @property
+    def mask(self) -> NDArray[np.float32]:
+        """float32 [capacity]: 1 where a slot is in use."""
+        mask = np.zeros(self.capacity, np.float32)
+        mask[: len(self.slots)] = 1.0
+        return mask
+
+    def slot_of(self, name: str) -> int:
+        """Return the slot of a label.
+
+        Raises:
+            LabelError: the map does not know the label.
+        """
+        if name not in self.names:
+            raise LabelError(f"no slot is called {name!r}; known: {', '.join(self.names) or 'none'}")
+        return self.names.index(name)
+
+    def slot_of_class(self, class_id: str) -> int | None:
+        """Return the slot that is linked to a class of the fleet, or None."""
+        return self.class_ids.index(class_id) if class_id in self.class_ids else None
+
+    def add(self, name: str, class_id: str | None = None) -> LabelMap:
+        """Give a new label the next free slot."""
+        if name in self.names:
+            raise LabelError(f"label {name!r} has slot {self.slot_of(name)} already")
+        return dataclasses.replace(self, slots=(*self.slots, Slot(name, class_id)))
+
+    def link(self, slot: int, class_id: str) -> LabelMap:
+        """Say which class of the fleet a slot is; linking it to the same class again changes nothing."""
+        if not 0 <= slot < len(self.slots):
+            raise LabelError(f"slot {slot} is not in use; in use: 0 to {len(self.slots) - 1}")
+        slots = list(self.slots)
+        slots[slot] = Slot(slots[slot].name, class_id)
+        return dataclasses.replace(self, slots=tuple(slots))
+
+    def adopt(self, classes: Iterable[tuple[str, str]]) -> LabelMap:
+        """Give every (class, name) that the map lacks a slot.
+
+        An unlinked slot of the same name becomes that class: owner and fleet speak of the same thing. A name that
+        is taken by another class gets the class in brackets.
+        """
+        result = self
+        for class_id, name in classes:
+            if class_id in result.class_ids:
+                continue
+            if name in result.names and result.slots[result.slot_of(name)].class_id is None:
+                result = result.link(result.slot_of(name), class_id)
+            else:
+                result = result.add(f"{name} ({class_id})" if name in result.names else name, class_id)
+        return result
+
+    def one_hot(self, slots: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Turn int [n] slots into float32 [n, capacity] targets."""
+        targets = np.zeros((len(slots), self.capacity), np.float32)
+        targets[np.arange(len(slots)), slots] = 1.0
+        return targets
+
+    def to_json(self) -> dict[str, object]:
+        """Return a JSON-ready form that :meth:`from_json` reads."""
+        return {
+            "capacity": self.capacity,
+            "slots": [{"name": slot.name, "class_id": slot.class_id} for slot in self.slots],
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, object]) -> LabelMap:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            LabelError: the document is not a label map.
+        """
+        capacity, slots = document.get("capacity"), document.get("slots")
+        if not isinstance(capacity, int) or not isinstance(slots, list):
+            raise LabelError(f"not a label map: {document!r}")
+        try:
+            return cls(capacity, tuple(Slot(str(slot["name"]), slot["class_id"]) for slot in slots))
+        except (KeyError, TypeError) as error:
+            raise LabelError(f"not a label map: {document!r}") from error

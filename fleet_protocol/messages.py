@@ -1,0 +1,226 @@
+"""The messages between devices and the aggregator, as standard dataclasses.
+
+FastAPI validates them on the server; :func:`parse` reads them on the device, without pydantic. Unknown keys are
+ignored, so that an older device can talk to a newer aggregator.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import dacite
+
+from fleet_protocol.errors import MessageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
+
+RoundState = Literal["open", "done", "failed"]
+WorkKind = Literal["contribute", "learn"]
+
+
+def parse(kind: type[T], document: object) -> T:
+    """Build a message from decoded JSON.
+
+    Raises:
+        MessageError: naming the message, the field and what was wrong with it.
+    """
+    if not isinstance(document, Mapping):
+        raise MessageError(f"a {kind.__name__} must be a JSON object, not {type(document).__name__}")
+    try:
+        return dacite.from_dict(kind, document, dacite.Config(cast=[tuple]))
+    except dacite.DaciteError as error:
+        raise MessageError(f"not a valid {kind.__name__}: {error}") from error
+
+
+def to_json(message: DataclassInstance) -> dict[str, Any]:
+    """Return a message as a JSON-ready dictionary."""
+    return dataclasses.asdict(message)
+
+
+@dataclass(frozen=True)
+class ClassInfo:
+    """A class that the fleet knows.
+
+    Attributes:
+        class_id: stable identifier, unique in the fleet.
+        name: for people; a discovered class has a provisional name until somebody names it.
+        discovered_in: the round in which it was discovered; None for a class of the first public set.
+    """
+
+    class_id: str
+    name: str
+    discovered_in: int | None = None
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """What a device says of itself when it enrols; the same device may say it again at any time.
+
+    Attributes:
+        device_id: 32 hex digits that the device drew itself, once.
+        secret: at least 32 characters that the device drew itself; its bearer token from then on.
+        name: for people.
+        architecture: of its bundle.
+        features: digest of its feature settings.
+        labels: names of the labels that its owner taught it.
+    """
+
+    device_id: str
+    secret: str
+    name: str
+    architecture: str
+    features: str
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """The aggregator's answer to an enrolment: the classes of the fleet, so that labels can be linked by name."""
+
+    device_id: str
+    classes: tuple[ClassInfo, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One part of a round plan: a method by name, with its settings."""
+
+    name: str
+    settings: dict[str, float | int | str | bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """What a round does: every part chosen by name with its settings.
+
+    Attributes:
+        local: what a device does with its data.
+        aggregation: how the aggregator combines the uploads.
+        selection: which devices take part.
+        deadline_s: seconds after which the round closes.
+        quorum: share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
+        seed: of everything random in the round.
+    """
+
+    local: Choice
+    aggregation: Choice
+    selection: Choice
+    deadline_s: float
+    quorum: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class ClassAssignment:
+    """The aggregator recognised a device's report: the slot that the device gave a new sound is this class."""
+
+    slot: int
+    class_id: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a device is asked to do next.
+
+    Attributes:
+        kind: ``contribute``: train and upload; ``learn``: learn from the round's result.
+        round_id: the round; rounds count from 1.
+        plan: the round's plan.
+        public_set: digest of the public set's blob.
+        consensus: digest of the fleet's scores on that public set; None before the first round has ended.
+        classes: every class of the fleet.
+        assignments: for ``learn``: which of the device's new sounds became which class.
+    """
+
+    kind: WorkKind
+    round_id: int
+    plan: RoundPlan
+    public_set: str
+    consensus: str | None
+    classes: tuple[ClassInfo, ...]
+    assignments: tuple[ClassAssignment, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClassReport:
+    """A new sound that a device met, described by its data impressions alone.
+
+    Attributes:
+        slot: the slot that the device gave it; the aggregator's answer names it.
+        name: the owner's word, where the owner shares it; used to name the class and to count, never to match.
+        clips: how many clips it was learned from.
+    """
+
+    slot: int
+    name: str | None
+    clips: int
+
+
+@dataclass(frozen=True)
+class Update:
+    """The document of an upload; its arrays are described in docs/protocol.md.
+
+    Attributes:
+        round_id: the round that it is for.
+        device_id: who sends it.
+        features: digest of the feature settings.
+        public_set: digest of the public set that was scored.
+        classes: classes of the score matrix' columns, in order.
+        clips: clips that the device trained on in this round.
+        reports: new sounds; row blocks of the array ``impressions`` follow ``known`` and then these, in order.
+        known: classes whose impressions are sent along, as a yardstick for the new ones.
+        metrics: what the device measured, for people; never used in the aggregation.
+    """
+
+    round_id: int
+    device_id: str
+    features: str
+    public_set: str
+    classes: tuple[str, ...]
+    clips: int
+    reports: tuple[ClassReport, ...] = ()
+    known: tuple[str, ...] = ()
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The aggregator has an upload safely on its disk."""
+
+    round_id: int
+    sha256: str
+    repeated: bool
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A device finished learning from a round's result."""
+
+    round_id: int
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ErrorDetail:
+    """What went wrong.
+
+    Attributes:
+        code: stable, for programs.
+        message: for people: the thing, the value given, the way out.
+    """
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ErrorReply:
+    """The one shape of every HTTP error."""
+
+    error: ErrorDetail

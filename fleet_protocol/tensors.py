@@ -1,0 +1,93 @@
+"""Arrays on the wire and on disk: safetensors with one JSON document in the header. Never pickle.
+
+The document travels under the metadata key ``auricle``; the arrays' bytes follow in name order, so that
+equal content has equal bytes and therefore an equal SHA-256 digest (uploads are content-addressed).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as _load
+from safetensors.numpy import save as _save
+
+from fleet_protocol.errors import TensorError
+
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+
+_METADATA_KEY = "auricle"
+
+
+def pack(arrays: Mapping[str, Array], document: Mapping[str, Any]) -> bytes:
+    """Serialise named arrays and a JSON document to safetensors bytes; equal input gives equal bytes."""
+    ordered = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return bytes(_save(ordered, metadata={_METADATA_KEY: text}))
+
+
+def unpack(data: bytes) -> tuple[Arrays, dict[str, Any]]:
+    """Parse bytes that :func:`pack` wrote into (arrays, document).
+
+    Raises:
+        TensorError: the bytes are no safetensors file, or carry no document.
+    """
+    try:
+        arrays = _load(data)
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise TensorError(f"not a readable safetensors file ({len(data)} bytes): {error}") from error
+    return arrays, _document(data)
+
+
+def _document(data: bytes) -> dict[str, Any]:
+    """Read the header's document. The layout is fixed: u64 little-endian header length, then JSON."""
+    length = int.from_bytes(data[:8], "little")
+    text = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_METADATA_KEY)
+    if text is None:
+        raise TensorError(f"the file's header holds no {_METADATA_KEY!r} document: it was not written by Auricle")
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TensorError(f"the header's {_METADATA_KEY!r} document is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise TensorError(f"the header's document must be a JSON object, not {type(document).__name__}")
+    return document
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of bytes as 64 lower-case hex digits: the name of a blob."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def require(
+    arrays: Mapping[str, Array],
+    name: str,
+    shape: tuple[int | None, ...],
+    kind: str = "f",
+) -> Array:
+    """Return ``arrays[name]`` after checking it: rank, sizes (None is any), dtype kind, finite values.
+
+    Raises:
+        TensorError: naming the array, what was expected and what was given.
+    """
+    if name not in arrays:
+        raise TensorError(f"array {name!r} is missing; present: {', '.join(sorted(arrays)) or 'none'}")
+    array = arrays[name]
+    wanted = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
+    fits = len(array.shape) == len(shape) and all(
+        size is None or size == given for size, given in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        raise TensorError(f"array {name!r} has shape {array.shape}, expected {wanted}")
+    if array.dtype.kind != kind:
+        raise TensorError(f"array {name!r} has dtype {array.dtype}, expected kind {kind!r}")
+    if kind == "f" and not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise TensorError(f"array {name!r} holds {array[where]} at {where}; every value must be finite")
+    return array

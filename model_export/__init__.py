@@ -1,0 +1,1 @@
+"""Builds the models: Keras networks exported as TFLite bundles that train on the device."""
