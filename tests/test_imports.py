@@ -17,7 +17,7 @@ PACKAGES = {
     "fleet_simulator",
     "benchmarks",
 }
-STDLIB = set(sys.stdlib_module_names)
+STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type checkers alone
 BASE = {"numpy", "safetensors", "dacite"}
 ALLOWED = {
     "fleet_protocol": BASE,
