@@ -4,6 +4,7 @@ AuricleError
 ├── ProtocolError            what came over the wire, or out of a file, is not what was agreed
 │   ├── MessageError         a JSON message lacks a field, or holds a wrong type
 │   ├── TensorError          an array file is damaged, or its arrays have wrong names, shapes or values
+│   ├── PlanError            a round plan names an unknown method or setting, or a value out of range
 │   ├── BundleError          a model bundle is damaged, foreign, or of another version
 │   └── FeatureMismatchError two sides computed their features with different settings
 └── LabelError               a label map cannot take or name a class
@@ -26,6 +27,10 @@ class MessageError(ProtocolError):
 
 class TensorError(ProtocolError):
     """An array file is damaged, or its arrays have wrong names, shapes, dtypes or values."""
+
+
+class PlanError(ProtocolError):
+    """A round plan names an unknown method or setting, or a value of a wrong type or out of range."""
 
 
 class BundleError(ProtocolError):

@@ -34,7 +34,7 @@ def parse(kind: type[T], document: object) -> T:
         raise MessageError(f"a {kind.__name__} must be a JSON object, not {type(document).__name__}")
     try:
         return dacite.from_dict(kind, document, dacite.Config(cast=[tuple]))
-    except dacite.DaciteError as error:
+    except (dacite.DaciteError, TypeError, ValueError) as error:  # a cast to tuple raises the latter two itself
         raise MessageError(f"not a valid {kind.__name__}: {error}") from error
 
 
@@ -67,7 +67,7 @@ class Enrolment:
         secret: at least 32 characters that the device drew itself; its bearer token from then on.
         name: for people.
         architecture: of its bundle.
-        features: digest of its feature settings.
+        features: its feature settings in full (``FeatureSettings.to_json``), so that a mismatch can be explained.
         labels: names of the labels that its owner taught it.
     """
 
@@ -75,7 +75,7 @@ class Enrolment:
     secret: str
     name: str
     architecture: str
-    features: str
+    features: dict[str, Any]
     labels: tuple[str, ...] = ()
 
 

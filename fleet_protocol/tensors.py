@@ -53,7 +53,7 @@ def _document(data: bytes) -> dict[str, Any]:
         raise TensorError(f"the file's header holds no {_METADATA_KEY!r} document: it was not written by Auricle")
     try:
         document = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # the latter: a hostile document nests a million brackets
         raise TensorError(f"the header's {_METADATA_KEY!r} document is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise TensorError(f"the header's document must be a JSON object, not {type(document).__name__}")

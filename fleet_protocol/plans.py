@@ -1,0 +1,94 @@
+"""What the parts of a round plan can be set to: one table that the aggregator and the devices share.
+
+A plan names a method for each part (architecture decision 4). :func:`complete` checks the settings given and adds
+the defaults of the others, so that a device reads every setting from the plan and knows no defaults of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fleet_protocol.errors import PlanError
+from fleet_protocol.messages import Choice
+
+Value = float | int | str | bool
+Part = Literal["local", "aggregation", "selection"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a method.
+
+    Attributes:
+        default: used where a plan does not say; its type is the setting's type.
+        about: what it does, with its unit.
+        low: smallest value allowed; None where there is no limit.
+        high: largest value allowed; None where there is no limit.
+    """
+
+    default: Value
+    about: str
+    low: float | None = None
+    high: float | None = None
+
+
+# Gudur & Perepu 2021 leave these open; the impressions' defaults are those that made impressions of the same class
+# from different architectures agree (small random start, small L2 pull, Dirichlet scale 0.3).
+_ZERO_SHOT: dict[str, Setting] = {
+    "epochs": Setting(10, "passes over the round's clips", 1, 10_000),
+    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
+    "momentum": Setting(0.9, "of the local training and the distillation", 0.0, 0.9999),
+    "distill_epochs": Setting(1, "passes over the public set towards the consensus; 0: to the letter", 0, 10_000),
+    "distill_learning_rate": Setting(0.01, "of the distillation", 1e-8, 10.0),
+    "impressions": Setting(32, "data impressions synthesised for each class", 1, 4_096),
+    "impression_steps": Setting(150, "Adam steps of the synthesis", 1, 100_000),
+    "impression_rate": Setting(0.05, "Adam's learning rate in the synthesis", 1e-8, 10.0),
+    "impression_l2": Setting(0.1, "pull of the impressions towards the mean features", 0.0, 100.0),
+    "impression_scale": Setting(0.3, "factor on the Dirichlet concentrations", 1e-6, 1e6),
+    "impression_start": Setting(0.1, "standard deviation of the random start, in normalised features", 0.0, 100.0),
+    "temperature": Setting(1.0, "of the softmax in the synthesis", 1e-3, 1e3),
+}  # fmt: skip
+
+METHODS: dict[Part, dict[str, dict[str, Setting]]] = {
+    "local": {"zero_shot": _ZERO_SHOT},
+    "aggregation": {
+        "label_wise": {
+            "normalise": Setting(True, "divide by sum(beta) label by label; false: the paper to the letter"),
+        },
+    },
+    "selection": {"all": {}},
+}
+
+
+def complete(part: Part, choice: Choice) -> Choice:
+    """Check a part of a plan and add the defaults of the settings that it leaves out.
+
+    Raises:
+        PlanError: unknown method, unknown setting, a value of a wrong type or out of range; says what is allowed.
+    """
+    methods = METHODS[part]
+    if choice.name not in methods:
+        raise PlanError(f"unknown {part} method {choice.name!r}; known: {', '.join(sorted(methods))}")
+    known = methods[choice.name]
+    unknown = sorted(set(choice.settings) - set(known))
+    if unknown:
+        raise PlanError(
+            f"{part} method {choice.name!r} has no setting {unknown[0]!r}; known: {', '.join(known) or 'none at all'}"
+        )
+    return Choice(choice.name, {name: _value(choice.settings, name, setting) for name, setting in known.items()})
+
+
+def _value(given: Mapping[str, Value], name: str, setting: Setting) -> Value:
+    value = given.get(name, setting.default)
+    kind = type(setting.default)
+    if type(value) is not kind and not (kind is float and type(value) is int):
+        raise PlanError(f"setting {name!r} ({setting.about}) must be of type {kind.__name__}, not {value!r}")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        low = -math.inf if setting.low is None else setting.low
+        high = math.inf if setting.high is None else setting.high
+        if not low <= value <= high:  # holds for NaN too, and for integers that no float can hold
+            raise PlanError(f"setting {name!r} ({setting.about}) must be from {low:g} to {high:g}, not {value!r}")
+    return float(value) if kind is float else value
