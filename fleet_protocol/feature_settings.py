@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 
+_LARGEST = 1_000_000_000
+
 
 @dataclass(frozen=True)
 class FeatureSettings:
@@ -110,6 +112,8 @@ class FeatureSettings:
         fields: dict[str, object] = {}
         for field in dataclasses.fields(cls):
             value = document.get(field.name, field.default)
+            if isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # holds for NaN too
+                raise ProtocolError(f"feature setting {field.name!r} must be finite and sensible, not {value!r}")
             if field.type == "float" and type(value) is int:
                 value = float(value)
             if type(value).__name__ != field.type:

@@ -1,0 +1,125 @@
+"""Label-wise averaging of scores on the public set (Gudur & Perepu 2021, algorithm 1, global update, choice 1).
+
+    f_G^{i+1}(x_0) = sum_m beta_m f_m^i(x_0),   label by label over the devices m that own the label,
+
+beta = 1 where one device alone owns the label, else the device's accuracy on the public set. To the letter, a label
+of several owners multiplies its history by sum(beta) in every round; the normalised form divides by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator_server.errors import AggregationError
+
+
+@dataclass(frozen=True)
+class DeviceScores:
+    """One device's scores on the public set, alpha-updated by the device.
+
+    Attributes:
+        device_id: whose they are.
+        columns: int64 [owned]: the fleet's class of every column of ``scores``.
+        scores: float32 [samples, owned].
+    """
+
+    device_id: str
+    columns: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class LabelWise:
+    """The new consensus, and how it came about.
+
+    Attributes:
+        scores: float32 [samples, classes].
+        accuracies: every device's accuracy on the public set, 0 to 1.
+        betas: for every column that somebody uploaded, the weight of each of its owners.
+        plain_mean: columns whose weights summed to 0, so that the plain mean was taken.
+    """
+
+    scores: NDArray[np.float32]
+    accuracies: dict[str, float]
+    betas: dict[int, dict[str, float]]
+    plain_mean: tuple[int, ...]
+
+
+def accuracy(device: DeviceScores, labels: NDArray[np.int64], synthetic: NDArray[np.bool_]) -> float:
+    """Return a device's accuracy on the public samples of its classes, 0 to 1.
+
+    A sample counts as right when its class has the device's largest score. Recordings alone count; data impressions
+    do where the device's classes have nothing else. Without any sample the accuracy is 0.
+
+    Args:
+        device: scores [samples, owned].
+        labels: int64 [samples].
+        synthetic: bool [samples], True for data impressions.
+    """
+    owned = np.isin(labels, device.columns)
+    rows = owned & ~synthetic
+    if not rows.any():
+        rows = owned
+    if not rows.any():
+        return 0.0
+    guesses = device.columns[device.scores[rows].argmax(axis=1)]
+    return float(np.mean(guesses == labels[rows]))
+
+
+def label_wise(
+    devices: Sequence[DeviceScores],
+    labels: NDArray[np.int64],
+    synthetic: NDArray[np.bool_],
+    previous: NDArray[np.float32],
+    normalise: bool = True,
+) -> LabelWise:
+    """Average scores label by label; a label that nobody uploaded keeps its column.
+
+    Args:
+        devices: the uploads, in any order: the result does not depend on it.
+        labels: int64 [samples], the public samples' classes.
+        synthetic: bool [samples], True for data impressions.
+        previous: float32 [samples, classes], the consensus so far; zeros before the first round.
+        normalise: divide by sum(beta) label by label; False is the paper to the letter.
+
+    Raises:
+        AggregationError: the sums no longer fit float32 (the literal form grows geometrically).
+    """
+    ordered = sorted(devices, key=lambda device: device.device_id)
+    accuracies = {device.device_id: accuracy(device, labels, synthetic) for device in ordered}
+    scores = previous.copy()
+    betas: dict[int, dict[str, float]] = {}
+    plain_mean: list[int] = []
+    for column, owners in sorted(_owners(ordered).items()):
+        weights = np.array([accuracies[name] for name, _ in owners]) if len(owners) > 1 else np.ones(1)
+        if weights.sum() == 0:
+            weights = np.full(len(owners), 1 / len(owners))
+            plain_mean.append(column)
+        total = np.sum([weight * values for weight, (_, values) in zip(weights, owners, strict=True)], axis=0)
+        betas[column] = {name: float(weight) for weight, (name, _) in zip(weights, owners, strict=True)}
+        scores[:, column] = _float32(total / weights.sum() if normalise else total, column)
+    return LabelWise(scores, accuracies, betas, tuple(plain_mean))
+
+
+def _owners(devices: Sequence[DeviceScores]) -> dict[int, list[tuple[str, NDArray[np.float64]]]]:
+    """Every uploaded column's owners with their scores, float64 [samples]."""
+    owners: dict[int, list[tuple[str, NDArray[np.float64]]]] = {}
+    for device in devices:
+        for index, column in enumerate(device.columns):
+            values = device.scores[:, index].astype(np.float64)
+            owners.setdefault(int(column), []).append((device.device_id, values))
+    return owners
+
+
+def _float32(values: NDArray[np.float64], column: int) -> NDArray[np.float32]:
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > float(np.finfo(np.float32).max):
+        raise AggregationError(
+            f"the consensus for class column {column} reached {largest:.3g}, which float32 cannot hold; "
+            "start the next round with the aggregation setting normalise=true"
+        )
+    return values.astype(np.float32)

@@ -1,0 +1,63 @@
+"""The FastAPI application: routes over a store, one clock that moves rounds, and one shape for every error."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+
+from aggregator_server import http_errors
+from aggregator_server.bell import Bell
+from aggregator_server.body_limit import BodyLimit
+from aggregator_server.docs_page import render
+from aggregator_server.round_clock import RoundClock
+from aggregator_server.routes import classes, devices, health, public_set, rounds, work
+from aggregator_server.routes.bodies import BodySizes
+from aggregator_server.security import Tokens
+from aggregator_server.service import Service
+from aggregator_server.store import Store
+
+_DESCRIPTION = (
+    "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "
+    "or method (405) included, is an ErrorReply: {\"error\": {\"code\", \"message\"}} with a stable code."
+)  # fmt: skip
+
+
+def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> FastAPI:
+    """Return the server's application; the store stays the caller's, to close."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        bell = Bell()
+        clock = RoundClock(store, bell)
+        app.state.service = Service(store, tokens, bell, clock)
+        moving = asyncio.create_task(clock.run())
+        try:
+            yield
+        finally:
+            moving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await moving
+
+    app = FastAPI(
+        title="Auricle aggregator",
+        version=version("auricle"),
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    http_errors.install(app)
+    app.add_middleware(BodyLimit, limit_of=(sizes or BodySizes()).limit_of)
+    for module in (health, devices, public_set, work, rounds, classes):
+        app.include_router(module.router)
+
+    @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
+    def docs() -> str:
+        return render(app.openapi())
+
+    return app

@@ -1,0 +1,91 @@
+"""``auricle-aggregator``: run the server, print its tokens, publish a public set."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aggregator_server.errors import AggregatorError
+from aggregator_server.security import ADMIN_VARIABLE, ENROL_VARIABLE, load_tokens
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return the process' exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except AggregatorError as error:
+        print(f"auricle-aggregator: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="auricle-aggregator", description="Combine what devices learned about sounds, without their audio."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="run the server")
+    run.add_argument("--data", type=Path, required=True, help="folder of the database, the blobs and the tokens")
+    run.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
+    run.add_argument("--port", type=int, default=8470, help="port to listen on; 0 takes a free one (default: 8470)")
+    run.set_defaults(run=_run)
+    tokens = commands.add_parser("tokens", help="print the administrator's and the enrolment token")
+    tokens.add_argument("--data", type=Path, required=True, help="the server's data folder")
+    tokens.set_defaults(run=_tokens)
+    publish = commands.add_parser("publish", help="send a public set to a running server")
+    publish.add_argument("file", type=Path, help="the public set")
+    publish.add_argument("--url", required=True, help="the server, e.g. http://127.0.0.1:8470")
+    publish.add_argument("--token", default=os.environ.get(ADMIN_VARIABLE), help=f"default: ${ADMIN_VARIABLE}")
+    publish.set_defaults(run=_publish)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    from aggregator_server.server import serve  # heavy: FastAPI and SQLAlchemy
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    serve(options.data, options.host, options.port, os.environ)
+    return 0
+
+
+def _tokens(options: argparse.Namespace) -> int:
+    tokens = load_tokens(options.data, os.environ)
+    print(json.dumps({"admin": tokens.admin, "enrol": tokens.enrol}))
+    if any(name in os.environ for name in (ADMIN_VARIABLE, ENROL_VARIABLE)):
+        print("(from the environment; the server must run with the same)", file=sys.stderr)
+    return 0
+
+
+def _publish(options: argparse.Namespace) -> int:
+    url = urlsplit(options.url)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise AggregatorError(f"--url must look like http://host:port, not {options.url!r}")
+    if not options.token:
+        raise AggregatorError(f"--token is missing; `auricle-aggregator tokens` prints it (or set {ADMIN_VARIABLE})")
+    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    connection = kind(url.hostname, url.port, timeout=60)
+    try:
+        body = options.file.read_bytes()
+        path = f"{url.path.rstrip('/')}/v1/public-set"
+        connection.request("PUT", path, body, {"Authorization": f"Bearer {options.token}"})
+        response = connection.getresponse()
+        text = response.read().decode()
+    except (OSError, http.client.HTTPException) as error:
+        raise AggregatorError(f"{options.file} could not be sent to {options.url}: {error}") from error
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise AggregatorError(f"{options.url} refused {options.file} ({response.status}): {text}")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

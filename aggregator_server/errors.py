@@ -1,0 +1,249 @@
+"""The aggregator's exceptions: one class for each error code that a client can meet.
+
+AuricleError
+└── AggregatorError
+    ├── NotAuthenticatedError      no token, or one that opens nothing here
+    ├── ForbiddenError             known, but not allowed
+    │   ├── DeviceRevokedError
+    │   └── NotSelectedError
+    ├── NotFoundError              the thing that was named does not exist
+    │   ├── RoundNotFoundError, DeviceNotFoundError, ClassNotFoundError
+    │   └── BlobNotFoundError, PublicSetNotFoundError
+    ├── ConflictError              right in itself, wrong at this time
+    │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError
+    │   ├── DeviceTakenError, SecretTakenError, ClassNameTakenError
+    │   └── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
+    ├── TooLargeError              more bytes than this server takes
+    ├── InvalidError               what was sent is wrong in itself
+    │   ├── InvalidRequestError, DigestMismatchError
+    │   ├── UnknownStrategyError, InvalidPlanError
+    │   ├── ForeignFeaturesError, MalformedPublicSetError
+    │   └── MalformedUpdateError, WrongPublicSetError, ForeignUpdateError
+    ├── AggregationError           a round's uploads cannot be combined: the round fails
+    ├── BlobError                  a blob is missing or damaged: a round that needs it fails
+    └── StartError                 the data folder, a token or the address cannot be used
+
+A class's ``code`` is what programs see; its docstring is what the documentation says of the code.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fleet_protocol.errors import AuricleError
+
+
+class AggregatorError(AuricleError):
+    """The aggregator failed in a way that it did not foresee; its log says more."""
+
+    code: ClassVar[str] = "internal_error"
+
+
+class NotAuthenticatedError(AggregatorError):
+    """The bearer token is missing, or is not one that opens this address."""
+
+    code = "unauthorised"
+
+
+class ForbiddenError(AggregatorError):
+    """The caller is known but not allowed."""
+
+    code = "forbidden"
+
+
+class DeviceRevokedError(ForbiddenError):
+    """An administrator revoked the device."""
+
+    code = "device_revoked"
+
+
+class NotSelectedError(ForbiddenError):
+    """The device was not selected for the round, for example because it enrolled later."""
+
+    code = "not_selected"
+
+
+class NotFoundError(AggregatorError):
+    """There is nothing at this address."""
+
+    code = "not_found"
+
+
+class RoundNotFoundError(NotFoundError):
+    """There is no such round."""
+
+    code = "round_not_found"
+
+
+class DeviceNotFoundError(NotFoundError):
+    """There is no such device."""
+
+    code = "device_not_found"
+
+
+class ClassNotFoundError(NotFoundError):
+    """There is no such class."""
+
+    code = "class_not_found"
+
+
+class BlobNotFoundError(NotFoundError):
+    """There is no public set and no consensus with that digest."""
+
+    code = "blob_not_found"
+
+
+class PublicSetNotFoundError(NotFoundError):
+    """No public set has been published yet."""
+
+    code = "public_set_not_found"
+
+
+class ConflictError(AggregatorError):
+    """The request is right in itself but not at this time."""
+
+    code = "conflict"
+
+
+class RoundOpenError(ConflictError):
+    """A round is open; only one may be."""
+
+    code = "round_open"
+
+
+class RoundClosedError(ConflictError):
+    """The round is over: its deadline passed, or it is done, failed or cancelled."""
+
+    code = "round_closed"
+
+
+class RoundNotDoneError(ConflictError):
+    """The round has no result that a device could have learned from."""
+
+    code = "round_not_done"
+
+
+class DuplicateUpdateError(ConflictError):
+    """The device uploaded other bytes for this round before; the first upload stands."""
+
+    code = "duplicate_update"
+
+
+class DeviceTakenError(ConflictError):
+    """The device identifier is enrolled with another secret."""
+
+    code = "device_taken"
+
+
+class SecretTakenError(ConflictError):
+    """Another device enrolled with the same secret."""
+
+    code = "secret_taken"
+
+
+class ClassNameTakenError(ConflictError):
+    """Another class has that name."""
+
+    code = "class_name_taken"
+
+
+class NoDevicesError(ConflictError):
+    """No device is enrolled, so a round would wait for nobody."""
+
+    code = "no_devices"
+
+
+class NoPublicSetError(ConflictError):
+    """A round needs a public set; none has been published yet."""
+
+    code = "no_public_set"
+
+
+class PublicSetInUseError(ConflictError):
+    """The fleet has a consensus on the current public set, so it can no longer be replaced."""
+
+    code = "public_set_in_use"
+
+
+class FleetFeaturesError(ConflictError):
+    """Devices are enrolled whose features are not those of the public set."""
+
+    code = "fleet_features"
+
+
+class TooLargeError(AggregatorError):
+    """The request's body is larger than this server takes."""
+
+    code = "too_large"
+
+
+class InvalidError(AggregatorError):
+    """What was sent is wrong in itself."""
+
+    code = "invalid"
+
+
+class InvalidRequestError(InvalidError):
+    """A parameter or a field of the body is missing, of a wrong type or out of range."""
+
+    code = "invalid_request"
+
+
+class DigestMismatchError(InvalidError):
+    """The body's SHA-256 is not the one that the request announced."""
+
+    code = "digest_mismatch"
+
+
+class UnknownStrategyError(InvalidError):
+    """There is no strategy of that name."""
+
+    code = "unknown_strategy"
+
+
+class InvalidPlanError(InvalidError):
+    """A setting of the round is unknown, of a wrong type or out of range."""
+
+    code = "invalid_plan"
+
+
+class ForeignFeaturesError(InvalidError):
+    """Features were computed with other settings than those of the public set."""
+
+    code = "feature_mismatch"
+
+
+class MalformedPublicSetError(InvalidError):
+    """The body is no public set, or one that cannot be used."""
+
+    code = "malformed_public_set"
+
+
+class MalformedUpdateError(InvalidError):
+    """The upload is damaged, or its document or arrays are not what the round asks for."""
+
+    code = "malformed_update"
+
+
+class WrongPublicSetError(InvalidError):
+    """The upload scored another public set than the round's."""
+
+    code = "wrong_public_set"
+
+
+class ForeignUpdateError(InvalidError):
+    """The upload names another device or another round than the request does."""
+
+    code = "foreign_update"
+
+
+class AggregationError(AggregatorError):
+    """A round's uploads cannot be combined; the round fails with this as its reason."""
+
+
+class BlobError(AggregatorError):
+    """A blob is missing or damaged; a round that needs it fails with this as its reason."""
+
+
+class StartError(AggregatorError):
+    """The data folder, a token or the address cannot be used, so the program does not start."""

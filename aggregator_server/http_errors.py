@@ -1,0 +1,106 @@
+"""Every HTTP error in the one shape ``{"error": {"code", "message"}}``, and what the documentation says of it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from aggregator_server.errors import (
+    AggregatorError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    InvalidRequestError,
+    NotAuthenticatedError,
+    NotFoundError,
+    TooLargeError,
+)
+from fleet_protocol.messages import ErrorReply
+
+_STATUS: dict[type[AggregatorError], int] = {
+    NotAuthenticatedError: 401,
+    ForbiddenError: 403,
+    NotFoundError: 404,
+    ConflictError: 409,
+    TooLargeError: 413,
+    InvalidError: 422,
+}
+METHOD_NOT_ALLOWED = "method_not_allowed"
+Responses = dict[int | str, dict[str, Any]]
+
+
+def status_of(kind: type[AggregatorError]) -> int:
+    """Return the HTTP status of an exception class."""
+    return next((status for base, status in _STATUS.items() if issubclass(kind, base)), 500)
+
+
+def documented(*kinds: type[AggregatorError]) -> Responses:
+    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500."""
+    by_status: dict[int, list[type[AggregatorError]]] = {}
+    for kind in (*kinds, AggregatorError):
+        by_status.setdefault(status_of(kind), []).append(kind)
+    return {
+        status: {
+            "model": ErrorReply,
+            "description": " ".join(f"`{kind.code}`: {inspect.getdoc(kind)}" for kind in group),
+        }
+        for status, group in sorted(by_status.items())
+    }
+
+
+def error_response(status: int, code: str, message: str) -> JSONResponse:
+    """Return an error in the one shape; text that cannot be encoded is escaped."""
+    text = message.encode("utf-8", "backslashreplace").decode()
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse({"error": {"code": code, "message": text}}, status, headers)
+
+
+def install(app: FastAPI) -> None:
+    """Make an application answer every error in the one shape."""
+    app.add_exception_handler(AggregatorError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+async def _refused(_request: Request, error: Exception) -> JSONResponse:
+    kind = type(error) if isinstance(error, AggregatorError) else AggregatorError
+    return error_response(status_of(kind), kind.code, str(error))
+
+
+async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+    problems = error.errors() if isinstance(error, RequestValidationError) else []
+    text = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in problems[:5])
+    return error_response(422, InvalidRequestError.code, f"the request is not what /docs describes: {text}")
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    where = f"{request.method} {request.url.path}"
+    if status == 404:
+        return error_response(404, NotFoundError.code, f"{where}: there is nothing at this address; see /docs")
+    if status == 405:
+        return error_response(405, METHOD_NOT_ALLOWED, f"{where}: this address does not take that method; see /docs")
+    if status == 413:
+        return error_response(413, TooLargeError.code, str(getattr(error, "detail", "")))
+    if status == 400:
+        return error_response(422, InvalidRequestError.code, f"{where}: the body is not readable JSON")
+    return error_response(status, AggregatorError.code, f"{where}: {getattr(error, 'detail', error)}")
+
+
+async def _gone(_request: Request, _error: Exception) -> JSONResponse:
+    # Nobody reads this: the client hung up while it was sending.
+    return error_response(422, InvalidRequestError.code, "the body ended early")
+
+
+async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
+    where = f"{request.method} {request.url.path}"
+    message = f"{where} failed with {type(error).__name__}; the server's log says more. Try again later."
+    return error_response(500, AggregatorError.code, message)

@@ -1,0 +1,204 @@
+"""What administrators send and receive. What devices send and receive stands in fleet_protocol.messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from fleet_protocol.messages import ClassInfo, RoundPlan, RoundState
+from fleet_protocol.plans import Value
+
+# A misspelt field of a request is refused, not ignored.
+_STRICT = {"extra": "forbid"}
+
+
+def moment(seconds: float) -> datetime:
+    """Return seconds since 1970 as a time in UTC."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+@dataclass(frozen=True)
+class Health:
+    """The server is up: its version, and the round that is open."""
+
+    status: str
+    version: str
+    open_round: int | None
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """An enrolled device."""
+
+    device_id: str
+    name: str
+    architecture: str
+    features: dict[str, Any]
+    labels: tuple[str, ...]
+    enrolled_at: datetime
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True)
+class PublicSetInfo:
+    """The current public set, without its arrays.
+
+    Attributes:
+        version: counts from 1; a discovered class makes a new version.
+        sha256: the blob.
+        samples: rows.
+        synthetic: how many of them are data impressions.
+        features: settings of the features.
+        classes: the fleet's classes in column order.
+        consensus: digest of the fleet's scores on it; None before the first round has ended.
+    """
+
+    version: int
+    sha256: str
+    samples: int
+    synthetic: int
+    features: dict[str, Any]
+    classes: tuple[ClassInfo, ...]
+    consensus: str | None
+
+
+@dataclass(frozen=True)
+class ClassName:
+    """A class's new name."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    name: str
+
+
+@dataclass(frozen=True)
+class RoundRequest:
+    """The round that an administrator wants.
+
+    Attributes:
+        strategy: by name.
+        settings: of the strategy's local method; those left out take their defaults.
+        aggregation: settings of the strategy's aggregation rule.
+        deadline_s: seconds after which the round closes.
+        quorum: share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
+        seed: of everything random in the round.
+        new_classes: how many new classes the reports hold, where that is known.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    strategy: str
+    settings: dict[str, Value] = field(default_factory=dict)
+    aggregation: dict[str, Value] = field(default_factory=dict)
+    deadline_s: float = 600.0
+    quorum: float = 0.5
+    seed: int = 0
+    new_classes: int | None = None
+
+
+@dataclass(frozen=True)
+class RoundSummary:
+    """A round in a list.
+
+    Attributes:
+        round_id: counts from 1.
+        state: open, done or failed.
+        reason: why it failed.
+        strategy: by name.
+        opened_at: when it was opened.
+        deadline_at: when it closes at the latest.
+        closed_at: when it was done or failed.
+        selected: devices that were selected.
+        uploaded: how many of them uploaded.
+    """
+
+    round_id: int
+    state: RoundState
+    reason: str | None
+    strategy: str
+    opened_at: datetime
+    deadline_at: datetime
+    closed_at: datetime | None
+    selected: int
+    uploaded: int
+
+
+@dataclass(frozen=True)
+class ParticipantInfo:
+    """A device that was selected for a round: what it uploaded, and what it measured before and after learning."""
+
+    device_id: str
+    name: str
+    upload: str | None
+    uploaded_at: datetime | None
+    clips: int | None
+    metrics: dict[str, float]
+    learned: bool
+    learned_metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class ReportInfo:
+    """A device's report of a new sound."""
+
+    device_id: str
+    slot: int
+    name: str | None
+
+
+@dataclass(frozen=True)
+class GroupInfo:
+    """Reports that are one class: new in this round, or recognised as a class that the fleet had."""
+
+    class_id: str
+    recognised: bool
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DiscoveryInfo:
+    """What became of a round's reports.
+
+    Attributes:
+        reports: what ``members`` and ``left_open`` count.
+        groups: one for each class.
+        left_open: reports that found no class, because their device has it already.
+        details: what the clustering says of itself, such as a projection of the reports onto a plane.
+    """
+
+    reports: tuple[ReportInfo, ...]
+    groups: tuple[GroupInfo, ...]
+    left_open: tuple[int, ...]
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RoundDetail:
+    """A round with everything that is known of it.
+
+    Attributes:
+        summary: as in the list.
+        plan: what every part does.
+        new_classes: as requested.
+        public_set: digest of the public set that was scored.
+        consensus: digest of the consensus that the round started from.
+        result_public_set: digest of the public set after the round.
+        result_consensus: digest of the consensus after the round.
+        participants: the selected devices.
+        accuracies: every contributor's accuracy on the public set, 0 to 1.
+        betas: for every class that was uploaded, the weight of each of its owners.
+        plain_mean: classes whose weights were all 0, so that the plain mean was taken.
+        discovery: None where nothing new was reported.
+    """
+
+    summary: RoundSummary
+    plan: RoundPlan
+    new_classes: int | None
+    public_set: str
+    consensus: str | None
+    result_public_set: str | None
+    result_consensus: str | None
+    participants: tuple[ParticipantInfo, ...]
+    accuracies: dict[str, float]
+    betas: dict[str, dict[str, float]]
+    plain_mean: tuple[str, ...]
+    discovery: DiscoveryInfo | None

@@ -1,0 +1,89 @@
+"""What goes into an aggregation and what comes out of it: plain data, the same for server and simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.messages import RoundPlan, Update
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays
+
+
+@dataclass(frozen=True)
+class UploadTerms:
+    """What an upload must fit, known without opening any array.
+
+    Attributes:
+        public_set: digest of the round's public set.
+        samples: rows of the public set.
+        class_ids: the fleet's classes in column order.
+        settings: of the public set's features.
+    """
+
+    public_set: str
+    samples: int
+    class_ids: tuple[str, ...]
+    settings: FeatureSettings
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """One device's checked upload: its document, and its arrays as docs/protocol.md describes them."""
+
+    update: Update
+    arrays: Arrays
+
+
+@dataclass(frozen=True)
+class RoundInputs:
+    """Everything that an aggregation may look at.
+
+    Attributes:
+        round_id: names what the round discovers.
+        plan: with every setting filled in.
+        public_set: as the devices scored it, with the classes' present names.
+        consensus: float32 [samples, classes]; zeros before the first round has ended (f_G^0 = 0).
+        contributions: in any order: the result does not depend on it.
+        new_classes: how many new classes there are, where whoever opened the round knows it.
+        assigned: what (device, slot) is known to be from earlier rounds.
+    """
+
+    round_id: int
+    plan: RoundPlan
+    public_set: PublicSet
+    consensus: NDArray[np.float32]
+    contributions: tuple[Contribution, ...]
+    new_classes: int | None = None
+    assigned: Mapping[tuple[str, int], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """A device's new sound is this class of the fleet."""
+
+    device_id: str
+    slot: int
+    class_id: str
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """What a round led to.
+
+    Attributes:
+        public_set: the one that came in, or grown by rows and classes.
+        consensus: float32 [samples, classes] of that public set.
+        assignments: for the devices that reported new sounds.
+        details: JSON-ready, for people: ``accuracies``, ``betas``, ``plain_mean``, ``discovery``.
+    """
+
+    public_set: PublicSet
+    consensus: NDArray[np.float32]
+    assignments: tuple[Assigned, ...]
+    details: dict[str, Any]

@@ -1,0 +1,110 @@
+"""From an open round's uploads to its result on disk, and from that to rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import delete, insert, tuple_, update
+from sqlalchemy.orm import Session
+
+from aggregator_server.public_sets import public_set_row
+from aggregator_server.round_data import Contribution, RoundInputs, RoundResult
+from aggregator_server.round_snapshot import RoundSnapshot
+from aggregator_server.store import Store
+from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, RoundRow
+from aggregator_server.strategies import strategy
+from fleet_protocol.messages import RoundPlan, Update, parse
+from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
+from fleet_protocol.tensors import unpack
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A round's result whose blobs are on disk: the digests, the version's row, and what the rows need."""
+
+    result: RoundResult
+    public_set: str
+    consensus: str
+    grown: bool
+
+
+def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
+    """Aggregate a round's uploads and put the resulting blobs on disk; the same snapshot gives the same bytes.
+
+    Raises:
+        AggregationError: the uploads cannot be combined.
+        BlobError: a blob is missing or damaged.
+    """
+    result = strategy(snapshot.strategy).aggregate(read_inputs(store, snapshot))
+    grown = len(result.public_set.classes) > len(snapshot.classes)
+    public_set = store.blobs.put(result.public_set.pack()) if grown else snapshot.public_set
+    consensus = store.blobs.put(pack_consensus(result.consensus, result.public_set.class_ids))
+    return StoredResult(result, public_set, consensus, grown)
+
+
+def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
+    """Load what an aggregation looks at."""
+    public_set = PublicSet.unpack(store.blobs.read(snapshot.public_set))
+    public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
+    if snapshot.consensus is None:
+        consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
+    else:
+        consensus, _ = unpack_consensus(store.blobs.read(snapshot.consensus))
+    contributions = []
+    for _, upload in snapshot.uploads:
+        arrays, document = unpack(store.blobs.read(upload))
+        contributions.append(Contribution(parse(Update, document), arrays))
+    return RoundInputs(
+        snapshot.round_id,
+        parse(RoundPlan, snapshot.plan),
+        public_set,
+        consensus,
+        tuple(contributions),
+        snapshot.new_classes,
+        {(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
+    )
+
+
+def apply_result(session: Session, round_id: int, stored: StoredResult, now: float) -> None:
+    """Write all effects of a round: to be called in the transaction that found the round unchanged."""
+    result = stored.result
+    session.merge(BlobRow(sha256=stored.consensus, kind="consensus"))
+    if stored.grown:
+        session.merge(BlobRow(sha256=stored.public_set, kind="public_set"))
+        session.flush()
+        session.add(public_set_row(stored.public_set, result.public_set, round_id))
+        for position, info in enumerate(result.public_set.classes):
+            if info.discovered_in == round_id:
+                session.add(
+                    ClassRow(
+                        class_id=info.class_id,
+                        name=info.name,
+                        folded=info.name.casefold(),
+                        position=position,
+                        discovered_in=round_id,
+                    )
+                )
+    session.flush()
+    _assign(session, round_id, result)
+    changed = {
+        "state": "done",
+        "closed_at": now,
+        "result_public_set": stored.public_set,
+        "result_consensus": stored.consensus,
+        "details": result.details,
+    }
+    session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**changed))
+
+
+def _assign(session: Session, round_id: int, result: RoundResult) -> None:
+    """Store the assignments; one that was acknowledged but reported again is sent again."""
+    if not result.assignments:
+        return
+    rows = [{**dataclasses.asdict(a), "round_id": round_id, "acknowledged": False} for a in result.assignments]
+    keys = [(a.device_id, a.slot) for a in result.assignments]
+    for start in range(0, len(keys), 500):  # a statement takes only so many parameters
+        batch = keys[start : start + 500]
+        session.execute(delete(AssignmentRow).where(tuple_(AssignmentRow.device_id, AssignmentRow.slot).in_(batch)))
+    session.execute(insert(AssignmentRow), rows)

@@ -1,0 +1,62 @@
+"""Where the fleet's state lives: tables for what changes, content-addressed blobs for arrays (decision 5)."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from aggregator_server.errors import StartError
+from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.database import create_database
+
+__all__ = ["Store"]
+
+
+class Store:
+    """A data folder: ``auricle.db`` (SQLite, write-ahead log) and ``blobs/``. One process may have it open.
+
+    Attributes:
+        blobs: the arrays. A blob is on disk before any row names it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Open a data folder, creating what it lacks.
+
+        Raises:
+            StartError: it cannot be created or written, or somebody else has it open.
+        """
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = (folder / "lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.blobs = BlobFolder(folder / "blobs")
+        except BlockingIOError as error:
+            self._lock.close()
+            raise StartError(f"data folder {folder} is in use by another aggregator; stop that one first") from error
+        except OSError as error:
+            raise StartError(
+                f"data folder {folder} cannot be used ({error}); choose a folder that this user can write to"
+            ) from error
+        self._engine = create_database(folder / "auricle.db")
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that sees one consistent state; nothing that is done in it is kept."""
+        with Session(self._engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """A session that holds the write lock and commits durably at the end, or changes nothing on an error."""
+        writer = self._engine.execution_options(auricle_write=True)
+        with Session(writer, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        """Close every connection and let go of the folder."""
+        self._engine.dispose()
+        self._lock.close()

@@ -1,0 +1,116 @@
+"""Blobs: files named by the SHA-256 of their content, written atomically and durably.
+
+A file appears under its name only when it is whole and on the disk (temporary file, fsync, rename, fsync of the
+folder), so a kill or a power cut leaves at most a temporary file, which the next start removes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from aggregator_server.errors import BlobError
+
+
+class Incoming:
+    """A blob that is being received: write the bytes, look at them, then keep it or leave it."""
+
+    def __init__(self, file: BinaryIO, path: Path, folder: Path) -> None:
+        self._file = file
+        self._path = path
+        self._folder = folder
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    @property
+    def sha256(self) -> str:
+        """Digest of what was written so far, 64 hex digits."""
+        return self._hash.hexdigest()
+
+    def write(self, chunk: bytes) -> None:
+        """Append bytes."""
+        self._file.write(chunk)
+        self._hash.update(chunk)
+        self.size += len(chunk)
+
+    def content(self) -> bytes:
+        """Return everything that was written."""
+        self._file.flush()
+        return self._path.read_bytes()
+
+    def keep(self) -> str:
+        """Give the blob its name, durably, and return its digest; the same content twice is one file."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        target = _place(self._folder, self.sha256)
+        if not target.parent.exists():
+            target.parent.mkdir(exist_ok=True)
+            sync_folder(self._folder)
+        self._path.replace(target)
+        sync_folder(target.parent)
+        return self.sha256
+
+
+class BlobFolder:
+    """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for what is not whole yet."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the folder; leftovers of an earlier process in ``incoming/`` are removed."""
+        self._folder = folder
+        self._incoming = folder / "incoming"
+        self._incoming.mkdir(parents=True, exist_ok=True)
+        for leftover in self._incoming.iterdir():
+            leftover.unlink()
+
+    @contextmanager
+    def receive(self) -> Iterator[Incoming]:
+        """Open a temporary file for bytes that come in; it is gone at the end unless it was kept."""
+        handle, name = tempfile.mkstemp(dir=self._incoming)
+        path = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield Incoming(file, path, self._folder)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def put(self, data: bytes) -> str:
+        """Store bytes durably and return their digest."""
+        with self.receive() as incoming:
+            incoming.write(data)
+            return incoming.keep()
+
+    def path(self, sha256: str) -> Path:
+        """Return where a blob lies; whether it exists is the database's business."""
+        return _place(self._folder, sha256)
+
+    def read(self, sha256: str) -> bytes:
+        """Return a blob's bytes.
+
+        Raises:
+            BlobError: it is missing, or its content is not what its name says.
+        """
+        try:
+            data = self.path(sha256).read_bytes()
+        except FileNotFoundError as error:
+            raise BlobError(f"blob {sha256} is missing from {self._folder}; restore it from a backup") from error
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise BlobError(f"blob {self.path(sha256)} is damaged (its digest differs); restore it from a backup")
+        return data
+
+
+def _place(folder: Path, sha256: str) -> Path:
+    return folder / sha256[:2] / sha256
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,128 @@
+"""The tables: everything about the fleet that changes, and which blobs belong to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, Boolean, Double, ForeignKey, Index, Integer, String, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+Json = dict[str, Any]
+
+
+class Base(DeclarativeBase):
+    """Types that the columns share. Times are seconds since 1970 (UTC), as wall clocks show them."""
+
+    type_annotation_map = {Json: JSON, list[str]: JSON, float: Double}  # noqa: RUF012
+
+
+class BlobRow(Base):
+    """A blob on disk. ``kind`` is public_set, consensus or update; devices may fetch the first two."""
+
+    __tablename__ = "blobs"
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16))
+
+
+class DeviceRow(Base):
+    """An enrolled device. Its secret is kept only as a hash."""
+
+    __tablename__ = "devices"
+    device_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    secret_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    name: Mapped[str] = mapped_column(String(200))
+    architecture: Mapped[str] = mapped_column(String(200))
+    features: Mapped[Json]
+    features_digest: Mapped[str] = mapped_column(String(16))
+    labels: Mapped[list[str]]
+    enrolled_at: Mapped[float]
+    revoked_at: Mapped[float | None]
+
+
+class RoundRow(Base):
+    """A round: its plan, the state it started from, and once it is done the state it led to."""
+
+    __tablename__ = "rounds"
+    round_id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    state: Mapped[str] = mapped_column(String(8))
+    reason: Mapped[str | None] = mapped_column(String(1000))
+    strategy: Mapped[str] = mapped_column(String(64))
+    plan: Mapped[Json]
+    new_classes: Mapped[int | None]
+    opened_at: Mapped[float]
+    deadline_at: Mapped[float]
+    closed_at: Mapped[float | None]
+    public_set: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"))
+    consensus: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    result_public_set: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    result_consensus: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    details: Mapped[Json] = mapped_column(deferred=True)  # large; only read where people look at one round
+
+    __table_args__ = (
+        Index("rounds_by_state", "state", "round_id"),
+        # The database itself holds "one open round at a time".
+        Index(
+            "one_open_round",
+            "state",
+            unique=True,
+            sqlite_where=text("state = 'open'"),
+            postgresql_where=text("state = 'open'"),
+        ),
+    )
+
+
+class PublicSetRow(Base):
+    """A version of the public set; the highest is the current one."""
+
+    __tablename__ = "public_sets"
+    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    sha256: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"))
+    samples: Mapped[int]
+    synthetic: Mapped[int]
+    features: Mapped[Json]
+    round_id: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+
+
+class ClassRow(Base):
+    """A class of the fleet. ``position`` is its column in scores; ``folded`` is the name without case."""
+
+    __tablename__ = "classes"
+    class_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    folded: Mapped[str] = mapped_column(String(600), unique=True)
+    position: Mapped[int] = mapped_column(Integer, unique=True)
+    discovered_in: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+
+
+class ParticipantRow(Base):
+    """A device that was selected for a round, and what it uploaded."""
+
+    __tablename__ = "participants"
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
+    device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
+    upload: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    uploaded_at: Mapped[float | None]
+    clips: Mapped[int | None]
+    metrics: Mapped[Json]
+
+    __table_args__ = (Index("participants_by_device", "device_id", "round_id"),)
+
+
+class LearnedRow(Base):
+    """A device finished learning from a round's result."""
+
+    __tablename__ = "learned"
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
+    device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
+    metrics: Mapped[Json]
+
+
+class AssignmentRow(Base):
+    """The class that a device's new sound turned out to be; sent until the device has learned it."""
+
+    __tablename__ = "assignments"
+    device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
+    slot: Mapped[int] = mapped_column(Integer, primary_key=True)
+    class_id: Mapped[str] = mapped_column(ForeignKey("classes.class_id"))
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"))
+    acknowledged: Mapped[bool] = mapped_column(Boolean)

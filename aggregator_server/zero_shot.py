@@ -1,0 +1,127 @@
+"""Zero-shot federated learning with new classes (Gudur & Perepu 2021, algorithm 1): what the aggregator does.
+
+Devices upload scores on the public set, and data impressions of the new sounds that they met. Scores are averaged
+label by label; the impressions tell which sounds are the same class, and that class joins the public set.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from aggregator_server.aggregation.label_wise import DeviceScores, label_wise
+from aggregator_server.aggregation.new_classes import Settled, extend, settle
+from aggregator_server.class_discovery import KnownImpressions, ReportedClass, discover
+from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
+from aggregator_server.names import check_name
+from aggregator_server.round_data import Assigned, Contribution, RoundInputs, RoundResult, UploadTerms
+from fleet_protocol.errors import TensorError
+from fleet_protocol.messages import Update
+from fleet_protocol.tensors import Arrays, require
+
+_SLOTS = 65_536
+
+
+def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
+    """Check an upload of this strategy: what its document says of classes and reports, and its arrays.
+
+    Raises:
+        MalformedUpdateError: naming what is wrong.
+    """
+    _check_document(terms, update)
+    described = len(update.known) + len(update.reports)
+    wanted: dict[str, tuple[int | None, ...]] = {"scores": (terms.samples, len(update.classes))}
+    if described:
+        wanted["impressions"] = (described, None, *terms.settings.shape)
+    extra = sorted(set(arrays) - set(wanted))
+    if extra:
+        raise MalformedUpdateError(f"array {extra[0]!r} does not belong to this upload; expected: {', '.join(wanted)}")
+    try:
+        for name, shape in wanted.items():
+            if require(arrays, name, shape).dtype != np.float32:
+                raise MalformedUpdateError(f"array {name!r} must be float32, not {arrays[name].dtype}")
+    except TensorError as error:
+        raise MalformedUpdateError(str(error)) from error
+    if described and not arrays["impressions"].shape[1]:
+        raise MalformedUpdateError("array 'impressions' holds no impression of any class; send at least one of each")
+
+
+def aggregate(inputs: RoundInputs) -> RoundResult:
+    """Combine the uploads of a round (pure: the same inputs give the same result, bit for bit)."""
+    public_set = inputs.public_set
+    contributions = sorted(inputs.contributions, key=lambda c: c.update.device_id)
+    column = {class_id: index for index, class_id in enumerate(public_set.class_ids)}
+    devices = [
+        DeviceScores(
+            c.update.device_id, np.array([column[name] for name in c.update.classes], np.int64), c.arrays["scores"]
+        )
+        for c in contributions
+    ]
+    averaged = label_wise(
+        devices,
+        public_set.labels,
+        public_set.synthetic,
+        inputs.consensus,
+        normalise=bool(inputs.plan.aggregation.settings["normalise"]),
+    )
+    known_again, settled = _new_classes(inputs, contributions)
+    grown = settled.public_set if settled else public_set
+    details = {
+        "accuracies": averaged.accuracies,
+        "betas": {public_set.class_ids[index]: betas for index, betas in averaged.betas.items()},
+        "plain_mean": [public_set.class_ids[index] for index in averaged.plain_mean],
+        "discovery": settled.details if settled else None,
+    }
+    return RoundResult(
+        grown,
+        extend(averaged.scores, len(grown.labels), len(grown.classes)),
+        known_again + (settled.assignments if settled else ()),
+        details,
+    )
+
+
+def _new_classes(inputs: RoundInputs, contributions: list[Contribution]) -> tuple[tuple[Assigned, ...], Settled | None]:
+    """Answer reports of sounds that were recognised earlier (the answer got lost), and settle the others."""
+    again: list[Assigned] = []
+    reports: list[ReportedClass] = []
+    known: list[KnownImpressions] = []
+    for contribution in contributions:
+        update, device_id = contribution.update, contribution.update.device_id
+        for index, class_id in enumerate(update.known):
+            known.append(KnownImpressions(device_id, class_id, contribution.arrays["impressions"][index]))
+        for index, report in enumerate(update.reports, len(update.known)):
+            if (device_id, report.slot) in inputs.assigned:
+                again.append(Assigned(device_id, report.slot, inputs.assigned[device_id, report.slot]))
+            else:
+                impressions = contribution.arrays["impressions"][index]
+                reports.append(ReportedClass(device_id, report.slot, report.name, impressions))
+    if not reports:
+        return tuple(again), None
+    owned = {c.update.device_id: frozenset(c.update.classes) for c in contributions}
+    found = discover(reports, known, count=inputs.new_classes, seed=inputs.plan.seed)
+    return tuple(again), settle(inputs.public_set, inputs.round_id, reports, owned, found)
+
+
+def _check_document(terms: UploadTerms, update: Update) -> None:
+    if not update.classes and not update.reports:
+        raise MalformedUpdateError("the upload names no class and reports no new sound, so it says nothing")
+    for field, class_ids in (("classes", update.classes), ("known", update.known)):
+        unknown = [class_id for class_id in class_ids if class_id not in terms.class_ids]
+        if unknown:
+            raise MalformedUpdateError(
+                f"{field!r} names {unknown[0]!r}, which is no class of the fleet: {', '.join(terms.class_ids)}"
+            )
+        twice = [class_id for class_id, times in Counter(class_ids).items() if times > 1]
+        if twice:
+            raise MalformedUpdateError(f"{field!r} names class {twice[0]!r} twice")
+    slots = [report.slot for report in update.reports]
+    if len(set(slots)) != len(slots) or any(not 0 <= slot < _SLOTS for slot in slots):
+        raise MalformedUpdateError(f"reported slots must be different and from 0 to {_SLOTS - 1}, not {slots}")
+    for report in update.reports:
+        if report.clips < 1:
+            raise MalformedUpdateError(f"the sound in slot {report.slot} was learned from {report.clips} clips")
+        try:
+            check_name(report.name or "unnamed", f"the name of the sound in slot {report.slot}")
+        except InvalidRequestError as error:
+            raise MalformedUpdateError(str(error)) from error

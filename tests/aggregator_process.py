@@ -1,0 +1,220 @@
+"""A real aggregator in a process of its own on a free port, and devices that speak to it over real sockets."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.messages import ClassInfo, ClassReport, Update
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import pack
+
+ADMIN, ENROL = "admin-token-of-the-tests", "enrolment-token-of-the-tests"
+SETTINGS = PRESETS["gudur"]
+_SEEN: list[tuple[str, str, int, str | None]] = []
+
+
+class Aggregator:
+    """The process; ``start`` again after ``kill`` or ``stop`` goes on with the same data folder."""
+
+    def __init__(self, data: Path):
+        self.data = data
+        self.url = ""
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> "Aggregator":
+        command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(self.data), "--port", "0"]
+        environment = {**os.environ, "AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
+        self.data.mkdir(parents=True, exist_ok=True)
+        with (self.data / "server.log").open("a") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+        line = self.process.stdout.readline()
+        assert line, (self.data / "server.log").read_text()
+        self.url = json.loads(line)["url"]
+        return self
+
+    def client(self, token: str | None = ADMIN, **options) -> httpx.Client:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        hooks = {"response": [_note]}
+        return httpx.Client(
+            base_url=self.url, headers=headers, timeout=90, trust_env=False, event_hooks=hooks, **options
+        )
+
+    def memory_mb(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+    def stop(self) -> int:
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> int:
+        if self.process is None:
+            return 0
+        self.process.send_signal(number)
+        status = self.process.wait(30)
+        self.process.stdout.close()
+        self.process = None
+        return status
+
+
+def _note(response: httpx.Response) -> None:
+    """Keep what was seen, for the test that compares it with the OpenAPI schema."""
+    response.read()
+    code = None
+    if response.status_code >= 400:
+        code = response.json()["error"]["code"]
+    _SEEN.append((response.request.method, response.request.url.path, response.status_code, code))
+
+
+def seen() -> list[tuple[str, str, int, str | None]]:
+    return list(_SEEN)
+
+
+@dataclass
+class FakeDevice:
+    """What a device sends, without a model behind it; numbers come from its seed."""
+
+    number: int
+    classes: tuple[str, ...]
+    settings: object = SETTINGS
+    reports: tuple[ClassReport, ...] = ()
+    known: tuple[str, ...] = ()
+    sounds: dict[int, int] = field(default_factory=dict)  # slot -> which sound it really is
+
+    @property
+    def device_id(self) -> str:
+        return f"{self.number:032x}"
+
+    @property
+    def secret(self) -> str:
+        return f"secret-of-device-{self.number:020d}"
+
+    def enrolment(self, **changes) -> dict:
+        return {
+            "device_id": self.device_id,
+            "secret": self.secret,
+            "name": f"device {self.number}",
+            "architecture": "cnn2",
+            "features": self.settings.to_json(),
+            "labels": list(self.classes),
+        } | changes
+
+    def update(self, work: dict, **changes) -> Update:
+        fields = {
+            "round_id": work["round_id"],
+            "device_id": self.device_id,
+            "features": self.settings.digest,
+            "public_set": work["public_set"],
+            "classes": self.classes,
+            "clips": 40 + self.number,
+            "reports": self.reports,
+            "known": self.known,
+            "metrics": {"local_accuracy": 0.5 + self.number / 100},
+        }
+        return Update(**(fields | changes))
+
+    def arrays(self, work: dict, samples: int) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng([self.number, work["round_id"]])
+        arrays = {"scores": rng.normal(size=(samples, len(self.classes))).astype(np.float32)}
+        described = len(self.known) + len(self.reports)
+        if described:
+            bias = rng.normal(size=SETTINGS.shape)
+            kinds = [100 + index for index, _ in enumerate(self.known)]
+            kinds += [self.sounds[report.slot] for report in self.reports]
+            blocks = [sound_impressions(kind, 4, rng) + bias for kind in kinds]
+            arrays["impressions"] = np.stack(blocks).astype(np.float32)
+        return arrays
+
+    def upload(self, work: dict, samples: int, **changes) -> bytes:
+        update = self.update(work, **changes)
+        return pack(self.arrays(work, samples), asdict(update))
+
+
+def sound_impressions(kind: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Impressions of a sound: its own pattern, the same for every device, and some noise."""
+    pattern = np.random.default_rng(kind).normal(size=SETTINGS.shape) * 3
+    return pattern + rng.normal(size=(count, *SETTINGS.shape)) * 0.3
+
+
+def public_set(samples: int = 24, classes: int = 4, settings=SETTINGS, seed: int = 0) -> PublicSet:
+    rng = np.random.default_rng(seed)
+    return PublicSet(
+        settings,
+        tuple(ClassInfo(f"c{index}", f"word {index}") for index in range(classes)),
+        rng.normal(size=(samples, *settings.shape)).astype(np.float32),
+        (np.arange(samples) % classes).astype(np.int64),
+        np.zeros(samples, np.bool_),
+    )
+
+
+class Fleet:
+    """An administrator and some devices at a running aggregator."""
+
+    def __init__(self, aggregator: Aggregator, devices: list[FakeDevice], samples: int = 24):
+        self.aggregator, self.devices, self.samples = aggregator, devices, samples
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        self.admin = self.aggregator.client()
+        self.clients = {device.number: self.aggregator.client(device.secret) for device in self.devices}
+
+    def publish(self, **options) -> httpx.Response:
+        return self.admin.put("/v1/public-set", content=public_set(self.samples, **options).pack())
+
+    def enrol(self) -> None:
+        with self.aggregator.client(ENROL) as client:
+            for device in self.devices:
+                client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+
+    def open_round(self, **request) -> int:
+        response = self.admin.post("/v1/rounds", json={"strategy": "zero_shot"} | request)
+        assert response.status_code == 201, response.text
+        return response.json()["round_id"]
+
+    def work(self, device: FakeDevice, wait_s: float = 30) -> dict | None:
+        response = self.clients[device.number].get("/v1/work", params={"wait_s": wait_s})
+        assert response.status_code in (200, 204), response.text
+        return response.json() if response.status_code == 200 else None
+
+    def rows(self, work: dict) -> int:
+        from fleet_protocol.public_set import PublicSet as Set
+
+        return len(Set.unpack(self.admin.get(f"/v1/blobs/{work['public_set']}").content).labels)
+
+    def upload(self, device: FakeDevice, work: dict, data: bytes | None = None) -> httpx.Response:
+        body = device.upload(work, self.rows(work)) if data is None else data
+        return self.clients[device.number].put(f"/v1/rounds/{work['round_id']}/update", content=body)
+
+    def learned(self, device: FakeDevice, round_id: int) -> httpx.Response:
+        message = {"round_id": round_id, "metrics": {"global_accuracy": 0.75}}
+        return self.clients[device.number].post(f"/v1/rounds/{round_id}/learned", json=message)
+
+    def run_round(self, **request) -> dict:
+        """Open a round, let every device take part and learn, and return the round."""
+        round_id = self.open_round(**request)
+        for device in self.devices:
+            work = self.work(device)
+            assert work["kind"] == "contribute", work
+            self.upload(device, work).raise_for_status()
+        for device in self.devices:
+            work = self.work(device)
+            assert (work["kind"], work["round_id"]) == ("learn", round_id), work
+            self.learned(device, round_id).raise_for_status()
+        return self.round(round_id)
+
+    def round(self, round_id: int) -> dict:
+        return self.admin.get(f"/v1/rounds/{round_id}").json()
+
+    def close(self) -> None:
+        for client in (self.admin, *self.clients.values()):
+            client.close()
