@@ -1,0 +1,73 @@
+"""The exceptions of the device.
+
+AuricleError
+└── EdgeError                root of what goes wrong on a device
+    ├── AudioError           sound that cannot be used
+    │   ├── FeatureError     samples or settings from which no features can be computed
+    │   └── RecordingError   an audio file or folder that cannot be read
+    ├── ConfigError          a configuration that cannot be used
+    ├── StateError           what the device saved is damaged, in use, or does not fit
+    ├── WorkError            the child process that trains failed
+    ├── LinkError            talking to the aggregator
+    │   ├── UnreachableError it does not answer, or not sensibly: try again later
+    │   └── RefusedError     it answered, and said no
+    └── ModelError           a model that cannot be opened, or input that it cannot take
+"""
+
+from __future__ import annotations
+
+from fleet_protocol.errors import AuricleError
+
+
+class EdgeError(AuricleError):
+    """Root of what goes wrong on a device."""
+
+
+class AudioError(EdgeError):
+    """Sound cannot be used."""
+
+
+class FeatureError(AudioError):
+    """No features can be computed from these samples or settings."""
+
+
+class RecordingError(AudioError):
+    """An audio file or folder cannot be read."""
+
+
+class ModelError(EdgeError):
+    """A model cannot be opened by this machine's runtime, or was given what it cannot take."""
+
+
+class ConfigError(EdgeError):
+    """The configuration cannot be used."""
+
+
+class StateError(EdgeError):
+    """What the device saved is damaged, in use by another process, or does not fit its bundle."""
+
+
+class WorkError(EdgeError):
+    """The child process that trains failed."""
+
+
+class LinkError(EdgeError):
+    """Something went wrong between the device and the aggregator."""
+
+
+class UnreachableError(LinkError):
+    """The aggregator does not answer, or not sensibly; worth trying again."""
+
+
+class RefusedError(LinkError):
+    """The aggregator said no.
+
+    Attributes:
+        status: HTTP status.
+        code: the error's stable code.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(f"the aggregator refused ({status} {code}): {message}")
+        self.status = status
+        self.code = code

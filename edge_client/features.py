@@ -1,0 +1,216 @@
+"""Mel-frequency cepstral coefficients in NumPy: the one front end of training, export and device.
+
+Davis & Mermelstein 1980, in the variant of python_speech_features 0.6 (HTK mel scale, rectangular window,
+log energy as coefficient 0), which the fleet's presets follow number for number.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.errors import FeatureError
+from fleet_protocol.feature_settings import FeatureSettings
+
+# Clips are taken in blocks, so that a round's worth of them needs no more memory than a few.
+_BLOCK_CLIPS = 16
+# Frames are transformed in chunks that stay in the second-level cache.
+_CHUNK_BYTES = 1 << 19
+# The mel filters are banded: each block of bands is multiplied with the bins that it covers, and no others.
+_BAND_BLOCKS = 4
+# What python_speech_features puts in place of zero before taking a logarithm.
+_FLOOR = float(np.finfo(np.float64).eps)
+
+
+class Mfcc:
+    """Computes the features that some settings describe; may be shared by threads.
+
+    Samples stand in -1..1 and are not rescaled: the features are those that python_speech_features computes from
+    the same array. (From 16-bit integers it would compute a log energy that is 2 ln 32768 higher.)
+    """
+
+    def __init__(self, settings: FeatureSettings) -> None:
+        """Prepare the filters, which equal settings share.
+
+        Raises:
+            FeatureError: the settings contradict themselves.
+        """
+        _require_consistent(settings)
+        self.settings = settings
+        self._filters = _mel_filters(settings)
+        self._cepstra = _cepstral_matrix(settings)
+        self._workspaces = threading.local()
+
+    def __call__(self, samples: NDArray[Any]) -> NDArray[np.float32]:
+        """Compute the features of one clip or of many.
+
+        Pre-emphasis is computed in the samples' own precision, as in the reference, and the rest in float64: quiet
+        bands lie so far below loud ones that a float32 transform would put its rounding errors there.
+
+        Args:
+            samples: float32 or float64, [samples] or [clips, samples], in -1..1, at the settings' rate. A clip longer
+                than the settings say is cropped at its end, a shorter one is padded with zeros.
+
+        Returns:
+            float32 [frames, coefficients] or [clips, frames, coefficients]; finite, also for digital silence.
+
+        Raises:
+            FeatureError: the samples are integers, not finite, none at all, or of a wrong rank.
+        """
+        samples = _require_samples(samples)
+        clips = np.atleast_2d(samples)
+        features = np.empty((len(clips), *self.settings.shape), np.float32)
+        for start in range(0, len(clips), _BLOCK_CLIPS):
+            block = slice(start, start + _BLOCK_CLIPS)
+            features[block] = self._features_of(clips[block])
+        return features.reshape(*samples.shape[:-1], *self.settings.shape)
+
+    def _features_of(self, clips: NDArray[Any]) -> NDArray[np.float32]:
+        """Return float32 [clips, frames, coefficients] of a few clips."""
+        settings = self.settings
+        energies = self._energies_of(self._pre_emphasised(clips)).reshape(-1, settings.mel_bands + 1)
+        energies[energies == 0] = _FLOOR
+        np.log(energies, out=energies)
+        cepstra = energies[:, :-1] @ self._cepstra
+        if settings.log_energy:
+            cepstra[:, 0] = energies[:, -1]
+        return cepstra.astype(np.float32).reshape(len(clips), *settings.shape)
+
+    def _pre_emphasised(self, clips: NDArray[Any]) -> NDArray[Any]:
+        """Return [clips, samples that the windows span], y[t] = x[t] - a x[t-1], of the padded clips."""
+        settings = self.settings
+        length = (settings.frames - 1) * settings.hop_samples + settings.window_samples
+        end = min(length, settings.clip_samples)
+        given = min(end, clips.shape[1])
+        signal = np.zeros((len(clips), length), clips.dtype)
+        signal[:, :given] = clips[:, :given]
+        before = min(given, end - 1)
+        signal[:, 1 : before + 1] -= settings.pre_emphasis * clips[:, :before]
+        return signal
+
+    def _energies_of(self, signal: NDArray[Any]) -> NDArray[np.float64]:
+        """Return float64 [clips, frames, mel_bands + 1]: energy in each band, and in all bins."""
+        settings = self.settings
+        clip_step, sample_step = signal.strides
+        windows: NDArray[Any] = np.ndarray(  # a view: windows overlap in memory as they do in time
+            (len(signal), settings.frames, settings.window_samples), signal.dtype, signal, 0,
+            (clip_step, settings.hop_samples * sample_step, sample_step),
+        )  # fmt: skip
+        energies = np.empty((len(signal), settings.frames, settings.mel_bands + 1))
+        padded, power = self._workspace()
+        for clip in range(len(signal)):
+            for start in range(0, settings.frames, len(padded)):
+                chunk = windows[clip, start : start + len(padded)]
+                into = energies[clip, start : start + len(padded)]
+                self._transform(chunk, padded[: len(chunk)], power[: len(chunk)], into)
+        energies[:, :, -1] /= settings.fft_size
+        return energies
+
+    def _transform(
+        self,
+        windows: NDArray[Any],
+        padded: NDArray[np.float64],
+        power: NDArray[np.float64],
+        energies: NDArray[np.float64],
+    ) -> None:
+        """Fill ``energies`` [windows, mel_bands + 1] by way of padded windows and power spectra."""
+        padded[:, : self.settings.window_samples] = windows
+        parts = np.fft.rfft(padded).view(np.float64)
+        np.square(parts, out=parts)
+        np.add(parts[:, ::2], parts[:, 1::2], out=power)
+        for bins, bands, weights in self._filters:
+            np.matmul(power[:, bins], weights, out=energies[:, bands])
+        np.einsum("ij->i", power, out=energies[:, -1])
+
+    def _workspace(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return this thread's (padded windows, power spectra).
+
+        They are kept, because fetching fresh pages from the system costs as much as the arithmetic.
+        """
+        if not hasattr(self._workspaces, "arrays"):
+            settings = self.settings
+            chunks = -(-settings.frames * settings.fft_size * 8 // _CHUNK_BYTES)
+            rows = -(-settings.frames // chunks)
+            self._workspaces.arrays = np.zeros((rows, settings.fft_size)), np.empty((rows, settings.fft_size // 2 + 1))
+        arrays: tuple[NDArray[np.float64], NDArray[np.float64]] = self._workspaces.arrays
+        return arrays
+
+
+def _require_samples(samples: NDArray[Any]) -> NDArray[Any]:
+    """Return floating-point samples of rank 1 or 2, all finite."""
+    samples = np.asarray(samples)
+    if samples.dtype.kind in "iu":
+        half = 1 << (8 * samples.dtype.itemsize - 1)
+        recipe = "samples.astype(numpy.float32)" if samples.dtype.kind == "i" else f"(samples.astype(float) - {half})"
+        raise FeatureError(f"samples are {samples.dtype}, but must be floats in -1..1: convert by {recipe} / {half}")
+    if samples.dtype.kind != "f":
+        raise FeatureError(f"samples are {samples.dtype}, but must be float32 in -1..1")
+    if samples.ndim not in (1, 2) or not samples.shape[-1]:
+        raise FeatureError(f"samples have shape {samples.shape}, but must be [samples] or [clips, samples], not empty")
+    if not np.isfinite(samples).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(samples))[0])
+        raise FeatureError(f"sample {where} is {samples[where]}; every sample must be finite: leave this clip out")
+    return samples if samples.dtype.itemsize >= 4 else samples.astype(np.float32)
+
+
+def _require_consistent(settings: FeatureSettings) -> None:
+    """Refuse settings from which no features can be computed."""
+    nyquist = settings.sample_rate_hz / 2
+    problems = {
+        "every length and count must be positive": min(
+            settings.clip_samples, settings.window_samples, settings.hop_samples, settings.frames, settings.coefficients
+        ) < 1,
+        f"the FFT must hold a window of {settings.window_samples} samples": settings.fft_size < settings.window_samples,
+        f"0 <= low_hz < high_hz <= {nyquist:g} must hold": not 0 <= settings.low_hz < settings.high_hz <= nyquist,
+        "there cannot be more coefficients than mel bands": settings.coefficients > settings.mel_bands,
+    }  # fmt: skip
+    for rule, broken in problems.items():
+        if broken:
+            raise FeatureError(f"feature settings contradict themselves: {rule}; given {settings.describe()}")
+
+
+@functools.lru_cache(maxsize=8)
+def _mel_filters(settings: FeatureSettings) -> tuple[tuple[slice, slice, NDArray[np.float64]], ...]:
+    """Return blocks of the triangular filters: (bins, bands, float64 [bins, bands]).
+
+    The power spectrum's factor 1 / fft_size is part of the weights.
+    """
+    edges_mel = np.linspace(_hz_to_mel(settings.low_hz), _hz_to_mel(settings.high_hz), settings.mel_bands + 2)
+    edges_hz = 700.0 * (10.0 ** (edges_mel / 2595.0) - 1.0)
+    edges = np.floor((settings.fft_size + 1) * edges_hz / settings.sample_rate_hz)
+    left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+    bins = np.arange(settings.fft_size // 2 + 1)[:, None]
+    # A side of width zero has no bins; dividing by 1 there keeps the arithmetic quiet.
+    rising = (bins - left) / np.maximum(centre - left, 1.0)
+    falling = (right - bins) / np.maximum(right - centre, 1.0)
+    filters: NDArray[np.float64] = np.where((bins >= left) & (bins < centre), rising, 0.0)
+    filters = np.where((bins >= centre) & (bins < right), falling, filters) / settings.fft_size
+    blocks = []
+    for bands in np.array_split(np.arange(settings.mel_bands), min(_BAND_BLOCKS, settings.mel_bands)):
+        span = slice(int(left[bands[0]]), int(right[bands[-1]]) + 1)
+        columns = slice(int(bands[0]), int(bands[-1]) + 1)
+        blocks.append((span, columns, np.ascontiguousarray(filters[span, columns])))
+    return tuple(blocks)
+
+
+def _hz_to_mel(frequency_hz: float) -> float:
+    return float(2595.0 * np.log10(1.0 + frequency_hz / 700.0))
+
+
+@functools.lru_cache(maxsize=8)
+def _cepstral_matrix(settings: FeatureSettings) -> NDArray[np.float64]:
+    """Return float64 [mel_bands, coefficients]: orthonormal DCT-II with the lifter in it."""
+    order = np.arange(settings.coefficients)
+    band = np.arange(settings.mel_bands)[:, None]
+    matrix: NDArray[np.float64] = np.sqrt(2.0 / settings.mel_bands) * np.cos(
+        np.pi * order * (2 * band + 1) / (2 * settings.mel_bands)
+    )
+    matrix[:, 0] /= np.sqrt(2.0)
+    if settings.lifter > 0:
+        matrix *= 1.0 + settings.lifter / 2.0 * np.sin(np.pi * order / settings.lifter)
+    matrix.setflags(write=False)
+    return matrix
