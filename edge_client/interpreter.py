@@ -1,0 +1,57 @@
+"""Opens a graph with the TensorFlow Lite runtime that this machine has, loaded only when a graph is opened.
+
+`tflite-runtime` is all that 32-bit ARM has wheels of; elsewhere it is `ai-edge-litert`. The environment variable
+AURICLE_RUNTIME (`tflite` or `litert`) chooses one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from edge_client.errors import ModelError
+from fleet_protocol.bundle import SIGNATURES
+
+Signatures = dict[str, Callable[..., dict[str, Any]]]
+
+_RUNTIMES = {
+    "tflite": ("tflite-runtime", "tflite_runtime.interpreter"),
+    "litert": ("ai-edge-litert", "ai_edge_litert.interpreter"),
+}
+
+
+def open_graph(graph: bytes, threads: int) -> tuple[str, Signatures]:
+    """Open a bundle's graph; return the runtime's name and the six signatures as callables.
+
+    Raises:
+        ModelError: this machine has no runtime, or the runtime cannot take the graph.
+    """
+    package, interpreter_class = _load_runtime()
+    try:
+        interpreter = interpreter_class(model_content=graph, num_threads=threads)
+        return package, {name: interpreter.get_signature_runner(name) for name in SIGNATURES}
+    except (ValueError, RuntimeError) as error:
+        raise ModelError(
+            f"{package} cannot take this bundle's graph ({error}); build the bundle again with `auricle-export build`"
+        ) from error
+
+
+def _load_runtime() -> tuple[str, Any]:
+    """Return the package's name and its interpreter class."""
+    chosen = os.environ.get("AURICLE_RUNTIME", "")
+    if chosen and chosen not in _RUNTIMES:
+        raise ModelError(f"AURICLE_RUNTIME is {chosen!r}; it may be {' or '.join(_RUNTIMES)}, or unset")
+    usual = ["tflite", "litert"] if platform.machine() == "armv7l" else ["litert", "tflite"]
+    problems = []
+    for name in [chosen] if chosen else usual:
+        package, module = _RUNTIMES[name]
+        try:
+            return package, importlib.import_module(module).Interpreter
+        except ImportError as error:
+            problems.append(f"{package}: {error}")
+    raise ModelError(
+        f"no TensorFlow Lite runtime can be loaded ({'; '.join(problems)}); pip install 'auricle[edge]' brings one"
+    )

@@ -1,0 +1,159 @@
+"""Builds bundles: a TFLite graph that trains on the device, initial weights and manifest.
+
+No Flex or custom operator may be left in the graph, because no pip wheel of the runtime holds any.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from fleet_protocol.bundle import Layer, Manifest, write_bundle
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.tensors import Arrays
+from model_export import zoo
+from model_export.errors import ExportError, OperatorError
+from model_export.flatbuffer import require_builtin
+from model_export.normalisation import Normalisation
+from model_export.trainable import Trainable, weight_name
+
+Converter = Any
+
+
+@dataclass(frozen=True)
+class Specification:
+    """What to build.
+
+    Attributes:
+        architecture: a name in the zoo.
+        settings: of the features that the model takes.
+        normalisation: of those features.
+        capacity: outputs of the head.
+        batch: rows of a training step.
+        activation: of the hidden layers.
+        downsampling: how activations shrink.
+        seed: of the initial weights.
+    """
+
+    architecture: str
+    settings: FeatureSettings
+    normalisation: Normalisation
+    capacity: int = 32
+    batch: int = 32
+    activation: str = "relu"
+    downsampling: str = "stride"
+    seed: int = 0
+
+    def network(self) -> keras.Sequential:
+        """Build the network.
+
+        Raises:
+            ExportError: there is no such architecture or option.
+        """
+        return zoo.build(
+            self.architecture,
+            self.settings.shape,
+            self.capacity,
+            activation=self.activation,
+            downsampling=self.downsampling,
+            seed=self.seed,
+        )
+
+
+def build_bundle(specification: Specification, weights: Mapping[str, NDArray[Any]] | None = None) -> bytes:
+    """Build a bundle; ``weights`` replace the seeded initial ones.
+
+    Raises:
+        ExportError: the specification or the weights do not fit.
+        OperatorError: the graph needs an operator that a device's runtime lacks.
+    """
+    if specification.batch < 1:
+        raise ExportError(f"a training step needs at least 1 row, not --batch {specification.batch}")
+    model = specification.network()
+    if weights is not None:
+        load_weights(model, weights)
+    graph = convert_trainable(model, specification.batch)
+    return write_bundle(describe(model, specification), graph, weights_of(model))
+
+
+def convert_trainable(model: keras.Sequential, batch: int) -> bytes:
+    """Convert a network to a TFLite graph with a bundle's six signatures; its weights start as zeros.
+
+    Raises:
+        OperatorError: the graph needs an operator that a device's runtime lacks.
+    """
+    trainable = Trainable(model, batch)
+    signatures = trainable.signatures()
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(trainable.state, folder, signatures=signatures)
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(signatures))
+        converter.experimental_enable_resource_variables = True
+        return convert(converter)
+
+
+def convert(converter: Converter) -> bytes:
+    """Run a TFLite converter and check what it made.
+
+    Raises:
+        OperatorError: the graph needs an operator that a device's runtime lacks.
+    """
+    try:
+        graph = bytes(converter.convert())
+    except tf.errors.OpError as error:
+        raise OperatorError(f"the network cannot be converted: {error}") from error
+    except Exception as error:
+        if type(error).__name__ != "ConverterError":  # the converter's own exception has no public name
+            raise
+        raise OperatorError(f"the network has no form in built-in operators: {error}") from error
+    require_builtin(graph)
+    return graph
+
+
+def weights_of(model: keras.Sequential) -> Arrays:
+    """Return a network's weights by the names that a bundle gives them, float32, in Keras's layout."""
+    return {weight_name(v): np.asarray(v.value, np.float32) for v in model.trainable_variables}
+
+
+def load_weights(model: keras.Sequential, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Give a network the weights of a bundle or of a device.
+
+    Raises:
+        ExportError: an array is missing, unknown, or of another shape.
+    """
+    variables = {weight_name(variable): variable for variable in model.trainable_variables}
+    given = {name: array.shape for name, array in weights.items()}
+    wanted = {name: tuple(variable.shape) for name, variable in variables.items()}
+    if given != wanted:
+        raise ExportError(f"these weights do not fit {model.name}: it has {wanted}, the file has {given}")
+    for name, variable in variables.items():
+        variable.assign(weights[name])
+
+
+def describe(model: keras.Sequential, specification: Specification) -> Manifest:
+    """Write the manifest of a network that was built from a specification."""
+    weights = weights_of(model)
+    grouped: dict[str, list[str]] = {}
+    for name in weights:
+        grouped.setdefault(name.split("/")[0], []).append(name)
+    return Manifest(
+        architecture=specification.architecture,
+        options={"activation": specification.activation, "downsampling": specification.downsampling},
+        capacity=specification.capacity,
+        batch=specification.batch,
+        input_shape=specification.settings.shape,
+        embedding=model.layers[-1].input.shape[-1],
+        features=specification.settings.to_json(),
+        mean=specification.normalisation.mean,
+        std=specification.normalisation.std,
+        layers=tuple(Layer(name, tuple(names)) for name, names in grouped.items()),
+        weight_shapes={name: array.shape for name, array in weights.items()},
+        parameters=sum(array.size for array in weights.values()),
+        seed=specification.seed,
+    )

@@ -1,0 +1,123 @@
+"""`auricle-export`: build model bundles, and look into them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.errors import AuricleError
+from fleet_protocol.feature_settings import PRESETS, preset
+from fleet_protocol.tensors import unpack
+from model_export.errors import ExportError
+from model_export.files import write_atomically
+from model_export.normalisation import Normalisation
+
+if TYPE_CHECKING:
+    from fleet_protocol.tensors import Arrays
+    from model_export.bundle import Specification
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    root = argparse.ArgumentParser(prog="auricle-export", description="Build models that train on a device.")
+    commands = root.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="build model bundles")
+    build.add_argument(
+        "architecture", nargs="+", help="cnn1, cnn2, cnn3, cnn4, dscnn3 or ann3; several share one -o folder"
+    )
+    build.add_argument(
+        "--features", default="gudur", choices=sorted(PRESETS), help="feature preset (default: %(default)s)"
+    )
+    build.add_argument("--capacity", type=int, default=32, help="slots for classes (default: %(default)s)")
+    build.add_argument("--batch", type=int, default=32, help="rows of a training step (default: %(default)s)")
+    build.add_argument("--activation", default="relu", choices=["relu", "softmax"], help="of hidden layers")
+    build.add_argument("--downsampling", default="stride", choices=["stride", "pool"], help="how activations shrink")
+    build.add_argument("--seed", type=int, default=0, help="of the initial weights (default: %(default)s)")
+    build.add_argument(
+        "--weights", type=Path, metavar="FILE", help="trained weights (.safetensors) instead of seeded ones"
+    )
+    build.add_argument("--labels", metavar="A,B,..", help="names of the first slots; what --tflite models tell apart")
+    build.add_argument("--tflite", action="store_true", help="also write plain float32 and int8 inference models")
+    build.add_argument("-o", "--output", type=Path, required=True, help="bundle file, or a folder for several")
+    inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
+    inspect.add_argument("file", type=Path, help="an .auricle bundle or a .tflite model")
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status: 0, or 1 after an error message."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    chosen = parser().parse_args(arguments)
+    try:
+        if chosen.command == "build":
+            _build(chosen)
+        else:
+            _inspect(chosen.file)
+    except (AuricleError, OSError) as error:
+        print(f"auricle-export: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _build(chosen: argparse.Namespace) -> None:
+    folder = len(chosen.architecture) > 1 or chosen.output.is_dir()
+    if chosen.weights and len(chosen.architecture) > 1:
+        raise ExportError("--weights fit one architecture; build the others in calls of their own")
+    settings = preset(chosen.features)
+    normalisation = Normalisation.default(settings)
+    weights = unpack(chosen.weights.read_bytes())[0] if chosen.weights else None
+
+    from model_export.bundle import Specification, build_bundle
+
+    for architecture in chosen.architecture:
+        specification = Specification(
+            architecture, settings, normalisation,
+            chosen.capacity, chosen.batch, chosen.activation, chosen.downsampling, chosen.seed,
+        )  # fmt: skip
+        path = chosen.output / f"{architecture}.auricle" if folder else chosen.output
+        write_atomically(path, build_bundle(specification, weights))
+        print(path)
+        if chosen.tflite:
+            _write_inference_models(path, specification, chosen.labels)
+
+
+def _write_inference_models(path: Path, specification: Specification, labels: str | None) -> None:
+    """Write NAME.float32.tflite and NAME.int8.tflite beside a bundle, with its weights; and NAME.labels.txt."""
+    from model_export.inference import Inference
+
+    names = labels.split(",") if labels else []
+    weights: Arrays = read_bundle(path).weights
+    model = Inference(specification, weights, len(names) or specification.capacity)
+    files = {".float32.tflite": model.float32(), ".int8.tflite": model.int8()}
+    if names:
+        files[".labels.txt"] = "".join(f"{name}\n" for name in names).encode()
+    for suffix, data in files.items():
+        write_atomically(path.with_suffix(suffix), data)
+        print(path.with_suffix(suffix))
+
+
+def _inspect(path: Path) -> None:
+    from model_export.flatbuffer import operators_by_signature, require_builtin
+
+    if zipfile.is_zipfile(path):
+        bundle = read_bundle(path)
+        graph = bundle.graph
+        print(json.dumps(dataclasses.asdict(bundle.manifest), indent=1, sort_keys=True))
+    else:
+        graph = path.read_bytes()
+    for signature, operators in operators_by_signature(graph).items():
+        print(f"{signature}: " + ", ".join(f"{name} {count}" for name, count in sorted(operators.items())))
+    require_builtin(graph)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+"""The exceptions of model building.
+
+AuricleError
+└── ExportError             a model cannot be built as asked
+    └── OperatorError       a converted graph needs operators that a device's runtime lacks
+"""
+
+from __future__ import annotations
+
+from fleet_protocol.errors import AuricleError
+
+
+class ExportError(AuricleError):
+    """A model cannot be built as asked."""
+
+
+class OperatorError(ExportError):
+    """A converted graph needs operators that a device's runtime lacks."""

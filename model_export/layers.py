@@ -1,0 +1,138 @@
+"""Ordinary Keras layers that train on a device: each computes what the stock layer of the same name computes.
+
+Their gradients are those of `operators.py`, so a model made of them trains with `fit` on a workstation and, exported,
+with TensorFlow Lite's built-in operators.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from model_export import operators
+from model_export.operators import Tensor
+
+Variable = Any
+
+
+class Reshape(keras.layers.Layer):  # type: ignore[misc]
+    """Give every sample a shape, without computing the batch's size on the device."""
+
+    def __init__(self, target_shape: tuple[int, ...], **options: object) -> None:
+        super().__init__(**options)
+        self.target_shape = tuple(target_shape)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Reshape [n, ...] to [n, *target_shape]."""
+        return tf.reshape(inputs, [-1, *self.target_shape])
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the layer is built from again."""
+        return {**super().get_config(), "target_shape": self.target_shape}
+
+
+class Flatten(keras.layers.Layer):  # type: ignore[misc]
+    """Give every sample one axis."""
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Reshape [n, ...] to [n, size]."""
+        return tf.reshape(inputs, [-1, inputs.shape[1:].num_elements()])
+
+
+class AveragePooling2D(keras.layers.Layer):  # type: ignore[misc]
+    """Average square blocks."""
+
+    def __init__(self, pool_size: int, **options: object) -> None:
+        super().__init__(**options)
+        self.pool_size = pool_size
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Map [n, rows, columns, channels] to [n, rows // size, columns // size, channels]."""
+        return operators.average_pool(inputs, self.pool_size)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the layer is built from again."""
+        return {**super().get_config(), "pool_size": self.pool_size}
+
+
+class _Weighted(keras.layers.Layer):  # type: ignore[misc]
+    """What layers with a kernel, a bias and an activation share."""
+
+    def __init__(self, units: int, activation: str = "linear", **options: object) -> None:
+        super().__init__(**options)
+        self.units = units
+        self.activation = activation
+
+    def _add_kernel(self, name: str, shape: tuple[int, ...]) -> Variable:
+        return self.add_weight(name=name, shape=shape, initializer="glorot_uniform")
+
+    def _add_bias(self) -> Variable:
+        return self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the layer is built from again."""
+        return {**super().get_config(), "units": self.units, "activation": self.activation}
+
+
+class Dense(_Weighted):
+    """A fully connected layer."""
+
+    def build(self, input_shape: tuple[int, ...]) -> None:
+        """Create the weights for inputs [n, size]."""
+        self.kernel = self._add_kernel("kernel", (input_shape[-1], self.units))
+        self.bias = self._add_bias()
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Map [n, size] to [n, units]."""
+        kernel, bias = _tensors(self.kernel, self.bias)
+        return operators.dense(inputs, kernel, bias, self.activation)
+
+
+class Conv2D(_Weighted):
+    """A convolution with `SAME` padding."""
+
+    def __init__(
+        self, filters: int, kernel_size: int, strides: int = 1, activation: str = "linear", **options: object
+    ) -> None:
+        super().__init__(filters, activation, **options)
+        self.kernel_size = kernel_size
+        self.strides = strides
+
+    def build(self, input_shape: tuple[int, ...]) -> None:
+        """Create the weights for inputs [n, rows, columns, channels]."""
+        self.kernel = self._add_kernel("kernel", (self.kernel_size, self.kernel_size, input_shape[-1], self.units))
+        self.bias = self._add_bias()
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Map [n, rows, columns, channels] to [n, rows / stride, columns / stride, filters]."""
+        kernel, bias = _tensors(self.kernel, self.bias)
+        return operators.convolution(inputs, kernel, bias, (self.strides, self.strides), self.activation)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the layer is built from again."""
+        config = super().get_config()
+        return {**config, "filters": config.pop("units"), "kernel_size": self.kernel_size, "strides": self.strides}
+
+
+class SeparableConv2D(Conv2D):
+    """A depthwise convolution and a pointwise one, with nothing between them."""
+
+    def build(self, input_shape: tuple[int, ...]) -> None:
+        """Create the weights for inputs [n, rows, columns, channels]."""
+        channels = input_shape[-1]
+        self.depthwise_kernel = self._add_kernel("depthwise_kernel", (self.kernel_size, self.kernel_size, channels, 1))
+        self.pointwise_kernel = self._add_kernel("pointwise_kernel", (1, 1, channels, self.units))
+        self.bias = self._add_bias()
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Map [n, rows, columns, channels] to [n, rows / stride, columns / stride, filters]."""
+        depthwise, pointwise, bias = _tensors(self.depthwise_kernel, self.pointwise_kernel, self.bias)
+        y = operators.depthwise_convolution(inputs, depthwise, (self.strides, self.strides))
+        return operators.convolution(y, pointwise, bias, (1, 1), self.activation)
+
+
+def _tensors(*variables: Variable) -> list[Tensor]:
+    """Read variables now: a custom gradient must be given its weights as tensors."""
+    return [tf.convert_to_tensor(keras.ops.convert_to_tensor(variable)) for variable in variables]
