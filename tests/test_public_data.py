@@ -1,0 +1,91 @@
+"""The public set from a folder of recordings: what was asked for, drawn by the seed, or a message saying why not."""
+
+import numpy as np
+import pytest
+
+from edge_client.capture.recordings import Recordings
+from edge_client.errors import RecordingError
+from edge_client.features import Mfcc
+from edge_client.public_data import build_public_set
+from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.public_set import PublicSet
+
+soundfile = pytest.importorskip("soundfile")
+
+GUDUR = PRESETS["gudur"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    for label, count in {"yes": 70, "no": 9, "día": 5, "_noise": 5}.items():
+        (tmp_path / label).mkdir()
+        for number in range(count):
+            soundfile.write(tmp_path / label / f"s{number}_nohash_0.wav", 0.1 * rng.standard_normal(8_000), 16_000)
+    return tmp_path
+
+
+def test_it_holds_the_labels_in_the_order_asked_and_so_many_of_each(folder):
+    public = build_public_set(folder, GUDUR, ["yes", "día", "no"], 5)
+    assert public.class_ids == ("yes", "día", "no")
+    assert [info.name for info in public.classes] == ["yes", "día", "no"]
+    assert [info.discovered_in for info in public.classes] == [None] * 3
+    np.testing.assert_array_equal(public.labels, np.repeat([0, 1, 2], 5))
+    assert public.features.shape == (15, 20, 13)
+    assert not public.synthetic.any()
+    assert public.settings == GUDUR
+
+
+def test_all_labels_are_taken_where_none_are_named(folder):
+    assert build_public_set(folder, GUDUR, None, 5).class_ids == ("día", "no", "yes")
+
+
+def test_a_folder_without_labels_is_an_error(tmp_path):
+    with pytest.raises(RecordingError, match="needs labels, each once, not none; present: none"):
+        build_public_set(tmp_path, GUDUR, None, 5)
+
+
+def test_its_rows_are_features_of_different_recordings(folder):
+    public = build_public_set(folder, GUDUR, ["yes"], 68)
+    source = Recordings(folder, GUDUR)
+    every = Mfcc(GUDUR)(source.load(source.clips("yes"))).reshape(70, -1)
+    distance = np.abs(public.features.reshape(68, 1, -1) - every).max(axis=2)
+    assert (distance.min(axis=1) < 1e-5).all()
+    assert len(set(distance.argmin(axis=1))) == 68
+
+
+def test_it_survives_being_written_and_read(folder):
+    public = build_public_set(folder, GUDUR, ["no", "yes"], 4)
+    again = PublicSet.unpack(public.pack())
+    np.testing.assert_array_equal(again.features, public.features)
+    assert again.class_ids == public.class_ids
+
+
+def test_the_seed_decides_the_draw(folder):
+    first, same, other = (build_public_set(folder, GUDUR, ["yes"], 6, seed) for seed in (1, 1, 2))
+    assert first.pack() == same.pack()
+    assert first.pack() != other.pack()
+
+
+def test_a_damaged_recording_is_replaced_by_another(folder):
+    for number in range(4):
+        (folder / "no" / f"s{number}_nohash_0.wav").write_bytes(b"damaged")
+    assert len(build_public_set(folder, GUDUR, ["no"], 5).labels) == 5
+    with pytest.raises(RecordingError, match=r"'no' has 5 usable clips of 9 .*but 6 are wanted; ask for fewer"):
+        build_public_set(folder, GUDUR, ["no"], 6)
+
+
+@pytest.mark.parametrize(
+    ("labels", "per_label", "message"),
+    [
+        (["yes"], 71, "'yes' has 70 usable clips of 70 .*but 71 are wanted"),
+        (["maybe"], 1, "no recordings of 'maybe' in .*; present: día, no, yes"),
+        (["_noise"], 1, "no recordings of '_noise'"),
+        (["yes", "yes"], 1, "each once, not yes, yes; present: día, no, yes"),
+        ([], 1, "not none; present: día, no, yes"),
+        (["yes"], 0, "at least 1 clip per label, not 0"),
+    ],
+)
+def test_what_cannot_be_built_is_explained(folder, labels, per_label, message):
+    with pytest.raises(RecordingError, match=message):
+        build_public_set(folder, GUDUR, labels, per_label)

@@ -1,0 +1,109 @@
+"""Resampling: what can be heard in both rates stays, what cannot is removed, and nothing moves in time."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_client.capture.resampling import resample
+from edge_client.errors import RecordingError
+
+scipy_signal = pytest.importorskip("scipy.signal")
+
+PAIRS = [(16_000, 14_400), (44_100, 16_000), (48_000, 16_000), (44_100, 14_400), (48_000, 14_400), (22_050, 16_000),
+         (8_000, 16_000), (11_025, 14_400)]  # fmt: skip
+
+
+def sine(frequency_hz, rate_hz, seconds=0.5):
+    return np.sin(2 * np.pi * frequency_hz * np.arange(round(rate_hz * seconds)) / rate_hz).astype(np.float32)
+
+
+def middle(samples):
+    return samples[len(samples) // 4 : -len(samples) // 4]
+
+
+@pytest.mark.parametrize(("from_hz", "to_hz"), PAIRS)
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.5, 0.8, 0.88])
+def test_the_pass_band_is_kept_in_level_and_time(from_hz, to_hz, share):
+    frequency_hz = share * min(from_hz, to_hz) / 2
+    resampled = resample(sine(frequency_hz, from_hz), from_hz, to_hz)
+    assert resampled.dtype == np.float32
+    np.testing.assert_allclose(middle(resampled), middle(sine(frequency_hz, to_hz)), atol=3e-4)
+
+
+@pytest.mark.parametrize(("from_hz", "to_hz"), [pair for pair in PAIRS if pair[0] > pair[1]])
+@pytest.mark.parametrize("share", [1.001, 1.05, 1.1])
+def test_what_the_lower_rate_cannot_hold_is_damped_by_80_db(from_hz, to_hz, share):
+    resampled = resample(sine(share * to_hz / 2, from_hz), from_hz, to_hz)
+    level_db = 20 * np.log10(np.sqrt(2 * np.mean(middle(resampled).astype(float) ** 2)))
+    assert level_db < -79
+
+
+def test_rising_to_a_higher_rate_leaves_no_images():
+    spectrum = np.abs(np.fft.rfft(middle(resample(sine(3_000, 8_000, 2.0), 8_000, 16_000)) * np.hanning(16_000)))
+    frequencies_hz = np.fft.rfftfreq(16_000, 1 / 16_000)
+    assert spectrum[frequencies_hz > 4_000].max() < 1e-4 * spectrum.max()
+
+
+@pytest.mark.parametrize(("from_hz", "to_hz"), PAIRS)
+def test_speech_like_sound_agrees_with_scipy(from_hz, to_hz):
+    rng = np.random.default_rng(0)
+    # Noise below 0.8 of the lower rate's half, where both filters pass everything.
+    spectrum = np.fft.rfft(rng.standard_normal(from_hz))
+    spectrum[np.fft.rfftfreq(from_hz, 1 / from_hz) > 0.4 * min(from_hz, to_hz)] = 0
+    clip = (0.1 * np.fft.irfft(spectrum)).astype(np.float32)
+    divisor = np.gcd(from_hz, to_hz)
+    expected = scipy_signal.resample_poly(
+        clip.astype(float), to_hz // divisor, from_hz // divisor, window=("kaiser", 12.0)
+    )
+    resampled = resample(clip, from_hz, to_hz)
+    assert resampled.shape == expected.shape
+    residue = middle(resampled) - middle(expected)
+    assert np.sqrt(np.mean(residue**2)) < 0.03 * np.sqrt(np.mean(expected**2))
+
+
+@given(
+    from_hz=st.sampled_from([8_000, 11_025, 16_000, 22_050, 44_100, 48_000]),
+    to_hz=st.sampled_from([14_400, 16_000]),
+    length=st.integers(1, 3_000),
+)
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_the_length_follows_from_the_rates(from_hz, to_hz, length):
+    resampled = resample(np.ones(length, np.float32), from_hz, to_hz)
+    assert len(resampled) == -(-length * to_hz // from_hz)
+    assert np.isfinite(resampled).all()
+
+
+def test_it_is_linear():
+    rng = np.random.default_rng(0)
+    first, second = rng.standard_normal((2, 4_000)).astype(np.float32)
+    together = resample(first + 0.5 * second, 44_100, 16_000)
+    apart = resample(first, 44_100, 16_000) + 0.5 * resample(second, 44_100, 16_000)
+    np.testing.assert_allclose(together, apart, atol=1e-5)
+
+
+def test_a_steady_level_is_kept():
+    np.testing.assert_allclose(middle(resample(np.ones(8_000, np.float32), 44_100, 16_000)), 1.0, atol=3e-4)
+
+
+@pytest.mark.parametrize("from_hz", [15_999, 44_056, 191_999])
+def test_an_odd_rate_keeps_its_pitch_within_a_cent(from_hz):
+    resampled = resample(sine(1_000, from_hz, 2.0), from_hz, 16_000)
+    assert len(resampled) == pytest.approx(32_000, abs=16)
+    spectrum = np.abs(np.fft.rfft(resampled * np.hanning(len(resampled)), 1 << 18))
+    assert spectrum.argmax() * 16_000 / (1 << 18) == pytest.approx(1_000, rel=1 / 1_731)
+
+
+def test_equal_rates_change_nothing():
+    clip = sine(440, 16_000)
+    np.testing.assert_array_equal(resample(clip, 16_000, 16_000), clip)
+
+
+def test_nothing_stays_nothing():
+    assert len(resample(np.zeros(0, np.float32), 44_100, 16_000)) == 0
+
+
+@pytest.mark.parametrize(("from_hz", "to_hz"), [(0, 16_000), (16_000, -1), (10**9, 16_000)])
+def test_a_rate_out_of_range_is_refused(from_hz, to_hz):
+    with pytest.raises(RecordingError, match="Hz is outside 1000 to 768000 Hz"):
+        resample(np.zeros(10, np.float32), from_hz, to_hz)
