@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 
 from fastapi import HTTPException
@@ -11,6 +13,7 @@ from aggregator_server.errors import TooLargeError
 from aggregator_server.http_errors import error_response
 
 _DRAINED = 16 * 2**20
+_DRAIN_S = 2.0
 
 
 class BodyLimit:
@@ -55,11 +58,13 @@ class BodyLimit:
 async def _drain(receive: Receive) -> None:
     """Read on for a while: a client that is still sending would see a broken connection instead of the answer."""
     left = _DRAINED
-    while left > 0:
-        message = await receive()
-        left -= len(message.get("body", b""))
-        if not message.get("more_body", False):
-            return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_S):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
 
 
 def _message(scope: Scope, size: int, limit: int) -> str:

@@ -103,4 +103,6 @@ async def _gone(_request: Request, _error: Exception) -> JSONResponse:
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     where = f"{request.method} {request.url.path}"
     message = f"{where} failed with {type(error).__name__}; the server's log says more. Try again later."
-    return error_response(500, AggregatorError.code, message)
+    response = error_response(500, AggregatorError.code, message)
+    response.headers["Connection"] = "close"  # the server closes it after an exception: say so to clients
+    return response

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 
 from aggregator_server import devices
 from aggregator_server.errors import (
@@ -66,7 +67,7 @@ def me(running: Running, device_id: Device) -> DeviceInfo:
     dependencies=[Admin],
     responses=documented(*ADMIN_ERRORS, DeviceNotFoundError, InvalidRequestError),
 )
-def revoke(running: Running, device_id: str) -> None:
+def revoke(running: Running, device_id: Annotated[str, Path(pattern="^[0-9a-f]{32}$")]) -> None:
     """Shut a device out for good. An open round no longer waits for it and does not use its upload."""
     devices.revoke(running.store, device_id, time.time())
     running.clock.nudge()

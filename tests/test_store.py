@@ -1,0 +1,146 @@
+"""The store: blobs are whole or absent, tables hold what must hold, and one process owns the folder."""
+
+import contextlib
+import hashlib
+import stat
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from aggregator_server.errors import BlobError, StartError
+from aggregator_server.store import Store
+from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.tables import Base, BlobRow, ParticipantRow, RoundRow
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "data")
+    yield store
+    store.close()
+
+
+def files(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_blob_is_found_under_its_digest_and_the_same_content_is_one_file(tmp_path):
+    blobs = BlobFolder(tmp_path)
+    digest = blobs.put(b"abc")
+    assert digest == hashlib.sha256(b"abc").hexdigest() == blobs.put(b"abc")
+    assert blobs.read(digest) == b"abc"
+    assert files(tmp_path) == [tmp_path / digest[:2] / digest]
+
+
+def test_a_blob_in_pieces_is_the_same_and_one_that_is_not_kept_leaves_nothing(tmp_path):
+    blobs = BlobFolder(tmp_path)
+    with blobs.receive() as incoming:
+        for piece in (b"a", b"", b"bc"):
+            incoming.write(piece)
+        assert (incoming.size, incoming.content()) == (3, b"abc")
+    assert files(tmp_path) == []
+    with contextlib.suppress(RuntimeError), blobs.receive() as incoming:
+        incoming.write(b"a")
+        raise RuntimeError("half way")
+    assert files(tmp_path) == []
+
+
+def test_what_a_killed_process_left_half_written_is_gone_after_the_next_start(tmp_path):
+    BlobFolder(tmp_path)
+    (tmp_path / "incoming" / "tmp123").write_bytes(b"half")
+    BlobFolder(tmp_path)
+    assert files(tmp_path) == []
+
+
+def test_a_missing_and_a_damaged_blob_are_told_apart(tmp_path):
+    blobs = BlobFolder(tmp_path)
+    digest = blobs.put(b"abc")
+    blobs.path(digest).write_bytes(b"abd")
+    with pytest.raises(BlobError, match="damaged"):
+        blobs.read(digest)
+    blobs.path(digest).unlink()
+    with pytest.raises(BlobError, match="missing"):
+        blobs.read(digest)
+    assert blobs.put(b"abc") == digest
+    assert blobs.read(digest) == b"abc"
+
+
+def test_a_transaction_that_fails_changes_nothing(store):
+    with contextlib.suppress(RuntimeError), store.writing() as session:
+        session.add(BlobRow(sha256="a" * 64, kind="update"))
+        session.flush()
+        raise RuntimeError("half way")
+    with store.reading() as session:
+        assert session.scalars(select(BlobRow)).all() == []
+
+
+def test_a_reader_sees_one_state_while_somebody_writes(store):
+    with store.reading() as session:
+        before = session.scalars(select(BlobRow)).all()
+        with store.writing() as writer:
+            writer.add(BlobRow(sha256="a" * 64, kind="update"))
+        assert session.scalars(select(BlobRow)).all() == before == []
+    with store.reading() as session:
+        assert len(session.scalars(select(BlobRow)).all()) == 1
+
+
+def a_round(number, state="open"):
+    return RoundRow(
+        round_id=number, state=state, strategy="zero_shot", plan={}, opened_at=0.0, deadline_at=1.0,
+        public_set="a" * 64, details={},
+    )  # fmt: skip
+
+
+def test_the_database_itself_allows_one_open_round(store):
+    with store.writing() as session:
+        session.add(BlobRow(sha256="a" * 64, kind="public_set"))
+        session.flush()
+        session.add_all([a_round(1, "done"), a_round(2), a_round(3, "failed"), a_round(4, "done")])
+    with pytest.raises(IntegrityError), store.writing() as session:
+        session.add(a_round(5))
+
+
+def test_foreign_keys_are_enforced(store):
+    with pytest.raises(IntegrityError), store.writing() as session:
+        session.add(ParticipantRow(round_id=1, device_id="0" * 32, metrics={}))
+
+
+def test_commits_are_durable_and_readers_do_not_wait(store):
+    with store.reading() as session:
+        assert session.scalar(text("PRAGMA journal_mode")) == "wal"
+        assert session.scalar(text("PRAGMA synchronous")) == 2
+        assert session.scalar(text("PRAGMA foreign_keys")) == 1
+
+
+def test_one_process_at_a_time_has_the_folder(tmp_path):
+    first = Store(tmp_path / "data")
+    with pytest.raises(StartError, match="in use by another aggregator"):
+        Store(tmp_path / "data")
+    first.close()
+    Store(tmp_path / "data").close()
+
+
+def test_the_folder_is_for_its_owner_alone(tmp_path):
+    Store(tmp_path / "data").close()
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
+def test_a_folder_that_cannot_be_used_and_a_foreign_file_are_explained(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StartError, match="cannot be used"):
+        Store(tmp_path / "file" / "data")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "auricle.db").write_bytes(b"this is no database" * 100)
+    with pytest.raises(StartError, match=r"auricle\.db cannot be opened"):
+        Store(tmp_path / "data")
+
+
+def test_postgresql_would_take_the_tables():
+    for table in Base.metadata.sorted_tables:
+        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))
+        for index in table.indexes:
+            ddl = str(CreateIndex(index).compile(dialect=postgresql.dialect()))
+            assert ("WHERE state = 'open'" in ddl) == (index.name == "one_open_round")
