@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import functools
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from edge_client.errors import FeatureError
 from fleet_protocol.feature_settings import FeatureSettings
 
-# Clips are taken in blocks, so that a round's worth of them needs no more memory than a few.
-_BLOCK_CLIPS = 16
 # Frames are transformed in chunks that stay in the second-level cache.
 _CHUNK_BYTES = 1 << 19
 # The mel filters are banded: each block of bands is multiplied with the bins that it covers, and no others.
@@ -63,81 +63,88 @@ class Mfcc:
         """
         samples = _require_samples(samples)
         clips = np.atleast_2d(samples)
+        workspace = self._workspace(clips.dtype)
         features = np.empty((len(clips), *self.settings.shape), np.float32)
-        for start in range(0, len(clips), _BLOCK_CLIPS):
-            block = slice(start, start + _BLOCK_CLIPS)
-            features[block] = self._features_of(clips[block])
+        for clip, into in zip(clips, features, strict=True):
+            self._pre_emphasise(clip, workspace.signal)
+            self._transform(workspace)
+            into[...] = self._cepstra_of(workspace.energies)
         return features.reshape(*samples.shape[:-1], *self.settings.shape)
 
-    def _features_of(self, clips: NDArray[Any]) -> NDArray[np.float32]:
-        """Return float32 [clips, frames, coefficients] of a few clips."""
-        settings = self.settings
-        energies = self._energies_of(self._pre_emphasised(clips)).reshape(-1, settings.mel_bands + 1)
+    def _pre_emphasise(self, clip: NDArray[Any], signal: NDArray[Any]) -> None:
+        """Fill the samples that the windows span with y[t] = x[t] - a x[t-1] of the cropped or padded clip."""
+        end = min(len(signal), self.settings.clip_samples)
+        given = min(end, len(clip))
+        before = min(given, end - 1)
+        signal[:given] = clip[:given]
+        signal[given:] = 0.0
+        signal[1 : before + 1] -= self.settings.pre_emphasis * clip[:before]
+
+    def _transform(self, workspace: _Workspace) -> None:
+        """Fill the energies of the workspace's windows."""
+        size, rows = self.settings.window_samples, len(workspace.padded)
+        for start in range(0, self.settings.frames, rows):
+            windows = workspace.windows[start : start + rows]
+            energies = workspace.energies[start : start + rows]
+            padded, power = workspace.padded[: len(windows)], workspace.power[: len(windows)]
+            padded[:, :size] = windows
+            parts = np.fft.rfft(padded).view(np.float64)
+            np.square(parts, out=parts)
+            np.add(parts[:, ::2], parts[:, 1::2], out=power)
+            for bins, bands, weights in self._filters:
+                np.matmul(power[:, bins], weights, out=energies[:, bands])
+            np.einsum("ij->i", power, out=energies[:, -1])
+
+    def _cepstra_of(self, energies: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return float64 [frames, coefficients] from [frames, mel_bands + 1]; overwrites its argument."""
+        energies[:, -1] /= self.settings.fft_size
         energies[energies == 0] = _FLOOR
         np.log(energies, out=energies)
         cepstra = energies[:, :-1] @ self._cepstra
-        if settings.log_energy:
+        if self.settings.log_energy:
             cepstra[:, 0] = energies[:, -1]
-        return cepstra.astype(np.float32).reshape(len(clips), *settings.shape)
+        return cepstra
 
-    def _pre_emphasised(self, clips: NDArray[Any]) -> NDArray[Any]:
-        """Return [clips, samples that the windows span], y[t] = x[t] - a x[t-1], of the padded clips."""
-        settings = self.settings
-        length = (settings.frames - 1) * settings.hop_samples + settings.window_samples
-        end = min(length, settings.clip_samples)
-        given = min(end, clips.shape[1])
-        signal = np.zeros((len(clips), length), clips.dtype)
-        signal[:, :given] = clips[:, :given]
-        before = min(given, end - 1)
-        signal[:, 1 : before + 1] -= settings.pre_emphasis * clips[:, :before]
-        return signal
+    def _workspace(self, dtype: np.dtype[Any]) -> _Workspace:
+        """Return this thread's arrays for clips of a dtype."""
+        workspaces: dict[str, _Workspace] = self._workspaces.__dict__
+        if dtype.name not in workspaces:
+            workspaces[dtype.name] = _Workspace.of(self.settings, dtype)
+        return workspaces[dtype.name]
 
-    def _energies_of(self, signal: NDArray[Any]) -> NDArray[np.float64]:
-        """Return float64 [clips, frames, mel_bands + 1]: energy in each band, and in all bins."""
-        settings = self.settings
-        clip_step, sample_step = signal.strides
-        windows: NDArray[Any] = np.ndarray(  # a view: windows overlap in memory as they do in time
-            (len(signal), settings.frames, settings.window_samples), signal.dtype, signal, 0,
-            (clip_step, settings.hop_samples * sample_step, sample_step),
-        )  # fmt: skip
-        energies = np.empty((len(signal), settings.frames, settings.mel_bands + 1))
-        padded, power = self._workspace()
-        for clip in range(len(signal)):
-            for start in range(0, settings.frames, len(padded)):
-                chunk = windows[clip, start : start + len(padded)]
-                into = energies[clip, start : start + len(padded)]
-                self._transform(chunk, padded[: len(chunk)], power[: len(chunk)], into)
-        energies[:, :, -1] /= settings.fft_size
-        return energies
 
-    def _transform(
-        self,
-        windows: NDArray[Any],
-        padded: NDArray[np.float64],
-        power: NDArray[np.float64],
-        energies: NDArray[np.float64],
-    ) -> None:
-        """Fill ``energies`` [windows, mel_bands + 1] by way of padded windows and power spectra."""
-        padded[:, : self.settings.window_samples] = windows
-        parts = np.fft.rfft(padded).view(np.float64)
-        np.square(parts, out=parts)
-        np.add(parts[:, ::2], parts[:, 1::2], out=power)
-        for bins, bands, weights in self._filters:
-            np.matmul(power[:, bins], weights, out=energies[:, bands])
-        np.einsum("ij->i", power, out=energies[:, -1])
+@dataclass(frozen=True)
+class _Workspace:
+    """Arrays that are kept from clip to clip: fetching fresh pages from the system costs as much as the arithmetic.
 
-    def _workspace(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return this thread's (padded windows, power spectra).
+    Attributes:
+        signal: [samples that the windows span], in the clips' dtype.
+        windows: [frames, window samples], a view of ``signal`` in which windows overlap as they do in time.
+        padded: float64 [chunk, fft_size], zero beyond the window.
+        power: float64 [chunk, fft_size / 2 + 1].
+        energies: float64 [frames, mel_bands + 1]: energy in each band and, last, in all bins.
+    """
 
-        They are kept, because fetching fresh pages from the system costs as much as the arithmetic.
-        """
-        if not hasattr(self._workspaces, "arrays"):
-            settings = self.settings
-            chunks = -(-settings.frames * settings.fft_size * 8 // _CHUNK_BYTES)
-            rows = -(-settings.frames // chunks)
-            self._workspaces.arrays = np.zeros((rows, settings.fft_size)), np.empty((rows, settings.fft_size // 2 + 1))
-        arrays: tuple[NDArray[np.float64], NDArray[np.float64]] = self._workspaces.arrays
-        return arrays
+    signal: NDArray[Any]
+    windows: NDArray[Any]
+    padded: NDArray[np.float64]
+    power: NDArray[np.float64]
+    energies: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, settings: FeatureSettings, dtype: np.dtype[Any]) -> _Workspace:
+        """Make the arrays for some settings; chunks of frames are as equal as they can be."""
+        signal = np.zeros((settings.frames - 1) * settings.hop_samples + settings.window_samples, dtype)
+        windows = sliding_window_view(signal, settings.window_samples)[:: settings.hop_samples]
+        chunks = -(-settings.frames * settings.fft_size * 8 // _CHUNK_BYTES)
+        rows = -(-settings.frames // chunks)
+        return cls(
+            signal=signal,
+            windows=windows,
+            padded=np.zeros((rows, settings.fft_size)),
+            power=np.empty((rows, settings.fft_size // 2 + 1)),
+            energies=np.empty((settings.frames, settings.mel_bands + 1)),
+        )
 
 
 def _require_samples(samples: NDArray[Any]) -> NDArray[Any]:

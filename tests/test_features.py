@@ -1,7 +1,10 @@
 """Features: equal to python_speech_features, whatever is asked of them, and clear about what they cannot take."""
 
 import dataclasses
+import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -241,3 +244,13 @@ def test_settings_that_contradict_themselves_are_refused(change, words):
         Mfcc(dataclasses.replace(PRESETS["gudur"], **change))
     for word in words:
         assert word in str(error.value)
+
+
+def test_the_benchmark_ends_with_one_json_object():
+    command = [sys.executable, "-m", "benchmarks.features", "--json", "--repetitions", "1"]
+    root = Path(__file__).resolve().parent.parent
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
+    summary = json.loads(result.stdout.splitlines()[-1])
+    assert summary["max_abs_difference"] < 1e-4
+    assert summary["speedup"] > 0
+    assert set(summary["presets"]) == set(PRESETS)
