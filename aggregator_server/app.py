@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 
+import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
@@ -20,6 +21,7 @@ from aggregator_server.routes.bodies import BodySizes
 from aggregator_server.security import Tokens
 from aggregator_server.service import Service
 from aggregator_server.store import Store
+from aggregator_server.store.database import CONNECTIONS
 
 _DESCRIPTION = (
     "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "
@@ -32,6 +34,8 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # More threads than connections to the database would only wait for one another.
+        anyio.to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS - 2
         bell = Bell()
         clock = RoundClock(store, bell)
         app.state.service = Service(store, tokens, bell, clock)

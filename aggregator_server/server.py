@@ -71,11 +71,13 @@ def serve(data: Path, host: str, port: int, environment: Mapping[str, str]) -> N
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port < 2**16:  # the resolver would silently take another one
+        raise StartError(f"--port must be from 0 to {2**16 - 1}, not {port}")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise StartError(f"cannot listen on {host}, port {port} ({error}); choose --host and --port") from error
     return listener

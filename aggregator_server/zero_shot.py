@@ -21,6 +21,7 @@ from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays, require
 
 _SLOTS = 65_536
+_REPORTS = 256  # clustering takes memory by the square of the reports
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
@@ -115,6 +116,8 @@ def _check_document(terms: UploadTerms, update: Update) -> None:
         twice = [class_id for class_id, times in Counter(class_ids).items() if times > 1]
         if twice:
             raise MalformedUpdateError(f"{field!r} names class {twice[0]!r} twice")
+    if len(update.reports) > _REPORTS:
+        raise MalformedUpdateError(f"{len(update.reports)} new sounds in one upload; at most {_REPORTS} are taken")
     slots = [report.slot for report in update.reports]
     if len(set(slots)) != len(slots) or any(not 0 <= slot < _SLOTS for slot in slots):
         raise MalformedUpdateError(f"reported slots must be different and from 0 to {_SLOTS - 1}, not {slots}")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aggregator_server.aggregation.new_classes import settle
 from aggregator_server.class_discovery import Discovery, Group, ReportedClass
-from aggregator_server.errors import MalformedUpdateError
+from aggregator_server.errors import AggregationError, MalformedUpdateError
 from aggregator_server.names import NAME_LENGTH, majority_name, unique_name
 from aggregator_server.replies import RoundRequest
 from aggregator_server.round_data import Assigned, Contribution, RoundInputs, UploadTerms
@@ -121,6 +121,11 @@ def test_a_device_never_gets_a_class_twice():
     np.testing.assert_array_equal(settled.public_set.features[24:], 5)  # the report that was left open adds nothing
 
 
+def test_a_group_cannot_be_recognised_as_a_class_that_does_not_exist():
+    with pytest.raises(AggregationError, match="'c9'"):
+        settle(PUBLIC, 3, reports_of(("a", 5)), {"a": frozenset()}, Discovery((Group((0,), "c9"),), {}))
+
+
 def test_an_identifier_that_is_taken_is_not_given_again():
     classes = tuple(dataclasses.replace(info, class_id=f"c{i + 1}") for i, info in enumerate(PUBLIC.classes))
     taken = dataclasses.replace(PUBLIC, classes=classes)
@@ -165,6 +170,7 @@ def test_a_good_upload_passes():
         ({"classes": (), "reports": (), "known": ()}, ["no class", "no new sound"]),
         ({"reports": (ClassReport(-1, None, 5),)}, ["slots", "-1"]),
         ({"reports": (ClassReport(2, None, 5), ClassReport(2, None, 5))}, ["slots", "[2, 2]"]),
+        ({"reports": tuple(ClassReport(slot, None, 5) for slot in range(257))}, ["257", "256"]),
         ({"reports": (ClassReport(2, "a\nb", 5),)}, ["slot 2", "printable"]),
         ({"reports": (ClassReport(2, "\ud800", 5),)}, ["slot 2", "printable"]),
         ({"reports": (ClassReport(2, None, 0),)}, ["slot 2", "0 clips"]),

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.class_discovery import Discovery, ReportedClass
+from aggregator_server.errors import AggregationError
 from aggregator_server.names import majority_name, unique_name
 from aggregator_server.round_data import Assigned
 from fleet_protocol.messages import ClassInfo
@@ -52,6 +53,9 @@ def settle(
         reports: what ``discovery`` is about.
         owned: every reporting device's classes so far.
         discovery: groups of indices into ``reports``.
+
+    Raises:
+        AggregationError: a group was recognised as a class that the fleet does not have.
     """
     has = {device_id: set(classes) for device_id, classes in owned.items()}
     grown = public_set
@@ -59,6 +63,8 @@ def settle(
     groups: list[dict[str, Any]] = []
     left_open: list[int] = []
     for group in discovery.groups:
+        if group.class_id is not None and group.class_id not in grown.class_ids:
+            raise AggregationError(f"the reports were recognised as {group.class_id!r}, which is no class of the fleet")
         class_id = group.class_id or _free_class_id(grown.class_ids)
         members: list[int] = []
         for index in group.members:

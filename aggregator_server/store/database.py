@@ -14,6 +14,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from aggregator_server.errors import StartError
 from aggregator_server.store.tables import Base
 
+CONNECTIONS = 16  # kept open: opening one costs more than most queries
 _LOCK_WAIT_S = 30.0
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
@@ -28,7 +29,9 @@ def create_database(path: Path) -> Engine:
     Raises:
         StartError: the file cannot be opened, or is no database.
     """
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": _LOCK_WAIT_S}, pool_size=8, max_overflow=40)
+    engine = create_engine(
+        f"sqlite:///{path}", connect_args={"timeout": _LOCK_WAIT_S}, pool_size=CONNECTIONS, max_overflow=0
+    )
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     try:
