@@ -105,12 +105,6 @@ class LabelMap:
                 result = result.add(f"{name} ({class_id})" if name in result.names else name, class_id)
         return result
 
-    def one_hot(self, slots: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Turn int [n] slots into float32 [n, capacity] targets."""
-        targets = np.zeros((len(slots), self.capacity), np.float32)
-        targets[np.arange(len(slots)), slots] = 1.0
-        return targets
-
     def to_json(self) -> dict[str, object]:
         """Return a JSON-ready form that :meth:`from_json` reads."""
         return {

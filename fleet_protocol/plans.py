@@ -38,11 +38,13 @@ class Setting:
 # Gudur & Perepu 2021 leave these open; the impressions' defaults are those that made impressions of the same class
 # from different architectures agree (small random start, small L2 pull, Dirichlet scale 0.3).
 _ZERO_SHOT: dict[str, Setting] = {
-    "epochs": Setting(10, "passes over the round's clips", 1, 10_000),
+    "epochs": Setting(16, "passes over the round's clips", 1, 10_000),
+    "augmented_copies": Setting(4, "variants of every clip: shifted by up to 100 ms, louder or softer, noisy", 0, 100),
     "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
     "momentum": Setting(0.9, "of the local training and the distillation", 0.0, 0.9999),
     "distill_epochs": Setting(1, "passes over the public set towards the consensus; 0: to the letter", 0, 10_000),
-    "distill_learning_rate": Setting(0.01, "of the distillation", 1e-8, 10.0),
+    "score_temperature": Setting(4.0, "of the softmax of the scores, and of the distillation", 1e-3, 1e3),
+    "distill_learning_rate": Setting(0.003, "of the distillation", 1e-8, 10.0),
     "impressions": Setting(32, "data impressions synthesised for each class", 1, 4_096),
     "impression_steps": Setting(150, "Adam steps of the synthesis", 1, 100_000),
     "impression_rate": Setting(0.05, "Adam's learning rate in the synthesis", 1e-8, 10.0),

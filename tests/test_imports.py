@@ -69,3 +69,8 @@ def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
     if package != "aggregator_server":
         heavy |= {"pydantic", "fastapi", "sqlalchemy", "kmedoids"}
     assert loaded & heavy == set()
+
+
+def test_the_runtime_and_the_sound_library_are_loaded_only_when_needed():
+    loaded = loaded_by("import edge_client.cli")
+    assert loaded & {"tflite_runtime", "ai_edge_litert", "soundfile", "httpx"} == set()

@@ -1,0 +1,147 @@
+"""What a device must not lose: who it is, what its model learned, and which rounds it did.
+
+Model weights, label map and round numbers stand in ONE file, so that a power cut can never part them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_client.durable import remove_durably, write_durably
+from edge_client.errors import StateError
+from fleet_protocol.bundle import Bundle, read_bundle
+from fleet_protocol.errors import LabelError, TensorError
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.tensors import Arrays, pack, unpack
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Drawn once by the device: 32 hex digits, and the secret that is its bearer token."""
+
+    device_id: str
+    secret: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a model went through.
+
+    Attributes:
+        architecture: of the bundle that it was started from.
+        label_map: which slot is which class.
+        contributed: last round that it trained for; 0 before the first.
+        learned: last round whose result it learned; 0 before the first.
+    """
+
+    architecture: str
+    label_map: LabelMap
+    contributed: int = 0
+    learned: int = 0
+
+
+class DeviceState:
+    """A folder: ``identity.json``, ``model.safetensors``, ``outbox/`` (work to be sent) and ``blobs/`` (a cache)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use a folder, which is made readable by its owner alone where it does not exist."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder = folder
+
+    def lock(self, purpose: str) -> int:
+        """Make sure that no other process does the same; the lock lasts until the process ends.
+
+        Raises:
+            StateError: another process does.
+        """
+        path = self.folder / f"{purpose}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise StateError(
+                f"another process is at work in {self.folder} ({purpose}.lock); stop it, or give this device a "
+                "state folder of its own ([device] state)"
+            ) from error
+        return descriptor
+
+    def identity(self) -> Identity:
+        """Return the device's identity, drawn on first use.
+
+        Raises:
+            StateError: the file is damaged.
+        """
+        path = self.folder / "identity.json"
+        if not path.exists():
+            drawn = Identity(secrets.token_hex(16), secrets.token_urlsafe(32))
+            write_durably(path, json.dumps(dataclasses.asdict(drawn)).encode())
+        try:
+            return Identity(**json.loads(path.read_bytes()))
+        except (ValueError, TypeError) as error:
+            raise StateError(f"{path} is damaged ({error}); remove it to enrol as a new device") from error
+
+    def load_model(self, bundle_path: Path) -> tuple[Bundle, Progress]:
+        """Return the bundle with the weights that the device last saved, and its progress.
+
+        Raises:
+            BundleError: the bundle cannot be read.
+            StateError: the saved model is damaged, or belongs to another bundle.
+        """
+        bundle = read_bundle(bundle_path)
+        path = self.folder / "model.safetensors"
+        manifest = bundle.manifest
+        if not path.exists():
+            return bundle, Progress(manifest.architecture, LabelMap(manifest.capacity))
+        try:
+            weights, document = unpack(path.read_bytes())
+            progress = Progress(
+                str(document["architecture"]),
+                LabelMap.from_json(document["label_map"]),
+                int(document["contributed"]),
+                int(document["learned"]),
+            )
+        except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
+            raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
+        shapes = {name: array.shape for name, array in weights.items()}
+        if shapes != manifest.weight_shapes or progress.label_map.capacity != manifest.capacity:
+            raise StateError(
+                f"{path} holds a {progress.architecture} that does not fit {bundle_path} "
+                f"({manifest.architecture}, capacity {manifest.capacity}); put the old bundle back, or remove the file "
+                "to start from the new one"
+            )
+        return dataclasses.replace(bundle, weights=weights), progress
+
+    def save_model(self, weights: Arrays, progress: Progress) -> None:
+        """Replace weights and progress together."""
+        document = dataclasses.asdict(progress) | {"label_map": progress.label_map.to_json()}
+        write_durably(self.folder / "model.safetensors", pack(weights, document))
+
+    def update_path(self, round_id: int) -> Path:
+        """Return where the upload for a round waits."""
+        return self.folder / "outbox" / f"update-{round_id}.safetensors"
+
+    def learned_path(self, round_id: int) -> Path:
+        """Return where the news that a round's result was learned waits."""
+        return self.folder / "outbox" / f"learned-{round_id}.json"
+
+    def discard(self, path: Path) -> None:
+        """Remove what was sent, or what nobody wants any more."""
+        remove_durably(path)
+
+    def blob_path(self, sha256: str) -> Path:
+        """Return where a blob of the aggregator is kept."""
+        return self.folder / "blobs" / sha256
+
+    def keep_blobs(self, wanted: set[str]) -> None:
+        """Remove every cached blob that is not wanted."""
+        folder = self.folder / "blobs"
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name not in wanted:
+                path.unlink()

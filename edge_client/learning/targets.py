@@ -1,0 +1,37 @@
+"""Soft targets: the only thing in which the fleet's methods differ (docs/algorithms.md, one training primitive).
+
+Each function returns float32 [rows, capacity]. A row that sums to less than 1 pulls less; a zero row does not pull.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+
+def from_slots(slots: NDArray[np.int64], capacity: int) -> Floats:
+    """Turn int64 [rows] slots into one-hot targets: plain cross-entropy."""
+    targets = np.zeros((len(slots), capacity), np.float32)
+    targets[np.arange(len(slots)), slots] = 1.0
+    return targets
+
+
+def from_consensus(scores: Floats, slots: Sequence[int], capacity: int) -> Floats:
+    """Turn the fleet's scores into targets: distillation of the consensus (after FedMD, Li & Wang 2019).
+
+    Args:
+        scores: float32 [rows, len(slots)], not negative: the columns of f_G that the device has a slot for.
+        slots: the device's slot of every column.
+        capacity: outputs of the head.
+
+    Returns:
+        Every row normalised to sum 1; rows that nobody has scored yet stay zero.
+    """
+    total = scores.sum(axis=1, keepdims=True)
+    targets = np.zeros((len(scores), capacity), np.float32)
+    targets[:, list(slots)] = np.divide(scores, total, out=np.zeros_like(scores), where=total > 0)
+    return targets

@@ -1,0 +1,85 @@
+"""From a round's clips to rows that a model can be trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.augmentation import BackgroundNoise, augment
+from edge_client.capture import ClipSource
+from edge_client.features import Mfcc
+from edge_client.model_runtime import ModelRuntime
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Clips:
+    """A round's clips of several labels, ready for the model.
+
+    Attributes:
+        x: normalised features, float32 [variants, clips, frames, coefficients]; the first variant is the recording
+            itself, the others are augmented.
+        slots: int64 [clips], the slot of each clip's label.
+    """
+
+    x: Floats
+    slots: NDArray[np.int64]
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """Pick one variant of every clip: float32 [clips, frames, coefficients]."""
+        chosen: Floats = self.x[rng.integers(len(self.x), size=len(self.slots)), np.arange(len(self.slots))]
+        return chosen
+
+    def count(self, slot: int) -> int:
+        """Return how many clips a slot has."""
+        return int((self.slots == slot).sum())
+
+
+def gather(
+    source: ClipSource,
+    round_id: int,
+    slots: dict[str, int],
+    model: ModelRuntime,
+    rng: np.random.Generator,
+    *,
+    copies: int,
+    noise: BackgroundNoise | None,
+) -> Clips:
+    """Load a round's clips of some labels and compute their features.
+
+    Args:
+        source: where clips come from.
+        round_id: which round.
+        slots: slot of every label wanted.
+        model: whose features and normalisation.
+        rng: of the augmentation.
+        copies: augmented variants of every clip.
+        noise: mixed into augmented variants.
+    """
+    settings = model.manifest.feature_settings
+    mfcc = Mfcc(settings)
+    parts: list[Floats] = []
+    owners: list[int] = []
+    for label, slot in slots.items():
+        samples = source.load(source.clips_for_round(round_id, label))
+        if not len(samples):
+            continue
+        variants = [samples, *(augment(samples, settings.sample_rate_hz, rng, noise) for _ in range(copies))]
+        parts.append(np.stack([model.normalise(mfcc(variant)) for variant in variants]))
+        owners += [slot] * len(samples)
+    if not parts:
+        return Clips(np.zeros((1 + copies, 0, *settings.shape), np.float32), np.zeros(0, np.int64))
+    return Clips(np.concatenate(parts, axis=1), np.asarray(owners, np.int64))
+
+
+def held_out_accuracy(model: ModelRuntime, mask: Floats, clips: Clips, slots: Sequence[int]) -> float:
+    """Share of clips that the model names rightly among some slots, 0..1 (nan where there are no clips)."""
+    wanted = np.isin(clips.slots, slots)
+    if not wanted.any():
+        return float("nan")
+    found = model.predict(clips.x[0][wanted], mask)[:, list(slots)].argmax(axis=1)
+    return float((np.asarray(slots)[found] == clips.slots[wanted]).mean())

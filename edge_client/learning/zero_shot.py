@@ -1,0 +1,225 @@
+"""Zero-shot federated learning with new classes: the device's part (Gudur & Perepu 2021, algorithm 1).
+
+Contribute: train on the round's clips, score the public set, add the scores to the fleet's (alpha-update), and describe
+new sounds by data impressions. Learn: link and adopt classes, and distil the new consensus into the own model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.errors import RecordingError
+from edge_client.learning.impressions import Synthesis, synthesise
+from edge_client.learning.local_update import Optimiser, accuracy, alpha_update, train_epoch
+from edge_client.learning.targets import from_consensus, from_slots
+from edge_client.learning.training_data import Clips, held_out_accuracy
+from edge_client.model_runtime import ModelRuntime
+from fleet_protocol.errors import ProtocolError
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import ClassInfo, ClassReport, Update, Work
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What the aggregator sent along.
+
+    Attributes:
+        public_set: D_0.
+        consensus: f_G on it, float32 [samples, classes], columns as in the public set; None before the first one.
+    """
+
+    public_set: PublicSet
+    consensus: Floats | None
+
+
+class ZeroShot:
+    """One device's work in one round. The model is trained in place; the label map is replaced."""
+
+    def __init__(self, model: ModelRuntime, label_map: LabelMap, work: Work, fleet: Fleet, device_id: str) -> None:
+        """Prepare.
+
+        Raises:
+            FeatureMismatchError: model and public set compute features differently.
+        """
+        model.manifest.feature_settings.require_same(
+            fleet.public_set.settings, f"this device's bundle ({model.manifest.architecture})", "the public set"
+        )
+        self.model = model
+        self.label_map = label_map
+        self.work = work
+        self.fleet = fleet
+        self.device_id = device_id
+        self.settings: Mapping[str, float | int | str | bool] = work.plan.local.settings
+        # A device that is killed and asked again must do the very same work.
+        kind = ("contribute", "learn").index(work.kind)
+        self.rng = np.random.default_rng([work.plan.seed, work.round_id, kind, int(device_id, 16)])
+        self._x0 = model.normalise(fleet.public_set.features)
+
+    def take_labels(self, labels: tuple[str, ...]) -> None:
+        """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
+
+        Raises:
+            LabelError: the head has no free slot.
+        """
+        classes = {info.name: info.class_id for info in self.work.classes}
+        for label in labels:
+            class_id = classes.get(label)
+            if class_id in self.label_map.class_ids:
+                class_id = None
+            if label not in self.label_map.names:
+                self.label_map = self.label_map.add(label, class_id)
+            elif class_id is not None and self.label_map.slots[self.label_map.slot_of(label)].class_id is None:
+                self.label_map = self.label_map.link(self.label_map.slot_of(label), class_id)
+
+    def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
+        """Build, score, update; return the upload.
+
+        Args:
+            clips: the round's clips.
+            share_names: whether the owner's words for new sounds travel.
+
+        Raises:
+            RecordingError: there are no clips to learn from.
+        """
+        if not len(clips.slots):
+            raise RecordingError(
+                f"round {self.work.round_id}: no readable clips of {', '.join(self.label_map.names) or 'any label'}; "
+                "put recordings into <folder>/<label>/"
+            )
+        new = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id is None and clips.count(slot)]
+        loss = self._build(clips, with_public_set=bool(new))
+        slots, columns = self._owned()
+        temperature = float(self.settings["score_temperature"])
+        own = self.model.predict(self._x0, self.label_map.mask, temperature)[:, slots]
+        consensus = None if self.fleet.consensus is None else self.fleet.consensus[:, columns]
+        arrays: Arrays = {"scores": alpha_update(own, consensus, len(clips.slots))}
+        known = [slot for slot in slots if clips.count(slot)] if new else []
+        if new:
+            arrays["impressions"] = self._impressions(known + new)
+        update = Update(
+            round_id=self.work.round_id,
+            device_id=self.device_id,
+            features=self.model.manifest.feature_settings.digest,
+            public_set=self.work.public_set,
+            classes=tuple(str(self.label_map.class_ids[slot]) for slot in slots),
+            clips=len(clips.slots),
+            reports=tuple(
+                ClassReport(slot, self.label_map.names[slot] if share_names else None, clips.count(slot))
+                for slot in new
+            ),
+            known=tuple(str(self.label_map.class_ids[slot]) for slot in known),
+            metrics=_percent({"local_accuracy": self._public_accuracy(own, columns)}) | {"training_loss": loss},
+        )
+        return update, arrays
+
+    def learn(self, adopt: bool) -> dict[str, float]:
+        """Link what was recognised, adopt what others discovered, and distil the consensus; return accuracies in %.
+
+        Args:
+            adopt: whether to take up classes that other devices discovered.
+        """
+        for assignment in self.work.assignments:
+            if self.label_map.slot_of_class(assignment.class_id) is None:
+                self.label_map = self.label_map.link(assignment.slot, assignment.class_id)
+        if adopt:
+            discovered: list[ClassInfo] = [info for info in self.work.classes if info.discovered_in is not None]
+            self.label_map = self.label_map.adopt((info.class_id, info.name) for info in discovered)
+        slots, columns = self._owned()
+        metrics = {}
+        if self.fleet.consensus is not None:
+            metrics["global_accuracy"] = self._public_accuracy(self.fleet.consensus[:, columns], columns)
+            for _ in range(int(self.settings["distill_epochs"])):
+                self._distil()
+                self._rehearse()
+        own = self.model.predict(self._x0, self.label_map.mask)[:, slots]
+        metrics["distilled_accuracy"] = self._public_accuracy(own, columns)
+        return _percent(metrics)
+
+    def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
+        """Return the accuracy on held-out clips among some slots, in %; nothing where there are none."""
+        return _percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, held_out, slots)})
+
+    def _build(self, clips: Clips, *, with_public_set: bool) -> float:
+        """Train on the round's clips; with new classes, on the public set as well (choice 2 of the local update)."""
+        targets = from_slots(clips.slots, self.label_map.capacity)
+        optimiser = Optimiser(float(self.settings["learning_rate"]), float(self.settings["momentum"]))
+        loss = math.nan
+        for _ in range(int(self.settings["epochs"])):
+            if with_public_set:
+                self._distil()
+            self._rehearse(own=set(clips.slots.tolist()))
+            loss = train_epoch(self.model, clips.draw(self.rng), targets, self.label_map.mask, optimiser, self.rng)
+        return loss
+
+    def _distil(self) -> None:
+        """Pass once over the public recordings with the consensus as target. Their true labels are never used."""
+        if self.fleet.consensus is None:
+            return
+        slots, columns = self._owned()
+        real = ~self.fleet.public_set.synthetic
+        targets = from_consensus(self.fleet.consensus[real][:, columns], slots, self.label_map.capacity)
+        optimiser = Optimiser(
+            float(self.settings["distill_learning_rate"]),
+            float(self.settings["momentum"]),
+            float(self.settings["score_temperature"]),
+        )
+        scored = targets.any(axis=1)
+        train_epoch(self.model, self._x0[real][scored], targets[scored], self.label_map.mask, optimiser, self.rng)
+
+    def _rehearse(self, own: set[int] | None = None) -> None:
+        """Pass once over the public set's data impressions of the device's classes, but those it has clips of."""
+        slots, columns = self._owned()
+        slot_of = {column: slot for slot, column in zip(slots, columns, strict=True) if slot not in (own or set())}
+        labels = self.fleet.public_set.labels
+        rows = np.flatnonzero(self.fleet.public_set.synthetic & np.isin(labels, list(slot_of)))
+        if not len(rows):
+            return
+        targets = from_slots(np.array([slot_of[int(label)] for label in labels[rows]]), self.label_map.capacity)
+        optimiser = Optimiser(float(self.settings["learning_rate"]), float(self.settings["momentum"]))
+        train_epoch(self.model, self._x0[rows], targets, self.label_map.mask, optimiser, self.rng)
+
+    def _impressions(self, slots: list[int]) -> Floats:
+        setting = self.settings
+        synthesis = Synthesis(
+            count=int(setting["impressions"]),
+            steps=int(setting["impression_steps"]),
+            rate=float(setting["impression_rate"]),
+            l2=float(setting["impression_l2"]),
+            scale=float(setting["impression_scale"]),
+            start=float(setting["impression_start"]),
+            temperature=float(setting["temperature"]),
+        )
+        return synthesise(self.model, self.label_map.mask, slots, synthesis, self.rng)
+
+    def _owned(self) -> tuple[list[int], list[int]]:
+        """Return the slots that are linked to classes of the public set, and these classes' columns."""
+        columns = {class_id: column for column, class_id in enumerate(self.fleet.public_set.class_ids)}
+        pairs = [
+            (slot, columns[class_id])
+            for slot, class_id in enumerate(self.label_map.class_ids)
+            if class_id is not None and class_id in columns
+        ]
+        if not pairs:
+            raise ProtocolError(
+                f"none of this device's labels ({', '.join(self.label_map.names) or 'none'}) is a class of the public "
+                f"set ({', '.join(columns)}): it has nothing to score. Name at least one label folder like a class"
+            )
+        return [slot for slot, _ in pairs], [column for _, column in pairs]
+
+    def _public_accuracy(self, scores: Floats, columns: list[int]) -> float:
+        """Accuracy on the public recordings of the device's classes, among these classes."""
+        real = ~self.fleet.public_set.synthetic
+        return accuracy(scores[real], self.fleet.public_set.labels[real], columns)
+
+
+def _percent(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: 100.0 * value for name, value in metrics.items() if math.isfinite(value)}

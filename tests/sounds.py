@@ -1,0 +1,33 @@
+"""Sounds for tests that need no real recordings: each label is its own melody of two gliding tones in noise."""
+
+import wave
+from pathlib import Path
+
+import numpy as np
+
+RATE = 16_000
+TONES = {"yes": (400, 900), "no": (900, 400), "up": (1500, 1500), "down": (2500, 700), "stop": (700, 3200)}
+
+
+def melody(label: str, rng: np.random.Generator) -> np.ndarray:
+    """One second, float64 [16000] in -1..1."""
+    start, end = TONES[label]
+    length = int(rng.integers(7_000, 11_000))
+    glide = np.linspace(start, end, length) * rng.uniform(0.95, 1.05)
+    tone = np.sin(2 * np.pi * np.cumsum(glide) / RATE) * np.hanning(length)
+    clip = rng.normal(scale=0.01, size=RATE)
+    at = int(rng.integers(2_000, RATE - length - 2_000))
+    clip[at : at + length] += rng.uniform(0.2, 0.6) * tone
+    return clip
+
+
+def write_clips(folder: Path, label: str, count: int, seed: int) -> None:
+    """Write ``folder/label/<speaker>_nohash_0.wav`` files, 16 bit mono."""
+    rng = np.random.default_rng([seed, sorted(TONES).index(label)])
+    (folder / label).mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        with wave.open(str(folder / label / f"{seed:04x}{number:04x}_nohash_0.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(RATE)
+            file.writeframes((melody(label, rng) * 32767).clip(-32768, 32767).astype("<i2").tobytes())

@@ -1,0 +1,69 @@
+"""A configuration is refused by the name of what is wrong with it."""
+
+import pytest
+
+from edge_client.config import load_config
+from edge_client.errors import ConfigError
+
+GOOD = """
+[device]
+name = "shelf"
+state = "state"
+[server]
+url = "http://127.0.0.1:8470"
+wait_s = 5
+[model]
+bundle = "cnn2.auricle"
+[recordings]
+folder = "clips"
+per_round = [20, 30]
+"""
+
+
+def load(tmp_path, text):
+    path = tmp_path / "edge.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path, monkeypatch):
+    monkeypatch.delenv("AURICLE_ENROL_TOKEN", raising=False)
+    config = load(tmp_path, GOOD)
+    assert config.device.state == tmp_path / "state"
+    assert config.model.bundle == tmp_path / "cnn2.auricle"
+    assert config.recordings.per_round == (20, 30)
+    assert config.server.wait_s == 5.0
+    assert config.server.enrol_token == ""
+    assert config.recordings.background is None
+
+
+def test_the_environment_s_token_goes_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("AURICLE_ENROL_TOKEN", "from-the-environment")
+    assert load(tmp_path, GOOD).server.enrol_token == "from-the-environment"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "shelf"', 'nmae = "shelf"', "unknown key 'nmae' in [device]"),
+        ('name = "shelf"', "name = 7", "name"),
+        ("[model]", "[mdoel]", "unknown section [mdoel]"),
+        ('folder = "clips"', "", "folder"),
+        ("[20, 30]", "[30, 20]", "per_round = [30, 20]"),
+        ("[20, 30]", "[20]", "per_round"),
+        ("http://127.0.0.1:8470", "127.0.0.1:8470", "must start with http"),
+        ("wait_s = 5", "wait_s = 500", "wait_s = 500"),
+        ("[server]", "[server", "not valid TOML"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, old, new, message):
+    assert old in GOOD
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, GOOD.replace(old, new))
+    assert message in str(caught.value)
+    assert "edge.toml" in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"gone\.toml"):
+        load_config(tmp_path / "gone.toml")

@@ -1,0 +1,70 @@
+"""What a device must not lose is whole on the disk, and readable by its owner alone."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from edge_client.device_state import DeviceState, Progress
+from edge_client.durable import write_durably
+from edge_client.errors import StateError
+from fleet_protocol.labels import LabelMap
+
+
+def test_the_identity_is_drawn_once_and_private(tmp_path):
+    state = DeviceState(tmp_path / "state")
+    first = state.identity()
+    assert DeviceState(tmp_path / "state").identity() == first
+    assert len(first.device_id) == 32
+    assert len(first.secret) >= 32
+    assert (tmp_path / "state" / "identity.json").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "state").stat().st_mode & 0o077 == 0
+
+
+def test_model_and_progress_come_back_together(tmp_path, bundles):
+    state = DeviceState(tmp_path)
+    bundle, progress = state.load_model(bundles["cnn1"])
+    assert progress == Progress("cnn1", LabelMap(32))
+    weights = {name: array + 1 for name, array in bundle.weights.items()}
+    saved = Progress("cnn1", LabelMap(32).add("yes", "yes").add("siren"), contributed=3, learned=2)
+    state.save_model(weights, saved)
+    again, progress = state.load_model(bundles["cnn1"])
+    assert progress == saved
+    assert all(np.array_equal(again.weights[name], weights[name]) for name in weights)
+
+
+def test_a_model_of_another_bundle_is_refused_and_kept(tmp_path, bundles):
+    state = DeviceState(tmp_path)
+    bundle, progress = state.load_model(bundles["cnn1"])
+    state.save_model(bundle.weights, progress)
+    with pytest.raises(StateError, match="cnn1 that does not fit"):
+        state.load_model(bundles["cnn3"])
+    assert state.load_model(bundles["cnn1"])[1] == progress
+
+
+def test_a_damaged_model_is_named(tmp_path, bundles):
+    (tmp_path / "model.safetensors").write_bytes(b"not one")
+    with pytest.raises(StateError, match=r"model\.safetensors is damaged"):
+        DeviceState(tmp_path).load_model(bundles["cnn1"])
+
+
+def test_a_failed_write_leaves_the_old_content_and_nothing_half_written(tmp_path):
+    path = tmp_path / "file"
+    write_durably(path, b"old")
+    with pytest.raises(TypeError):
+        write_durably(path, "not bytes")
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_second_process_is_refused_while_the_first_lives(tmp_path):
+    state = DeviceState(tmp_path)
+    state.lock("daemon")
+    code = (
+        "import sys; from pathlib import Path; from edge_client.device_state import DeviceState\n"
+        "DeviceState(Path(sys.argv[1])).lock('daemon')"
+    )
+    second = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert second.returncode != 0
+    assert "another process is at work" in second.stderr

@@ -1,0 +1,66 @@
+"""Targets, the alpha-update and accuracy, by hand; training on a real runtime."""
+
+import numpy as np
+import pytest
+
+from edge_client.learning.local_update import Optimiser, accuracy, alpha_update, train_epoch
+from edge_client.learning.targets import from_consensus, from_slots
+from edge_client.model_runtime import ModelRuntime
+
+
+def test_one_hot_targets():
+    assert from_slots(np.array([2, 0]), 3).tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+def test_consensus_targets_are_normalised_over_the_device_s_classes_and_unscored_rows_do_not_pull():
+    scores = np.array([[3.0, 1.0], [0.0, 0.0]], np.float32)
+    assert from_consensus(scores, [2, 0], 4).tolist() == [[0.25, 0, 0.75, 0], [0, 0, 0, 0]]
+
+
+def test_the_alpha_update_by_hand():
+    own = np.array([[0.5, 0.5], [1.0, 0.0]], np.float32)
+    # alpha = 6 clips / 2 public samples = 3
+    assert alpha_update(own, None, 6).tolist() == [[1.5, 1.5], [3.0, 0.0]]
+    consensus = np.array([[1.0, 0.0], [0.0, 2.0]], np.float32)
+    assert alpha_update(own, consensus, 6).tolist() == [[2.5, 1.5], [3.0, 2.0]]
+
+
+def test_accuracy_counts_only_samples_of_the_columns_classes():
+    scores = np.array([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9]], np.float32)
+    assert accuracy(scores, np.array([5, 7, 1]), [5, 7]) == 0.5  # the third sample is of another class
+    assert np.isnan(accuracy(scores, np.array([1, 1, 1]), [5, 7]))
+
+
+def separable(model, rng):
+    """Two classes that differ in the first coefficient."""
+    x = rng.standard_normal((64, *model.manifest.input_shape)).astype(np.float32)
+    slots = np.arange(64) % 2
+    x[:, :, 0] += np.where(slots == 0, -2, 2)[:, None]
+    return x, from_slots(slots, model.manifest.capacity), slots
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_training_learns_and_is_repeatable(bundles, temperature):
+    results = []
+    for _ in range(2):
+        model = ModelRuntime.open(bundles["cnn1"])
+        rng = np.random.default_rng(0)
+        x, targets, slots = separable(model, rng)
+        mask = np.zeros(model.manifest.capacity, np.float32)
+        mask[:2] = 1
+        optimiser = Optimiser(0.01, temperature=temperature)
+        losses = [train_epoch(model, x, targets, mask, optimiser, rng) for _ in range(8)]
+        assert losses[-1] < losses[0] / 2
+        assert (model.predict(x, mask)[:, :2].argmax(axis=1) == slots).mean() > 0.95
+        results.append(model.get_weights())
+    assert all(np.array_equal(results[0][name], results[1][name]) for name in results[0])
+
+
+def test_no_rows_no_step(bundles):
+    model = ModelRuntime.open(bundles["cnn1"])
+    before = model.get_weights()
+    empty = np.zeros((0, *model.manifest.input_shape), np.float32)
+    mask = np.ones(model.manifest.capacity, np.float32)
+    loss = train_epoch(model, empty, np.zeros((0, 32), np.float32), mask, Optimiser(0.1), np.random.default_rng(0))
+    assert np.isnan(loss)
+    assert all(np.array_equal(before[name], array) for name, array in model.get_weights().items())
