@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+REPORT ?= report.html
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint demo clean
@@ -24,6 +25,10 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+demo: $(READY)  ## three devices learn sounds together [DATA=folder NEW=a,b JSON=file REPORT=report.html]
+	$(BIN)/python -m benchmarks.demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
+		$(if $(NEW),--new '$(NEW)') $(if $(JSON),--json '$(JSON)')
 
 clean:  ## remove what the build made (keeps .venv)
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,191 @@
+"""The demonstration itself: a fleet of three devices goes through the paper's homogeneous schedule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aggregator_server.store.blobs import BlobFolder
+from benchmarks.demo.bundles import Bundles
+from benchmarks.demo.devices import Device, link
+from benchmarks.demo.display import Display
+from benchmarks.demo.fleet import Fleet
+from benchmarks.demo.outcome import NewClass, Recognition, RoundOutcome, new_classes, round_outcome
+from benchmarks.demo.paper import ARCHITECTURES, ROUNDS, SHOWN_AS, published
+from benchmarks.demo.recognition import (
+    Impressions,
+    impressions,
+    read_held_out,
+    recognise,
+    similarity,
+)
+from benchmarks.demo.result import Result, User
+from benchmarks.demo.split import Split
+from edge_client.public_data import build_public_set
+from fleet_protocol.feature_settings import preset
+
+FEATURES = "gudur"
+# A round of the demonstration takes seconds; one that takes so long has failed.
+_ROUND_S = 120.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to run.
+
+    Attributes:
+        rounds: at least 3.
+        seed: of everything random.
+        build: folder of what is kept between runs.
+        folder: of this run; it must not exist.
+        started: ``time.monotonic()`` at the start of the command.
+    """
+
+    rounds: int
+    seed: int
+    build: Path
+    folder: Path
+    started: float
+
+
+@dataclass(frozen=True)
+class _Course:
+    """What the rounds left: their outcomes, and (round, user, digest, names of slots) of every upload with reports."""
+
+    rounds: tuple[RoundOutcome, ...]
+    uploads: tuple[tuple[int, str, str, Mapping[int, str]], ...]
+
+
+def run(options: Options, source: str, split: Split, display: Display) -> Result:
+    """Build, start, run all rounds, stop, and look at what was learned.
+
+    Args:
+        options: how.
+        source: says where the recordings are from.
+        split: of them.
+        display: is told what happens.
+
+    Raises:
+        DemoError: something failed; nothing that was started runs on.
+        AuricleError: recordings or models cannot be used.
+    """
+    setting = _setting(source, split, options)
+    display.start(setting)
+    test = options.folder / "test"
+    with Bundles(options.build, ARCHITECTURES) as bundles:
+        link(split.test, test)
+        link(split.public, options.folder / "public")
+        size = len(split.public[split.deal.known[0]])
+        display.stage("the public set's features are computed and the models built")
+        public_set = build_public_set(options.folder / "public", preset(FEATURES), split.deal.known, size, options.seed)
+        built = bundles.wait()
+    devices = [
+        Device(f"user {number}", name, split.deal.devices[number - 1], options.folder / f"user-{number}", built[name])
+        for number, name in enumerate(ARCHITECTURES, 1)
+    ]
+    display.stage("the aggregator and the devices start")
+    with Fleet(options.folder, _ROUND_S) as fleet:
+        fleet.publish(public_set)
+        for index, device in enumerate(devices):
+            device.prepare(fleet.url, fleet.enrol_token, test, split.per_round, options.seed + index)
+            device.add(split.training[index])
+            fleet.start_device(device.name, device.config)
+        fleet.wait_for_devices({device.name for device in devices})
+        course = _run_rounds(options, fleet, devices, split, display)
+    display.stage("the devices' models are asked for the new sounds")
+    return _result(options, setting, split, devices, course, test)
+
+
+def _setting(source: str, split: Split, options: Options) -> tuple[str, ...]:
+    """Say in sentences what will be done on what, and what the paper's sizes were."""
+    deal, paper = split.deal, published(split.deal)
+    users = "; ".join(
+        f"user {number}: {SHOWN_AS[name]}, {', '.join(labels)}"
+        for number, (name, labels) in enumerate(zip(ARCHITECTURES, deal.devices, strict=True), 1)
+    )
+    arrivals = "; ".join(
+        f"before round {arrival.round_number}, {len(arrival.clips)} of {arrival.label} for user {arrival.device + 1}"
+        for arrival in split.arrivals
+    )
+    test = [len(clips) for clips in split.test.values()]
+    return (
+        f"Recordings: {source}. {users}. New on the way: {', '.join(deal.new)}.",
+        f"{options.rounds} rounds (paper: {ROUNDS}), sizes scaled down to what is there: public set "
+        f"{len(split.public[deal.known[0]])} recordings of each label (paper: {deal.paper.public}); "
+        f"{split.per_round[0]} to {split.per_round[1]} of a label in a round (paper: {deal.paper.per_round[0]} to "
+        f"{deal.paper.per_round[1]}); held out {min(test)} to {max(test)}. New sounds: {arrivals} "
+        f"(paper: {paper.arrivals[0]}, then {paper.arrivals[1]}).",
+        "No speaker (or source of a sound) is in two of these: public set, held-out recordings, each device.",
+    )
+
+
+def _run_rounds(options: Options, fleet: Fleet, devices: list[Device], split: Split, display: Display) -> _Course:
+    users = [device.name for device in devices]
+    rounds: list[RoundOutcome] = []
+    uploads: list[tuple[int, str, str, Mapping[int, str]]] = []
+    for number in range(1, options.rounds + 1):
+        for arrival in split.arrivals:
+            if arrival.round_number == number:
+                devices[arrival.device].add({arrival.label: arrival.clips})
+                display.arrival(number, users[arrival.device], arrival.label, len(arrival.clips))
+        before = time.monotonic()
+        request = {"strategy": "zero_shot", "quorum": 1.0, "seed": options.seed + number}
+        detail = fleet.run_round(request, display.watch)
+        names = {device.name: dict(enumerate(device.label_map().names)) for device in devices}
+        outcome = round_outcome(detail, time.monotonic() - before, names, users)
+        rounds.append(outcome)
+        display.round_done(outcome)
+        reporting = {report.user for report in outcome.reports}
+        uploads += [
+            (number, item["name"], item["upload"], names[item["name"]])
+            for item in sorted(detail["participants"], key=_name)
+            if item["name"] in reporting
+        ]
+    return _Course(tuple(rounds), tuple(uploads))
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    return str(item["name"])
+
+
+def _result(
+    options: Options, setting: tuple[str, ...], split: Split, devices: list[Device], course: _Course, test: Path
+) -> Result:
+    appeared: dict[int, list[str]] = {}
+    owners: dict[str, tuple[str, ...]] = dict.fromkeys(split.deal.new, ())
+    for arrival in split.arrivals:
+        labels = appeared.setdefault(arrival.round_number, [])
+        labels += [arrival.label] * (arrival.label not in labels)
+        name = devices[arrival.device].name
+        owners[arrival.label] += (name,) * (name not in owners[arrival.label])
+    found = new_classes(course.rounds, owners)
+    words = {item.class_id: item.label for item in found if item.class_id is not None}
+    return Result(
+        setting=setting,
+        published=published(split.deal),
+        users=tuple(User(device.name, device.architecture, device.labels) for device in devices),
+        rounds=course.rounds,
+        appeared=appeared,
+        new_classes=found,
+        recognition=_recognition(devices, test, found),
+        similarities=tuple(similarity(device, words) for device in devices),
+        impressions=_impressions(options.folder, course, words),
+        seconds=time.monotonic() - options.started,
+    )
+
+
+def _recognition(devices: list[Device], test: Path, found: tuple[NewClass, ...]) -> tuple[Recognition, ...]:
+    held_out = read_held_out(test, preset(FEATURES))
+    rows = [row for device in devices for row in recognise(device, held_out, found)]
+    return tuple(sorted(rows, key=lambda row: ([item.label for item in found].index(row.label), row.user)))
+
+
+def _impressions(folder: Path, course: _Course, words: Mapping[str, str]) -> dict[int, list[Impressions]]:
+    blobs = BlobFolder(folder / "aggregator" / "blobs")
+    found: dict[int, list[Impressions]] = {}
+    for number, user, sha256, names in course.uploads:
+        found.setdefault(number, []).append(impressions(user, blobs.read(sha256), names, words))
+    return found
