@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -16,67 +15,24 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
-from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.tensors import Arrays
 from model_export import zoo
 from model_export.errors import ExportError, OperatorError
 from model_export.flatbuffer import require_builtin
-from model_export.normalisation import Normalisation
+from model_export.specification import Specification
 from model_export.trainable import Trainable, weight_name
 
 Converter = Any
-
-
-@dataclass(frozen=True)
-class Specification:
-    """What to build.
-
-    Attributes:
-        architecture: a name in the zoo.
-        settings: of the features that the model takes.
-        normalisation: of those features.
-        capacity: outputs of the head.
-        batch: rows of a training step.
-        activation: of the hidden layers.
-        downsampling: how activations shrink.
-        seed: of the initial weights.
-    """
-
-    architecture: str
-    settings: FeatureSettings
-    normalisation: Normalisation
-    capacity: int = 32
-    batch: int = 32
-    activation: str = "relu"
-    downsampling: str = "stride"
-    seed: int = 0
-
-    def network(self) -> keras.Sequential:
-        """Build the network.
-
-        Raises:
-            ExportError: there is no such architecture or option.
-        """
-        return zoo.build(
-            self.architecture,
-            self.settings.shape,
-            self.capacity,
-            activation=self.activation,
-            downsampling=self.downsampling,
-            seed=self.seed,
-        )
 
 
 def build_bundle(specification: Specification, weights: Mapping[str, NDArray[Any]] | None = None) -> bytes:
     """Build a bundle; ``weights`` replace the seeded initial ones.
 
     Raises:
-        ExportError: the specification or the weights do not fit.
+        ExportError: the weights do not fit.
         OperatorError: the graph needs an operator that a device's runtime lacks.
     """
-    if specification.batch < 1:
-        raise ExportError(f"a training step needs at least 1 row, not --batch {specification.batch}")
-    model = specification.network()
+    model = zoo.build(specification)
     if weights is not None:
         load_weights(model, weights)
     graph = convert_trainable(model, specification.batch)

@@ -12,17 +12,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edge_client.durable import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import PRESETS, preset
 from fleet_protocol.tensors import unpack
 from model_export.errors import ExportError
-from model_export.files import write_atomically
 from model_export.normalisation import Normalisation
+from model_export.quiet import native_output_hidden
+from model_export.recordings import features_of
+from model_export.specification import ACTIVATIONS, ARCHITECTURES, DOWNSAMPLINGS, Specification
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fleet_protocol.tensors import Arrays
-    from model_export.bundle import Specification
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,17 +35,18 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="auricle-export", description="Build models that train on a device.")
     commands = root.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="build model bundles")
-    build.add_argument(
-        "architecture", nargs="+", help="cnn1, cnn2, cnn3, cnn4, dscnn3 or ann3; several share one -o folder"
-    )
+    build.add_argument("architecture", nargs="+", choices=ARCHITECTURES, help="several share one -o folder")
     build.add_argument(
         "--features", default="gudur", choices=sorted(PRESETS), help="feature preset (default: %(default)s)"
     )
     build.add_argument("--capacity", type=int, default=32, help="slots for classes (default: %(default)s)")
     build.add_argument("--batch", type=int, default=32, help="rows of a training step (default: %(default)s)")
-    build.add_argument("--activation", default="relu", choices=["relu", "softmax"], help="of hidden layers")
-    build.add_argument("--downsampling", default="stride", choices=["stride", "pool"], help="how activations shrink")
+    build.add_argument("--activation", default="relu", choices=ACTIVATIONS, help="of hidden layers")
+    build.add_argument("--downsampling", default="stride", choices=DOWNSAMPLINGS, help="how activations shrink")
     build.add_argument("--seed", type=int, default=0, help="of the initial weights (default: %(default)s)")
+    build.add_argument(
+        "--recordings", type=Path, metavar="DIR", help="<label>/*.wav to measure normalisation and int8 ranges on"
+    )
     build.add_argument(
         "--weights", type=Path, metavar="FILE", help="trained weights (.safetensors) instead of seeded ones"
     )
@@ -58,10 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     chosen = parser().parse_args(arguments)
     try:
-        if chosen.command == "build":
-            _build(chosen)
-        else:
-            _inspect(chosen.file)
+        with native_output_hidden():
+            if chosen.command == "build":
+                _build(chosen)
+            else:
+                _inspect(chosen.file)
     except (AuricleError, OSError) as error:
         print(f"auricle-export: {error}", file=sys.stderr)
         return 1
@@ -73,35 +80,42 @@ def _build(chosen: argparse.Namespace) -> None:
     if chosen.weights and len(chosen.architecture) > 1:
         raise ExportError("--weights fit one architecture; build the others in calls of their own")
     settings = preset(chosen.features)
-    normalisation = Normalisation.default(settings)
+    features = features_of(chosen.recordings, settings) if chosen.recordings else None
+    normalisation = Normalisation.default(settings) if features is None else Normalisation.measure(features)
     weights = unpack(chosen.weights.read_bytes())[0] if chosen.weights else None
 
-    from model_export.bundle import Specification, build_bundle
-
-    for architecture in chosen.architecture:
-        specification = Specification(
+    specifications = [
+        Specification(
             architecture, settings, normalisation,
             chosen.capacity, chosen.batch, chosen.activation, chosen.downsampling, chosen.seed,
-        )  # fmt: skip
-        path = chosen.output / f"{architecture}.auricle" if folder else chosen.output
-        write_atomically(path, build_bundle(specification, weights))
+        )
+        for architecture in chosen.architecture
+    ]  # fmt: skip
+
+    from model_export.bundle import build_bundle
+
+    for specification in specifications:
+        path = chosen.output / f"{specification.architecture}.auricle" if folder else chosen.output
+        write_durably(path, build_bundle(specification, weights), 0o644)
         print(path)
         if chosen.tflite:
-            _write_inference_models(path, specification, chosen.labels)
+            _write_inference_models(path, specification, chosen.labels, features)
 
 
-def _write_inference_models(path: Path, specification: Specification, labels: str | None) -> None:
+def _write_inference_models(
+    path: Path, specification: Specification, labels: str | None, features: NDArray[np.float32] | None
+) -> None:
     """Write NAME.float32.tflite and NAME.int8.tflite beside a bundle, with its weights; and NAME.labels.txt."""
     from model_export.inference import Inference
 
     names = labels.split(",") if labels else []
     weights: Arrays = read_bundle(path).weights
     model = Inference(specification, weights, len(names) or specification.capacity)
-    files = {".float32.tflite": model.float32(), ".int8.tflite": model.int8()}
+    files = {".float32.tflite": model.float32(), ".int8.tflite": model.int8(features)}
     if names:
         files[".labels.txt"] = "".join(f"{name}\n" for name in names).encode()
     for suffix, data in files.items():
-        write_atomically(path.with_suffix(suffix), data)
+        write_durably(path.with_suffix(suffix), data, 0o644)
         print(path.with_suffix(suffix))
 
 

@@ -19,10 +19,10 @@ def operators_by_signature(graph: bytes) -> dict[str, Counter[str]]:
     Raises:
         OperatorError: the bytes are no TFLite graph.
     """
-    from tensorflow.lite.python import schema_py_generated as schema
-
     if graph[4:8] != b"TFL3":
         raise OperatorError(f"not a TFLite graph: it starts with {graph[:8]!r}")
+    from tensorflow.lite.python import schema_py_generated as schema
+
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(graph, 0))
     builtin = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
     names = [_name(code, builtin) for code in model.operatorCodes]

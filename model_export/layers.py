@@ -42,14 +42,14 @@ class Flatten(keras.layers.Layer):  # type: ignore[misc]
 
 
 class AveragePooling2D(keras.layers.Layer):  # type: ignore[misc]
-    """Average square blocks."""
+    """Average blocks."""
 
-    def __init__(self, pool_size: int, **options: object) -> None:
+    def __init__(self, pool_size: operators.Pair, **options: object) -> None:
         super().__init__(**options)
         self.pool_size = pool_size
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Map [n, rows, columns, channels] to [n, rows // size, columns // size, channels]."""
+        """Map [n, rows, columns, channels] to as many rows and columns as there are whole blocks."""
         return operators.average_pool(inputs, self.pool_size)
 
     def get_config(self) -> dict[str, Any]:
@@ -90,14 +90,28 @@ class Dense(_Weighted):
         return operators.dense(inputs, kernel, bias, self.activation)
 
 
-class Conv2D(_Weighted):
-    """A convolution with `SAME` padding."""
+class _Convolution(_Weighted):
+    """What convolutions share: a square kernel and how they treat edges, ``same`` or ``valid``."""
 
     def __init__(
-        self, filters: int, kernel_size: int, strides: int = 1, activation: str = "linear", **options: object
+        self, filters: int, kernel_size: int, padding: str = "valid", activation: str = "linear", **options: object
     ) -> None:
         super().__init__(filters, activation, **options)
         self.kernel_size = kernel_size
+        self.padding = padding
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the layer is built from again."""
+        config = super().get_config()
+        config["filters"] = config.pop("units")
+        return {**config, "kernel_size": self.kernel_size, "padding": self.padding}
+
+
+class Conv2D(_Convolution):
+    """A convolution."""
+
+    def __init__(self, filters: int, kernel_size: int, strides: int = 1, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(filters, kernel_size, **options)
         self.strides = strides
 
     def build(self, input_shape: tuple[int, ...]) -> None:
@@ -106,17 +120,16 @@ class Conv2D(_Weighted):
         self.bias = self._add_bias()
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Map [n, rows, columns, channels] to [n, rows / stride, columns / stride, filters]."""
+        """Map [n, rows, columns, channels] to [n, rows, columns, filters]."""
         kernel, bias = _tensors(self.kernel, self.bias)
-        return operators.convolution(inputs, kernel, bias, (self.strides, self.strides), self.activation)
+        return operators.convolution(inputs, kernel, bias, self.strides, self.padding, self.activation)
 
     def get_config(self) -> dict[str, Any]:
         """Return what the layer is built from again."""
-        config = super().get_config()
-        return {**config, "filters": config.pop("units"), "kernel_size": self.kernel_size, "strides": self.strides}
+        return {**super().get_config(), "strides": self.strides}
 
 
-class SeparableConv2D(Conv2D):
+class SeparableConv2D(_Convolution):
     """A depthwise convolution and a pointwise one, with nothing between them."""
 
     def build(self, input_shape: tuple[int, ...]) -> None:
@@ -127,10 +140,10 @@ class SeparableConv2D(Conv2D):
         self.bias = self._add_bias()
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Map [n, rows, columns, channels] to [n, rows / stride, columns / stride, filters]."""
+        """Map [n, rows, columns, channels] to [n, rows, columns, filters]."""
         depthwise, pointwise, bias = _tensors(self.depthwise_kernel, self.pointwise_kernel, self.bias)
-        y = operators.depthwise_convolution(inputs, depthwise, (self.strides, self.strides))
-        return operators.convolution(y, pointwise, bias, (1, 1), self.activation)
+        y = operators.depthwise_convolution(inputs, depthwise, self.padding)
+        return operators.convolution(y, pointwise, bias, 1, "valid", self.activation)
 
 
 def _tensors(*variables: Variable) -> list[Tensor]:

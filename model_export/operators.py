@@ -55,32 +55,36 @@ def dense(x: Tensor, kernel: Tensor, bias: Tensor, activation: str) -> Tensor:
     return tf.custom_gradient(run)(x, kernel, bias)
 
 
-def convolution(x: Tensor, kernel: Tensor, bias: Tensor, strides: Pair, activation: str) -> Tensor:
-    """Convolve [n, rows, columns, channels] with [rows, columns, channels, filters] (`SAME`), add, activate."""
+def convolution(x: Tensor, kernel: Tensor, bias: Tensor, strides: int, padding: str, activation: str) -> Tensor:
+    """Convolve [n, rows, columns, channels] with [rows, columns, channels, filters], add, activate."""
+    if kernel.shape[:2] == (1, 1) and strides == 1:
+        rows, columns, channels = x.shape[1:]
+        flat = tf.reshape(x, [-1, channels])
+        y = dense(flat, tf.reshape(kernel, kernel.shape[2:]), bias, activation)
+        return tf.reshape(y, [-1, rows, columns, kernel.shape[3]])
 
     def run(x: Tensor, kernel: Tensor, bias: Tensor) -> tuple[Tensor, Gradient]:
-        y = activate(tf.nn.bias_add(tf.nn.conv2d(x, kernel, strides, "SAME"), bias), activation)
+        y = activate(tf.nn.bias_add(tf.nn.conv2d(x, kernel, strides, padding.upper()), bias), activation)
 
         def gradient(dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             dz = activation_gradient(dy, y, activation)
-            dx = tf.nn.conv2d_transpose(dz, kernel, _size(x), strides, "SAME")
-            return dx, _kernel_gradient(x, dz, tuple(kernel.shape[:2]), strides), _sum_by_channel(dz)
+            dx = tf.nn.conv2d_transpose(dz, kernel, _size(x), strides, padding.upper())
+            return dx, _kernel_gradient(x, dz, kernel.shape, strides, padding), _sum_by_channel(dz)
 
         return y, gradient
 
     return tf.custom_gradient(run)(x, kernel, bias)
 
 
-def depthwise_convolution(x: Tensor, kernel: Tensor, strides: Pair) -> Tensor:
-    """Convolve every channel of [n, rows, columns, channels] with its own [rows, columns, channels, 1] (`SAME`)."""
+def depthwise_convolution(x: Tensor, kernel: Tensor, padding: str) -> Tensor:
+    """Convolve every channel of [n, rows, columns, channels] with its own [rows, columns, channels, 1]."""
 
     def run(x: Tensor, kernel: Tensor) -> tuple[Tensor, Gradient]:
-        y = tf.nn.depthwise_conv2d(x, kernel, (1, *strides, 1), "SAME")
+        y = tf.nn.depthwise_conv2d(x, kernel, (1, 1, 1, 1), padding.upper())
 
         def gradient(dy: Tensor) -> tuple[Tensor, Tensor]:
-            spread = _insert_zeros(dy, strides)
-            return _depthwise_input_gradient(x, spread, kernel, strides), _depthwise_kernel_gradient(
-                x, spread, tuple(kernel.shape[:2]), strides
+            return _depthwise_input_gradient(dy, kernel, padding), _depthwise_kernel_gradient(
+                x, dy, kernel.shape, padding
             )
 
         return y, gradient
@@ -88,25 +92,29 @@ def depthwise_convolution(x: Tensor, kernel: Tensor, strides: Pair) -> Tensor:
     return tf.custom_gradient(run)(x, kernel)
 
 
-def average_pool(x: Tensor, size: int) -> Tensor:
+def average_pool(x: Tensor, size: Pair) -> Tensor:
     """Average blocks of [n, rows, columns, channels]; rows and columns that fill no block are left out."""
     _, rows, columns, channels = x.shape
-    height, width = rows // size, columns // size
+    height, width = rows // size[0], columns // size[1]
+    share = 1.0 / (size[0] * size[1])
 
     def run(x: Tensor) -> tuple[Tensor, Gradient]:
         # A third of the instructions of an average-pool operator on ARMv7.
-        kernel = tf.fill([size, size, channels, 1], 1.0 / size**2)
-        y = tf.nn.depthwise_conv2d(x, kernel, (1, size, size, 1), "VALID")
+        y = tf.nn.depthwise_conv2d(x, tf.fill([*size, channels, 1], share), (1, *size, 1), "VALID")
 
         def gradient(dy: Tensor) -> Tensor:
-            shares = [dy * (1.0 / size**2)] * size
-            row = tf.reshape(tf.concat(shares, axis=3), [-1, height, width * size * channels])
-            blocks = tf.reshape(tf.concat([row] * size, axis=2), [-1, height * size, width * size, channels])
-            return _pad(blocks, (0, rows - height * size), (0, columns - width * size))
+            row = tf.reshape(_repeat(dy * share, size[1]), [-1, height, width * size[1] * channels])
+            blocks = tf.reshape(_repeat(row, size[0]), [-1, height * size[0], width * size[1], channels])
+            return _pad(blocks, (0, rows - height * size[0]), (0, columns - width * size[1]))
 
         return y, gradient
 
     return tf.custom_gradient(run)(x)
+
+
+def _repeat(x: Tensor, times: int) -> Tensor:
+    """Put copies side by side along the last axis, which is a plain copy of memory."""
+    return tf.concat([x] * times, axis=-1) if times > 1 else x
 
 
 def _size(x: Tensor) -> Shape:
@@ -114,19 +122,19 @@ def _size(x: Tensor) -> Shape:
     return x.shape if x.shape.is_fully_defined() else tf.shape(x)
 
 
-def _same_padding(size: int, kernel: int, stride: int) -> Pair:
-    """TensorFlow's `SAME` padding of one axis: (before, after)."""
-    total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
-    return total // 2, total - total // 2
-
-
 def _pad(x: Tensor, rows: Pair, columns: Pair) -> Tensor:
     return tf.pad(x, [(0, 0), rows, columns, (0, 0)]) if any(rows + columns) else x
 
 
-def _pad_same(x: Tensor, kernel: Pair, strides: Pair) -> Tensor:
-    rows, columns = (_same_padding(x.shape[1 + axis], kernel[axis], strides[axis]) for axis in range(2))
-    return _pad(x, rows, columns)
+def _window(x: Tensor, kernel: Shape, strides: int, padding: str) -> Tensor:
+    """Pad images as a convolution does, or cut off the last rows and columns that it never looks at."""
+    amounts = []
+    for size, taps in zip(x.shape[1:3], kernel[:2], strict=True):
+        steps = math.ceil((size if padding == "same" else size - taps + 1) / strides)
+        amounts.append((steps - 1) * strides + taps - size)
+    cut = x[:, : x.shape[1] + min(amounts[0], 0), : x.shape[2] + min(amounts[1], 0)] if min(amounts) < 0 else x
+    before = [max(amount, 0) // 2 for amount in amounts]
+    return _pad(cut, *((start, max(amount, 0) - start) for start, amount in zip(before, amounts, strict=True)))
 
 
 def _sum_by_channel(dz: Tensor) -> Tensor:
@@ -135,46 +143,30 @@ def _sum_by_channel(dz: Tensor) -> Tensor:
     return tf.reshape(tf.matmul(tf.ones([1, _size(flat)[0]]), flat), [-1])
 
 
-def _kernel_gradient(x: Tensor, dz: Tensor, kernel: Pair, strides: Pair) -> Tensor:
+def _kernel_gradient(x: Tensor, dz: Tensor, kernel: Shape, strides: int, padding: str) -> Tensor:
     """Gradient of a convolution's kernel, itself a convolution: the batch is its depth and ``dz`` its kernel."""
-    images = tf.transpose(_pad_same(x, kernel, strides), [3, 1, 2, 0])
+    images = tf.transpose(_window(x, kernel, strides, padding), [3, 1, 2, 0])
     result = tf.nn.conv2d(images, tf.transpose(dz, [1, 2, 0, 3]), 1, "VALID", dilations=strides)
     return tf.transpose(result, [1, 2, 0, 3])
 
 
-def _insert_zeros(dy: Tensor, strides: Pair) -> Tensor:
-    """Put ``stride - 1`` zeros after every row and column, by concatenation (a plain copy of memory)."""
-    _, rows, columns, channels = dy.shape
-    if strides[1] > 1:
-        dy = tf.concat([dy] + [tf.zeros_like(dy)] * (strides[1] - 1), axis=3)
-    if strides[0] > 1:
-        dy = tf.reshape(dy, [-1, rows, columns * strides[1] * channels])
-        dy = tf.concat([dy] + [tf.zeros_like(dy)] * (strides[0] - 1), axis=2)
-    return tf.reshape(dy, [-1, rows * strides[0], columns * strides[1], channels])
-
-
-def _depthwise_input_gradient(x: Tensor, spread: Tensor, kernel: Tensor, strides: Pair) -> Tensor:
+def _depthwise_input_gradient(dz: Tensor, kernel: Tensor, padding: str) -> Tensor:
     """Convolve with the kernel turned around (by `gather`: a two-axis `reverse` is wrong on tflite-runtime 2.14)."""
-    taps = kernel.shape[0] * kernel.shape[1]
-    turned = tf.gather(tf.reshape(kernel, [taps, -1]), list(range(taps))[::-1])
-    padding = []
-    for axis in range(2):
-        skipped = _same_padding(x.shape[1 + axis], kernel.shape[axis], strides[axis])[0]
-        padding.append((kernel.shape[axis] - 1 - skipped, x.shape[1 + axis] + skipped - spread.shape[1 + axis]))
-    return tf.nn.depthwise_conv2d(_pad(spread, *padding), tf.reshape(turned, kernel.shape), (1, 1, 1, 1), "VALID")
+    height, width = kernel.shape[:2]
+    turned = tf.gather(tf.reshape(kernel, [height * width, -1]), list(range(height * width))[::-1])
+    if padding == "valid":
+        dz = _pad(dz, (height - 1, height - 1), (width - 1, width - 1))
+    return tf.nn.depthwise_conv2d(dz, tf.reshape(turned, kernel.shape), (1, 1, 1, 1), padding.upper())
 
 
-def _depthwise_kernel_gradient(x: Tensor, spread: Tensor, kernel: Pair, strides: Pair) -> Tensor:
-    """Gradient of a depthwise kernel: the batch stacked to one tall image, whose kernel is the batch of ``dz``.
+def _depthwise_kernel_gradient(x: Tensor, dz: Tensor, kernel: Shape, padding: str) -> Tensor:
+    """Gradient of a depthwise kernel: a depthwise convolution of one image, with the batch among its channels."""
 
-    The rows that keep one clip's sums from the next one's are zeros in ``dz``.
-    """
-    images = _pad_same(x, kernel, strides)
-    _, rows, columns, channels = images.shape
-    width = columns - kernel[1] + 1
-    slopes = _pad(spread[:, :, :width], (0, rows - spread.shape[1]), (0, 0))
-    stack = tf.reshape(slopes, [-1, width, channels, 1])[: 1 - kernel[0]]
-    return tf.transpose(
-        tf.nn.depthwise_conv2d(tf.reshape(images, [1, -1, columns, channels]), stack, (1, 1, 1, 1), "VALID"),
-        [1, 2, 3, 0],
-    )
+    def one_image(x: Tensor) -> Tensor:
+        _, rows, columns, channels = x.shape
+        swapped = tf.transpose(tf.reshape(x, [-1, rows * columns, channels]), [1, 0, 2])
+        return tf.reshape(swapped, [1, rows, columns, -1])
+
+    image, slopes = one_image(_window(x, kernel, 1, padding)), one_image(dz)
+    by_clip = tf.nn.depthwise_conv2d(image, tf.reshape(slopes, [*dz.shape[1:3], -1, 1]), (1, 1, 1, 1), "VALID")
+    return tf.reshape(tf.reduce_sum(tf.reshape(by_clip, [*kernel[:2], -1, kernel[2]]), axis=2), kernel)

@@ -1,6 +1,7 @@
 """Fixtures that several test modules share: model bundles, built once and kept under build/."""
 
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -25,9 +26,9 @@ def sources_digest(*patterns: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def built(name: str, make: Callable[[Path], None]) -> Path:
+def built(name: str, make: Callable[[Path], object]) -> Path:
     """Return the folder build/NAME-DIGEST, made by ``make`` unless it is there; safe against a second test run."""
-    digest = sources_digest("model_export/*.py", "fleet_protocol/*.py", "tests/conftest.py", "tests/reference.py")
+    digest = sources_digest("model_export/*.py", "fleet_protocol/*.py", "tests/conftest.py", "tests/parity_*.py")
     folder = ROOT / "build" / f"{name}-{digest}"
     if not folder.exists():
         folder.parent.mkdir(exist_ok=True)
@@ -58,11 +59,18 @@ def run_python(*arguments: str, **environment: str) -> str:
     return result.stdout
 
 
+def require_runtime(name: str) -> None:
+    """Skip the test where there is no wheel of a TensorFlow Lite runtime, `tflite` or `litert`."""
+    module = {"tflite": "tflite_runtime", "litert": "ai_edge_litert"}[name]
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed: it has no wheel for this Python and processor")
+
+
 @pytest.fixture(scope="session")
 def bundles() -> dict[str, Path]:
     """One bundle of every architecture: features `gudur`, capacity 32, batch 32, default options."""
     folder = built(
         "bundles",
-        lambda folder: run_python("-m", "model_export.cli", "build", *ARCHITECTURES, "-o", f"{folder}/") and None,
+        lambda folder: run_python("-m", "model_export.cli", "build", *ARCHITECTURES, "-o", str(folder)),
     )
     return {name: folder / f"{name}.auricle" for name in ARCHITECTURES}

@@ -1,22 +1,24 @@
 """What a stock Keras model makes of the same batches as a bundle: the oracle of the parity test.
 
-Run as `python -m tests.reference FOLDER NAME...`: writes FOLDER/NAME.auricle and FOLDER/NAME.npz for each variant.
+Run as `python tests/parity_reference.py FOLDER NAME...`; it writes FOLDER/NAME.auricle and FOLDER/NAME.npz.
 Layers are Keras's own, gradients TensorFlow's own, the optimiser is keras.optimizers.SGD.
 """
 
+import dataclasses
 import sys
 from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
+from parity_variants import BATCH, CAPACITY, PROXIMAL, RATE, STEPS, TEMPERATURE, batches, mask, variant
 
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import preset
 from model_export import zoo
-from model_export.bundle import Specification, build_bundle, weights_of
+from model_export.bundle import build_bundle, weights_of
 from model_export.normalisation import Normalisation
-from tests.variants import BATCH, CAPACITY, PROXIMAL, RATE, STEPS, TEMPERATURE, batches, mask, variant
+from model_export.specification import Specification
 
 
 def objective(model, x, targets, temperature, anchor=None):
@@ -81,10 +83,7 @@ def main(folder, names):
         )  # fmt: skip
         path = folder / f"{name}.auricle"
         path.write_bytes(build_bundle(specification))
-        model = zoo.build(
-            specification.architecture, settings.shape, CAPACITY, stock=True,
-            activation=specification.activation, downsampling=specification.downsampling, seed=1,
-        )  # fmt: skip
+        model = zoo.build(dataclasses.replace(specification, seed=1), stock=True)
         weights = read_bundle(path).weights
         model.set_weights([weights[weight] for weight in weights_of(model)])
         np.savez(folder / f"{name}.npz", **reference(model))

@@ -1,6 +1,6 @@
 """Trains a bundle on the batches of the parity test, in a process that has never seen TensorFlow.
 
-Run as `python -m tests.device_run FOLDER NAME...`; prints one JSON object: the differences from FOLDER/NAME.npz.
+Run as `python tests/parity_device.py FOLDER NAME...`; prints one JSON object: the differences from FOLDER/NAME.npz.
 """
 
 import json
@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from parity_variants import PADDED, PROXIMAL, RATE, STEPS, TEMPERATURE, batches, mask
 
 from edge_client.model_runtime import ModelRuntime
-from tests.variants import PADDED, PROXIMAL, RATE, STEPS, TEMPERATURE, batches, mask
 
 
 def difference(ours, theirs):

@@ -1,0 +1,98 @@
+"""Compares the device's layers with Keras's own of the same name; prints one JSON object of differences.
+
+Run as `python tests/layer_checks.py`, in a process of its own because it loads TensorFlow.
+"""
+
+import json
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from model_export import layers
+
+CASES = {
+    "dense": ("Dense", {"units": 5, "activation": "relu"}, (6,)),
+    "dense linear": ("Dense", {"units": 5}, (6,)),
+    "dense softmax": ("Dense", {"units": 5, "activation": "softmax"}, (6,)),
+    **{
+        f"conv {kernel} stride {strides} {padding} {activation} {shape}": (
+            "Conv2D",
+            {"filters": 4, "kernel_size": kernel, "strides": strides, "padding": padding, "activation": activation},
+            shape,
+        )
+        for kernel, strides in ((1, 1), (3, 1), (3, 2), (5, 2), (4, 3))
+        for padding in ("same", "valid")
+        for activation in ("relu", "softmax")
+        for shape in ((10, 7, 3), (9, 8, 1))
+    },
+    **{
+        f"separable {kernel} {padding}": (
+            "SeparableConv2D",
+            {"filters": 4, "kernel_size": kernel, "padding": padding, "activation": "relu"},
+            (9, 8, 3),
+        )
+        for kernel in (3, 5)
+        for padding in ("same", "valid")
+    },
+    **{
+        f"pool {size}": ("AveragePooling2D", {"pool_size": size}, (7, 5, 3))
+        for size in ((2, 2), (3, 1), (1, 2), (7, 5))
+    },
+    "flatten": ("Flatten", {}, (3, 4, 2)),
+    "reshape": ("Reshape", {"target_shape": (4, 6)}, (3, 8)),
+}
+
+
+def gradients(layer, x, weighting):
+    """Output, and the gradients of its weighted sum with respect to input and weights."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = layer(x)
+        total = tf.reduce_sum(y * weighting)
+    return [y, *tape.gradient(total, [x, *[w.value for w in layer.trainable_variables]])]
+
+
+def difference(kind, options, shape):
+    """Largest difference between the device's layer, rebuilt from its configuration, and the stock one."""
+    generator = np.random.default_rng(3)
+    x = tf.constant(generator.normal(size=(6, *shape)), tf.float32)
+    ours = getattr(layers, kind).from_config(getattr(layers, kind)(**options).get_config())
+    stock = getattr(keras.layers, kind)(**options)
+    size = stock(x).shape
+    ours(x)
+    for weight, other in zip(ours.weights, stock.weights, strict=True):
+        weight.assign(generator.normal(size=weight.shape))
+        other.assign(weight)
+    weighting = tf.constant(generator.normal(size=size), tf.float32)
+    pairs = zip(gradients(ours, x, weighting), gradients(stock, x, weighting), strict=True)
+    return max(float(tf.reduce_max(tf.abs(a - b)) / tf.reduce_max(tf.abs(b))) for a, b in pairs)
+
+
+def fitted(source):
+    """Weights after `fit`, with a last batch that is not full."""
+    keras.utils.set_random_seed(5)
+    model = keras.Sequential(
+        [
+            keras.Input((8, 6)),
+            source.Reshape((8, 6, 1)),
+            source.Conv2D(4, 3, padding="same", activation="relu"),
+            source.SeparableConv2D(6, 3, padding="valid", activation="relu"),
+            source.AveragePooling2D((2, 2)),
+            source.Flatten(),
+            source.Dense(3),
+        ]
+    )
+    generator = np.random.default_rng(6)
+    model.set_weights([generator.normal(size=weight.shape) * 0.3 for weight in model.weights])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss)
+    model.fit(generator.normal(size=(50, 8, 6)), generator.integers(0, 3, 50), 16, epochs=3, verbose=0, shuffle=False)
+    return model.get_weights()
+
+
+if __name__ == "__main__":
+    result = {name: difference(*case) for name, case in CASES.items()}
+    fits = zip(fitted(layers), fitted(keras.layers), strict=True)
+    result["fit"] = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in fits)
+    print(json.dumps(result))

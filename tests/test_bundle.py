@@ -1,0 +1,39 @@
+"""A bundle says truly what is in it, and equal input gives equal bundles."""
+
+import numpy as np
+import pytest
+
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import preset
+
+FILTERS = {"cnn1": (16,), "cnn2": (16, 32), "cnn3": (16, 16, 32), "cnn4": (8, 16, 16, 32), "dscnn3": (16, 16, 32)}
+
+
+@pytest.mark.parametrize("architecture", ["cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3"])
+def test_the_manifest_describes_the_weights(bundles, architecture):
+    bundle = read_bundle(bundles[architecture])
+    manifest = bundle.manifest
+    assert manifest.architecture == architecture
+    assert manifest.options == {"activation": "relu", "downsampling": "stride"}
+    assert (manifest.capacity, manifest.batch, manifest.input_shape, manifest.seed) == (32, 32, (20, 13), 0)
+    assert manifest.feature_settings.digest == preset("gudur").digest
+    assert manifest.parameters == sum(array.size for array in bundle.weights.values())
+    assert sorted(name for layer in manifest.layers for name in layer.weights) == sorted(manifest.weight_shapes)
+    assert manifest.head.name == "head"
+    assert manifest.weight_shapes["head/kernel"] == (manifest.embedding, 32)
+    assert manifest.weight_shapes["head/bias"] == (32,)
+    assert all(layer.weights[-1].endswith("bias") for layer in manifest.layers)
+    assert len(manifest.mean) == len(manifest.std) == 13
+
+
+@pytest.mark.parametrize("architecture", FILTERS)
+def test_layers_have_the_papers_filters(bundles, architecture):
+    manifest = read_bundle(bundles[architecture]).manifest
+    hidden = manifest.layers[:-1]
+    assert tuple(manifest.weight_shapes[layer.weights[-1]][0] for layer in hidden) == FILTERS[architecture]
+
+
+def test_initial_weights_are_random_and_biases_zero(bundles):
+    weights = read_bundle(bundles["cnn3"]).weights
+    assert all((array == 0).all() == name.endswith("bias") for name, array in weights.items())
+    assert all(array.dtype == np.float32 for array in weights.values())

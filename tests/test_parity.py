@@ -1,0 +1,41 @@
+"""A bundle trains on a device exactly as a stock Keras model trains with Keras's optimiser."""
+
+import json
+
+import pytest
+from conftest import built, require_runtime, run_python
+from parity_variants import VARIANTS
+
+
+@pytest.fixture(scope="session")
+def references():
+    """Bundles of every variant, and beside them what stock Keras made of the same batches."""
+    return built("parity", lambda folder: run_python("tests/parity_reference.py", str(folder), *VARIANTS))
+
+
+@pytest.fixture(scope="session", params=["tflite", "litert"])
+def differences(request, references):
+    """Every variant trained on one runtime, in a process of its own."""
+    require_runtime(request.param)
+    output = run_python("tests/parity_device.py", str(references), *VARIANTS, AURICLE_RUNTIME=request.param)
+    return json.loads(output.splitlines()[-1])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_gradient_of_the_first_step_is_kerass(differences, variant):
+    assert {name: error for name, error in differences[variant]["gradients"].items() if error > 1e-4} == {}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_fifty_steps_lead_to_kerass_weights(differences, variant):
+    assert {name: error for name, error in differences[variant]["weights"].items() if error > 1e-3} == {}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_losses_and_probabilities_are_kerass(differences, variant):
+    assert {name: error for name, error in differences[variant]["values"].items() if error > 1e-4} == {}
+
+
+def test_each_runtime_ran_where_it_was_asked_for(differences, request):
+    wanted = {"tflite": "tflite-runtime", "litert": "ai-edge-litert"}[request.node.callspec.params["differences"]]
+    assert {result["runtime"] for result in differences.values()} == {wanted}
