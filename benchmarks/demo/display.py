@@ -19,9 +19,8 @@ class Display:
 
     def __init__(self, rounds: int) -> None:
         """Show nothing yet."""
-        # Files and pipes have no width; lines shall not be cut at 80 columns there.
-        self.console = Console(highlight=False, soft_wrap=False)
-        if not self.console.is_terminal:
+        self.console = Console(highlight=False)
+        if not self.console.is_terminal:  # a file has no width; tables shall not be squeezed into 80 columns there
             self.console = Console(highlight=False, width=140)
         self._progress = Progress(
             TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -73,7 +72,7 @@ class Display:
 
     def table(self, table: Table) -> None:
         """Print a table."""
-        shown = RichTable(title=table.title, title_justify="left", title_style="bold", caption_justify="left")
+        shown = RichTable()
         for index, name in enumerate(table.head):
             shown.add_column(name, justify="left" if index in table.left else "right")
         for cells in table.rows:
@@ -81,6 +80,7 @@ class Display:
                 shown.add_section()
             shown.add_row(*cells)
         self.console.print()
+        self.console.print(table.title, markup=False, style="bold")
         self.console.print(shown)
         if table.note:
             self.console.print(table.note, markup=False, style="dim")

@@ -39,8 +39,8 @@ _STYLE: dict[Any, Any] = {
 _CURVES = (
     ("local: own model, public recordings", "local_accuracy", _LOCAL, "-"),
     ("global: consensus, public recordings", "global_accuracy", _GLOBAL, "-"),
-    ("own model before learning, held-out speakers", "held_out_before", _HELD_OUT, ":"),
-    ("own model after learning, held-out speakers", "held_out_after", _HELD_OUT, "-"),
+    ("own model before learning, held-out recordings", "held_out_before", _HELD_OUT, ":"),
+    ("own model after learning, held-out recordings", "held_out_after", _HELD_OUT, "-"),
 )
 
 
