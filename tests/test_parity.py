@@ -4,20 +4,21 @@ import json
 
 import pytest
 from conftest import built, require_runtime, run_python
-from parity_variants import VARIANTS
+
+from benchmarks.parity.variants import VARIANTS
 
 
 @pytest.fixture(scope="session")
 def references():
     """Bundles of every variant, and beside them what stock Keras made of the same batches."""
-    return built("parity", lambda folder: run_python("tests/parity_reference.py", str(folder), *VARIANTS))
+    return built("parity", lambda folder: run_python("-m", "benchmarks.parity.reference", str(folder), *VARIANTS))
 
 
 @pytest.fixture(scope="session", params=["tflite", "litert"])
 def differences(request, references):
     """Every variant trained on one runtime, in a process of its own."""
     require_runtime(request.param)
-    output = run_python("tests/parity_device.py", str(references), *VARIANTS, AURICLE_RUNTIME=request.param)
+    output = run_python("-m", "benchmarks.parity.device", str(references), *VARIANTS, AURICLE_RUNTIME=request.param)
     return json.loads(output.splitlines()[-1])
 
 

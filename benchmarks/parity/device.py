@@ -1,0 +1,60 @@
+"""Trains bundles on the batches, in a process that never sees TensorFlow, and compares with the references.
+
+Run as `python -m benchmarks.parity.device FOLDER NAME...`; it prints one JSON object of differences.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.parity.variants import MOMENTUM, PADDED, PROXIMAL, RATE, STEPS, TEMPERATURE, batches, mask
+from edge_client.model_runtime import ModelRuntime
+
+
+def difference(ours: NDArray[Any] | float, theirs: NDArray[Any]) -> float:
+    """Return the largest difference, relative to the largest value."""
+    return float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-12))
+
+
+def compare(folder: Path, name: str) -> dict[str, Any]:
+    """Return the differences in gradients, in weights after all steps, and in losses and probabilities."""
+    runtime = ModelRuntime.open(folder / f"{name}.auricle")
+    theirs = np.load(folder / f"{name}.npz")
+    (x, targets), on = batches(), mask()
+    start = runtime.get_weights()
+    values = {"probabilities": difference(runtime.predict(x[0], on, TEMPERATURE), theirs["probabilities"])}
+    loss = runtime.train_step(x[0], targets[0], on, learning_rate=1.0, momentum=0.0, temperature=TEMPERATURE)
+    values["loss"] = difference(loss, theirs["loss"])
+    moved = runtime.get_weights()
+    gradients = {weight: difference(start[weight] - moved[weight], theirs[f"gradient:{weight}"]) for weight in start}
+    runtime.set_weights(start)
+    slope, total = runtime.input_gradient(x[0], targets[0], on, TEMPERATURE)
+    gradients["x"] = difference(slope / len(x[0]), theirs["input_gradient"])
+    values["input_gradient's loss"] = difference(total / len(x[0]), theirs["loss"])
+    values["losses"] = difference(np.array(train(runtime, x, targets)), theirs["losses"])
+    end = runtime.get_weights()
+    weights = {weight: difference(end[weight], theirs[f"weights:{weight}"]) for weight in end}
+    return {"runtime": runtime.runtime_name, "gradients": gradients, "weights": weights, "values": values}
+
+
+def train(runtime: ModelRuntime, x: NDArray[np.float32], targets: NDArray[np.float32]) -> list[float]:
+    """Take the steps, leaving the padding to the runtime; return the losses."""
+    rows = x.shape[1] - PADDED
+    scale = np.float32(rows / x.shape[1])  # the runtime means over the rows it is given, the reference over the batch
+    return [
+        runtime.train_step(
+            x[i, :rows], targets[i, :rows] * scale, mask(),
+            learning_rate=RATE, momentum=MOMENTUM, temperature=TEMPERATURE, proximal=PROXIMAL,
+        )
+        for i in range(STEPS)
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: compare(Path(sys.argv[1]), name) for name in sys.argv[2:]}))

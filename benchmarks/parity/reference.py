@@ -1,0 +1,99 @@
+"""What a stock Keras model makes of the batches: Keras's own layers and optimiser, TensorFlow's own gradients.
+
+Run as `python -m benchmarks.parity.reference FOLDER NAME...`; it writes FOLDER/NAME.auricle and FOLDER/NAME.npz.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.parity.variants import (
+    CAPACITY,
+    MOMENTUM,
+    PROXIMAL,
+    RATE,
+    STEPS,
+    TEMPERATURE,
+    Floats,
+    batches,
+    mask,
+    specification,
+)
+from fleet_protocol.bundle import read_bundle
+from model_export import zoo
+from model_export.bundle import build_bundle, weights_of
+
+Tensor = Any
+
+
+def objective(model: keras.Model, x: Tensor, targets: Tensor, anchor: list[Floats] | None = None) -> Tensor:
+    """Return the loss of docs/models.md, written down anew: only the classes that are on are ever looked at."""
+    on = np.flatnonzero(mask())
+    logits = tf.gather(model(x, training=True), on, axis=1) / TEMPERATURE
+    loss = -tf.reduce_mean(tf.reduce_sum(tf.gather(targets, on, axis=1) * tf.nn.log_softmax(logits), axis=1))
+    if anchor is not None:
+        distances = [tf.reduce_sum((w.value - a) ** 2) for w, a in zip(model.trainable_variables, anchor, strict=True)]
+        loss += PROXIMAL / 2 * tf.add_n(distances)
+    return loss
+
+
+def predict(model: keras.Model, x: Tensor) -> Floats:
+    """Return probabilities of the classes that are on; 0 for the others."""
+    on = np.flatnonzero(mask())
+    probabilities = np.zeros((len(x), CAPACITY), np.float32)
+    probabilities[:, on] = tf.nn.softmax(tf.gather(model(x), on, axis=1) / TEMPERATURE)
+    return probabilities
+
+
+def train(model: keras.Model, x: Tensor, targets: Tensor) -> list[float]:
+    """Take STEPS steps of a plain tape with Keras's momentum SGD; return the losses."""
+    optimizer = keras.optimizers.SGD(RATE, momentum=MOMENTUM)
+    variables = model.trainable_variables
+    optimizer.build(variables)
+    anchor = [variable.numpy() for variable in variables]
+
+    def step(rows: Tensor, wanted: Tensor) -> Tensor:
+        with tf.GradientTape() as tape:
+            loss = objective(model, rows, wanted, anchor)
+        gradients = tape.gradient(loss, [variable.value for variable in variables])
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+    compiled = tf.function(step)
+    return [float(compiled(x[i], targets[i])) for i in range(STEPS)]
+
+
+def reference(model: keras.Model) -> dict[str, Any]:
+    """Return gradients of the first step, and the losses and weights after all steps."""
+    names = list(weights_of(model))
+    x, targets = (tf.constant(array) for array in batches())
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        loss = objective(model, x[0], targets[0])
+    slopes = tape.gradient(loss, [x, *[variable.value for variable in model.trainable_variables]])
+    result = {"loss": loss.numpy(), "input_gradient": slopes[0][0].numpy(), "probabilities": predict(model, x[0])}
+    result |= {f"gradient:{name}": slope.numpy() for name, slope in zip(names, slopes[1:], strict=True)}
+    result["losses"] = np.array(train(model, x, targets))
+    return result | {f"weights:{name}": array for name, array in weights_of(model).items()}
+
+
+def main(folder: Path, names: list[str]) -> None:
+    """Write bundle and reference of every named variant."""
+    for name in names:
+        path = folder / f"{name}.auricle"
+        path.write_bytes(build_bundle(specification(name)))
+        model = zoo.build(dataclasses.replace(specification(name), seed=1), stock=True)
+        weights = read_bundle(path).weights
+        model.set_weights([weights[weight] for weight in weights_of(model)])
+        np.savez(folder / f"{name}.npz", **reference(model))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

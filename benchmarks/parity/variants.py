@@ -1,0 +1,49 @@
+"""What is compared: the variants of the zoo, and batches that every process makes alike."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet_protocol.feature_settings import preset
+from model_export.normalisation import Normalisation
+from model_export.specification import ARCHITECTURES, Specification
+
+VARIANTS: dict[str, dict[str, str]] = {
+    **{name: {"architecture": name} for name in ARCHITECTURES},
+    **{f"{name}-pool": {"architecture": name, "downsampling": "pool"} for name in ("cnn1", "cnn2", "cnn4", "dscnn3")},
+    "cnn2-softmax": {"architecture": "cnn2", "activation": "softmax"},
+}
+BATCH, CAPACITY, STEPS = 32, 12, 50
+RATE, MOMENTUM, TEMPERATURE, PROXIMAL = 0.05, 0.9, 2.0, 0.1
+PADDED = 5  # rows of every batch that are not there
+
+Floats = NDArray[np.float32]
+
+
+def specification(variant: str) -> Specification:
+    """Return what to build for a variant."""
+    settings = preset("gudur")
+    common = {"settings": settings, "normalisation": Normalisation.default(settings)}
+    return Specification(capacity=CAPACITY, batch=BATCH, **common, **VARIANTS[variant])  # type: ignore[arg-type]
+
+
+def mask() -> Floats:
+    """Nine of twelve classes are on, not only the first ones."""
+    switched = np.ones(CAPACITY, np.float32)
+    switched[[1, 5, 11]] = 0
+    return switched
+
+
+def batches() -> tuple[Floats, Floats]:
+    """Return x [STEPS, BATCH, 20, 13], of classes with a pattern each, and soft, signed targets [.., CAPACITY]."""
+    generator = np.random.default_rng(7)
+    on = np.flatnonzero(mask())
+    patterns = generator.normal(size=(CAPACITY, 20, 13))
+    labels = generator.choice(on, size=(STEPS, BATCH))
+    x = patterns[labels] + generator.normal(size=(STEPS, BATCH, 20, 13))
+    targets = np.eye(CAPACITY)[labels] * 0.8
+    targets[..., on] += 0.2 * (generator.dirichlet(np.ones(len(on)), size=(STEPS, BATCH)) - 0.02)
+    targets[:, -PADDED:] = 0
+    x[:, -PADDED:] = 0
+    return x.astype(np.float32), targets.astype(np.float32)

@@ -1,0 +1,175 @@
+"""Training: seconds per 1,000 samples and process memory, for Keras, LiteRT and tflite-runtime side by side.
+
+Every figure comes from a process of its own; repetitions take turns and medians are compared. Keras trains its own
+stock layers with `fit`; the runtimes train the same network's bundle through `ModelRuntime`, as a device does. All see
+the same shuffled batches of 32, features `gudur` (20 x 13), 10 of 32 classes switched on, momentum SGD.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet_protocol.feature_settings import preset
+from model_export.normalisation import Normalisation
+from model_export.specification import ARCHITECTURES, Specification
+
+ENGINES = {"keras": "tensorflow", "litert": "ai_edge_litert", "tflite-runtime": "tflite_runtime"}
+SAMPLES, CLASSES, RATE, MOMENTUM = 2400, 10, 0.01, 0.9
+
+Floats = NDArray[np.float32]
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One engine's figures on one architecture."""
+
+    architecture: str
+    engine: str
+    threads: int
+    seconds_per_1000: float
+    peak_mb: float
+
+
+def specification(architecture: str, downsampling: str) -> Specification:
+    """Return what every engine trains."""
+    settings = preset("gudur")
+    return Specification(architecture, settings, Normalisation.default(settings), downsampling=downsampling)
+
+
+def samples(capacity: int) -> tuple[Floats, Floats]:
+    """Return random x [SAMPLES, 20, 13] and one-hot targets [SAMPLES, capacity]."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(SAMPLES, 20, 13)).astype(np.float32)
+    return x, np.eye(capacity, dtype=np.float32)[generator.integers(0, CLASSES, SAMPLES)]
+
+
+def keras_epoch(wanted: Specification, threads: int) -> Callable[[], None]:
+    """Prepare Keras; return what trains one epoch."""
+    import keras
+    import tensorflow as tf
+
+    from model_export import zoo
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    model = zoo.build(wanted, stock=True)
+    model.compile(keras.optimizers.SGD(RATE, momentum=MOMENTUM), keras.losses.CategoricalCrossentropy(from_logits=True))
+    x, targets = samples(wanted.capacity)
+
+    def epoch() -> None:
+        model.fit(x, targets, batch_size=wanted.batch, epochs=1, verbose=0)
+
+    return epoch
+
+
+def device_epoch(bundle: Path, threads: int) -> Callable[[], None]:
+    """Prepare the runtime that AURICLE_RUNTIME names; return what trains one epoch."""
+    from edge_client.model_runtime import ModelRuntime
+
+    runtime = ModelRuntime.open(bundle, threads)
+    batch, capacity = runtime.manifest.batch, runtime.manifest.capacity
+    x, targets = samples(capacity)
+    mask = (np.arange(capacity) < CLASSES).astype(np.float32)
+    generator = np.random.default_rng(1)
+
+    def epoch() -> None:
+        order = generator.permutation(len(x))
+        for start in range(0, len(x), batch):
+            rows = order[start : start + batch]
+            runtime.train_step(x[rows], targets[rows], mask, learning_rate=RATE, momentum=MOMENTUM)
+
+    return epoch
+
+
+def work(engine: str, wanted: Specification, threads: int, bundle: Path) -> None:
+    """Measure in this process: print seconds per 1,000 samples (best of three epochs) and peak memory in MB."""
+    epoch = keras_epoch(wanted, threads) if engine == "keras" else device_epoch(bundle, threads)
+    epoch()
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        epoch()
+        times.append(time.perf_counter() - start)
+    status = Path("/proc/self/status").read_text().splitlines()
+    peak_mb = next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+    print(json.dumps([min(times) / SAMPLES * 1000, peak_mb]))
+
+
+def measure(engine: str, wanted: Specification, threads: int, bundle: Path) -> list[float]:
+    """Run :func:`work` in a process of its own; return [seconds per 1,000 samples, MB]."""
+    runtime = {"litert": "litert", "tflite-runtime": "tflite"}.get(engine, "")
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "AURICLE_RUNTIME": runtime}
+    command = [sys.executable, "-m", "benchmarks.training", "--worker", engine, str(threads), str(bundle)]
+    command += ["--architectures", wanted.architecture, "--downsampling", wanted.downsampling]
+    result = subprocess.run(command, env={**os.environ, **quiet}, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr}")
+    figures: list[float] = json.loads(result.stdout.splitlines()[-1])
+    return figures
+
+
+def build_bundles(folder: Path, architectures: list[str], downsampling: str) -> None:
+    """Build a bundle of each architecture, in one process of its own."""
+    command = [sys.executable, "-m", "model_export.cli", "build", *architectures, "--downsampling", downsampling]
+    subprocess.run([*command, "-o", f"{folder}/"], check=True, capture_output=True)
+
+
+def compare(options: argparse.Namespace, engines: list[str], folder: Path) -> list[Result]:
+    """Measure every engine on every architecture, taking turns; print a line for each architecture and thread count."""
+    results = []
+    print(f"{'architecture':<13}{'threads':<8}" + "".join(f"{engine:>22}" for engine in engines))
+    for architecture in options.architectures:
+        wanted = specification(architecture, options.downsampling)
+        for threads in options.threads:
+            runs: dict[str, list[list[float]]] = {engine: [] for engine in engines}
+            for _ in range(options.repetitions):
+                for engine in engines:
+                    runs[engine].append(measure(engine, wanted, threads, folder / f"{architecture}.auricle"))
+            line = []
+            for engine in engines:
+                seconds, peak_mb = (statistics.median(figures) for figures in zip(*runs[engine], strict=True))
+                results.append(Result(architecture, engine, threads, round(seconds, 5), round(peak_mb, 1)))
+                line.append(f"{seconds:>10.4f} s {peak_mb:>6.0f} MB ")
+            print(f"{architecture:<13}{threads:<8}" + "".join(line), flush=True)
+    return results
+
+
+def main() -> None:
+    """Print the table and, with ``--json``, the list of results as the last line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--architectures", nargs="+", default=list(ARCHITECTURES), choices=ARCHITECTURES)
+    parser.add_argument("--downsampling", default="stride", help="stride (default) or pool")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="(1 2)")
+    parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="processes for each figure (3)")
+    parser.add_argument("--json", action="store_true", help="end with a JSON list")
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        engine, threads, bundle = options.worker
+        work(engine, specification(options.architectures[0], options.downsampling), int(threads), Path(bundle))
+        return
+    engines = [engine for engine, module in ENGINES.items() if importlib.util.find_spec(module)]
+    print(f"seconds per 1,000 samples and peak memory of the process; medians of {options.repetitions} processes\n")
+    with tempfile.TemporaryDirectory() as folder:
+        build_bundles(Path(folder), options.architectures, options.downsampling)
+        results = compare(options, engines, Path(folder))
+    if options.json:
+        print(json.dumps([dataclasses.asdict(result) for result in results]))
+
+
+if __name__ == "__main__":
+    main()
