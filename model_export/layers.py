@@ -50,7 +50,8 @@ class AveragePooling2D(keras.layers.Layer):  # type: ignore[misc]
 
     def call(self, inputs: Tensor) -> Tensor:
         """Map [n, rows, columns, channels] to as many rows and columns as there are whole blocks."""
-        return operators.average_pool(inputs, self.pool_size)
+        rows, columns = self.pool_size
+        return operators.average_pool(inputs, (rows, columns))
 
     def get_config(self) -> dict[str, Any]:
         """Return what the layer is built from again."""

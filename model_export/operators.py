@@ -83,8 +83,11 @@ def depthwise_convolution(x: Tensor, kernel: Tensor, padding: str) -> Tensor:
         y = tf.nn.depthwise_conv2d(x, kernel, (1, 1, 1, 1), padding.upper())
 
         def gradient(dy: Tensor) -> tuple[Tensor, Tensor]:
-            return _depthwise_input_gradient(dy, kernel, padding), _depthwise_kernel_gradient(
-                x, dy, kernel.shape, padding
+            # Both are a third cheaper on ARMv7 when the batch stands among the channels of a single image.
+            slopes = _one_image(dy)
+            dx = _depthwise_input_gradient(slopes, kernel, _size(x), padding)
+            return dx, _depthwise_kernel_gradient(
+                _one_image(_window(x, kernel.shape, 1, padding)), slopes, kernel.shape
             )
 
         return y, gradient
@@ -99,8 +102,10 @@ def average_pool(x: Tensor, size: Pair) -> Tensor:
     share = 1.0 / (size[0] * size[1])
 
     def run(x: Tensor) -> tuple[Tensor, Gradient]:
-        # A third of the instructions of an average-pool operator on ARMv7.
-        y = tf.nn.depthwise_conv2d(x, tf.fill([*size, channels, 1], share), (1, *size, 1), "VALID")
+        if size == (rows, 1):
+            y = tf.reduce_mean(x, axis=1, keepdims=True)
+        else:  # a third of the instructions of an average-pool operator on ARMv7
+            y = tf.nn.depthwise_conv2d(x, tf.fill([*size, channels, 1], share), (1, *size, 1), "VALID")
 
         def gradient(dy: Tensor) -> Tensor:
             row = tf.reshape(_repeat(dy * share, size[1]), [-1, height, width * size[1] * channels])
@@ -138,9 +143,8 @@ def _window(x: Tensor, kernel: Shape, strides: int, padding: str) -> Tensor:
 
 
 def _sum_by_channel(dz: Tensor) -> Tensor:
-    """Sum over everything but channels, as a product with ones: a matrix product is faster than a reduction."""
-    flat = tf.reshape(dz, [-1, dz.shape[-1]])
-    return tf.reshape(tf.matmul(tf.ones([1, _size(flat)[0]]), flat), [-1])
+    """Sum over everything but channels; over the batch first, which adds long rows."""
+    return tf.reduce_sum(tf.reshape(tf.reduce_sum(dz, axis=0), [-1, dz.shape[-1]]), axis=0)
 
 
 def _kernel_gradient(x: Tensor, dz: Tensor, kernel: Shape, strides: int, padding: str) -> Tensor:
@@ -150,23 +154,26 @@ def _kernel_gradient(x: Tensor, dz: Tensor, kernel: Shape, strides: int, padding
     return tf.transpose(result, [1, 2, 0, 3])
 
 
-def _depthwise_input_gradient(dz: Tensor, kernel: Tensor, padding: str) -> Tensor:
+def _one_image(x: Tensor) -> Tensor:
+    """Turn [n, rows, columns, channels] into [1, rows, columns, n * channels]."""
+    _, rows, columns, channels = x.shape
+    swapped = tf.transpose(tf.reshape(x, [-1, rows * columns, channels]), [1, 0, 2])
+    return tf.reshape(swapped, [1, rows, columns, -1])
+
+
+def _depthwise_input_gradient(slopes: Tensor, kernel: Tensor, size: Shape, padding: str) -> Tensor:
     """Convolve with the kernel turned around (by `gather`: a two-axis `reverse` is wrong on tflite-runtime 2.14)."""
-    height, width = kernel.shape[:2]
-    turned = tf.gather(tf.reshape(kernel, [height * width, -1]), list(range(height * width))[::-1])
+    height, width, channels = kernel.shape[:3]
+    turned = tf.gather(tf.reshape(kernel, [height * width, channels]), list(range(height * width))[::-1])
+    kernels = tf.reshape(tf.tile(turned, [1, size[0]]), [height, width, -1, 1])
     if padding == "valid":
-        dz = _pad(dz, (height - 1, height - 1), (width - 1, width - 1))
-    return tf.nn.depthwise_conv2d(dz, tf.reshape(turned, kernel.shape), (1, 1, 1, 1), padding.upper())
+        slopes = _pad(slopes, (height - 1, height - 1), (width - 1, width - 1))
+    image = tf.nn.depthwise_conv2d(slopes, kernels, (1, 1, 1, 1), padding.upper())
+    return tf.reshape(tf.transpose(tf.reshape(image, [size[1] * size[2], -1, channels]), [1, 0, 2]), size)
 
 
-def _depthwise_kernel_gradient(x: Tensor, dz: Tensor, kernel: Shape, padding: str) -> Tensor:
-    """Gradient of a depthwise kernel: a depthwise convolution of one image, with the batch among its channels."""
-
-    def one_image(x: Tensor) -> Tensor:
-        _, rows, columns, channels = x.shape
-        swapped = tf.transpose(tf.reshape(x, [-1, rows * columns, channels]), [1, 0, 2])
-        return tf.reshape(swapped, [1, rows, columns, -1])
-
-    image, slopes = one_image(_window(x, kernel, 1, padding)), one_image(dz)
-    by_clip = tf.nn.depthwise_conv2d(image, tf.reshape(slopes, [*dz.shape[1:3], -1, 1]), (1, 1, 1, 1), "VALID")
+def _depthwise_kernel_gradient(image: Tensor, slopes: Tensor, kernel: Shape) -> Tensor:
+    """Convolve the image with the slopes as its kernel, and add up what belongs to each channel."""
+    slopes = tf.reshape(slopes, [*slopes.shape[1:3], -1, 1])
+    by_clip = tf.nn.depthwise_conv2d(image, slopes, (1, 1, 1, 1), "VALID")
     return tf.reshape(tf.reduce_sum(tf.reshape(by_clip, [*kernel[:2], -1, kernel[2]]), axis=2), kernel)
