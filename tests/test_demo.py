@@ -10,12 +10,17 @@ import time
 import wave
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.demo import DemoError
+from benchmarks.demo.devices import Device
 from benchmarks.demo.fleet import Fleet
 from benchmarks.demo.outcome import Report, RoundOutcome, new_classes
 from benchmarks.demo.paper import new_class_rounds
+from fleet_protocol.feature_settings import preset
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.public_set import PublicSet
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 3
@@ -135,6 +140,14 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
     assert "nowhere is no folder" in result.stderr
 
 
+@pytest.fixture
+def small_public_set():
+    settings = preset("gudur")
+    features = np.random.default_rng(0).normal(size=(8, *settings.shape)).astype(np.float32)
+    classes = (ClassInfo("tone", "tone"), ClassInfo("noise", "noise"))
+    return PublicSet(settings, classes, features, np.arange(8) % 2, np.zeros(8, np.bool_))
+
+
 def test_a_process_that_dies_fails_the_fleet_and_leaves_nothing_running(tmp_path):
     config = tmp_path / "device.toml"
     config.write_text("[device]\nname = 'user 1'\n")
@@ -147,6 +160,18 @@ def test_a_process_that_dies_fails_the_fleet_and_leaves_nothing_running(tmp_path
 
     with pytest.raises(DemoError, match=r"(?s)user-1 ended with status 1; log: .*user-1\.log.*missing value"):
         start_and_wait()
+    assert processes_below(tmp_path) == []
+
+
+def test_a_device_that_cannot_do_its_work_fails_the_fleet_at_once(tmp_path, bundles, small_public_set):
+    device = Device("user 1", "cnn1", ("tone",), tmp_path / "user-1", bundles["cnn1"])
+    with Fleet(tmp_path, round_s=60) as fleet:
+        fleet.publish(small_public_set)
+        device.prepare(fleet.url, fleet.enrol_token, tmp_path, (1, 2), seed=0)  # it gets no recordings at all
+        fleet.start_device(device.name, device.config)
+        fleet.wait_for_devices({device.name})
+        with pytest.raises(DemoError, match=r"(?s)user-1 reports an error; log: .*training process .* status 1"):
+            fleet.run_round({"strategy": "zero_shot"}, lambda _: None)
     assert processes_below(tmp_path) == []
 
 

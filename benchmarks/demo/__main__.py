@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.demo import DemoError
 from benchmarks.demo.bundles import ROOT
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         with Display(options.rounds) as display:
-            result = run(Options(options.rounds, options.seed, _BUILD, folder, started), source, parts, display)
+            order = Options(options.rounds, options.seed, dict(options.set), _BUILD, folder, started)
+            result = run(order, source, parts, display)
         write_report(options.report, result)
         if options.json:
             write_durably(options.json, json.dumps(result.to_json(), indent=1).encode(), mode=0o644)
@@ -68,6 +70,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--report", type=Path, default=Path("report.html"), metavar="FILE", help="(report.html)")
     parser.add_argument("--rounds", type=_rounds, default=ROUNDS, help=f"3 or more ({ROUNDS})")
     parser.add_argument("--seed", type=_natural, default=0, help="of everything random (0)")
+    parser.add_argument(
+        "--set", action="append", type=_setting, default=[], metavar="NAME=VALUE",
+        help="a setting of the rounds' local method instead of its default (fleet_protocol/plans.py); repeatable",
+    )  # fmt: skip
     parser.add_argument("--speakers", type=_natural, default=180, help="of the synthesised corpus (180)")
     return parser
 
@@ -76,6 +82,14 @@ def _rounds(text: str) -> int:
     if int(text) < 3:
         raise argparse.ArgumentTypeError(f"the schedule needs at least 3 rounds, not {text}")
     return int(text)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must look like epochs=8, not {text!r}") from error
 
 
 def _natural(text: str) -> int:

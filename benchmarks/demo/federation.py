@@ -40,6 +40,7 @@ class Options:
     Attributes:
         rounds: at least 3.
         seed: of everything random.
+        settings: of the rounds' local method; those left out take their defaults.
         build: folder of what is kept between runs.
         folder: of this run; it must not exist.
         started: ``time.monotonic()`` at the start of the command.
@@ -47,6 +48,7 @@ class Options:
 
     rounds: int
     seed: int
+    settings: Mapping[str, Any]
     build: Path
     folder: Path
     started: float
@@ -133,7 +135,12 @@ def _run_rounds(options: Options, fleet: Fleet, devices: list[Device], split: Sp
                 devices[arrival.device].add({arrival.label: arrival.clips})
                 display.arrival(number, users[arrival.device], arrival.label, len(arrival.clips))
         before = time.monotonic()
-        request = {"strategy": "zero_shot", "quorum": 1.0, "seed": options.seed + number}
+        request = {
+            "strategy": "zero_shot",
+            "settings": dict(options.settings),
+            "quorum": 1.0,
+            "seed": options.seed + number,
+        }
         detail = fleet.run_round(request, display.watch)
         names = {device.name: dict(enumerate(device.label_map().names)) for device in devices}
         outcome = round_outcome(detail, time.monotonic() - before, names, users)

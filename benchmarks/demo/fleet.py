@@ -124,15 +124,10 @@ class Fleet:
 
         return self._wait(learned, 2 * self.round_s, f"round {number} to be done and learned")
 
-    def public_set(self, sha256: str) -> PublicSet:
-        """Fetch a version of the public set."""
-        response = self._send("GET", f"/v1/blobs/{sha256}")
-        return PublicSet.unpack(response.content)
-
     def _wait(self, probe: Callable[[], dict[str, Any] | None], longest_s: float, what: str) -> dict[str, Any]:
         end = time.monotonic() + longest_s
         while True:
-            self._require_alive()
+            self._require_well()
             found = probe()
             if found is not None:
                 return found
@@ -148,7 +143,7 @@ class Fleet:
         try:
             response = self._client.request(method, path, **body)
         except httpx.HTTPError as error:
-            self._require_alive()
+            self._require_well()
             raise DemoError(f"{method} {path}: the aggregator does not answer ({error}); logs: {self.logs}") from error
         if response.status_code >= 400:
             raise DemoError(f"{method} {path}: the aggregator says {response.status_code}: {response.text}")
@@ -169,10 +164,13 @@ class Fleet:
         self._processes.append(_Process(name, popen, log))
         return self._processes[-1]
 
-    def _require_alive(self) -> None:
+    def _require_well(self) -> None:
+        """Fail at the first error: a daemon would go on trying, but here nothing gets better by waiting."""
         for process in self._processes:
             if process.popen.poll() is not None:
                 raise self._died(process)
+            if any(line.startswith("ERROR") for line in process.log.read_text(errors="replace").splitlines()):
+                raise DemoError(f"{process.name} reports an error; log: {process.log}\n{_tail(process.log)}")
 
     def _died(self, process: _Process) -> DemoError:
         status = process.popen.wait()
