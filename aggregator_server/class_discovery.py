@@ -1,7 +1,14 @@
 """Which reports of new sounds are the same class (Gudur & Perepu 2021, algorithm 1, global update, choice 2).
 
-Every report is described by its device's data impressions alone: their mean, less the mean of the same device's
-impressions of known classes, so that what is particular to the device drops out. Then k-medoids by cosine distance.
+A report is described by two things that hold neither audio nor weights. Its data impressions: their mean, less the mean
+of the same device's impressions of known classes, so that what is particular to the device drops out. And its profile:
+the device's scores of the new class on the public recordings, less their mean over each public class; two devices that
+mean the same sound find the same public clips a little like it, whatever their architectures. Then k-medoids by cosine
+distance. The devices' descriptions of KNOWN classes serve as a yardstick: where nobody says how many new classes there
+are, the number is taken that gives reports and yardsticks together the best silhouette, which can also be one.
+
+(The paper clusters impressions alone. On Speech Commands that told two words apart in a few trials of ten; profiles
+alone did in six of seven, both together in more: docs/class-discovery.md.)
 """
 
 from __future__ import annotations
@@ -14,6 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleet_protocol.public_set import PublicSet
+
+# The distance of two sounds that are surely not the same: the largest that a cosine gives.
+_APART = 2.0
+# Share of the impressions in the cosine; the profiles have the rest.
+_IMPRESSIONS_SHARE = 0.4
+# Numbers of classes that are tried, at most: reports beyond it are rare, and each number costs a clustering.
+_MOST_COUNTS = 64
+
 
 @dataclass(frozen=True)
 class ReportedClass:
@@ -24,21 +40,31 @@ class ReportedClass:
         slot: the slot that the device gave it.
         name: the owner's word, where it is shared; it helps to count, never to match.
         impressions: float32 [n, frames, coefficients].
+        profile: float32 [public samples], the device's scores of it; None: the device sent none.
     """
 
     device_id: str
     slot: int
     name: str | None
     impressions: NDArray[np.float32]
+    profile: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)
-class KnownImpressions:
-    """A device's impressions of a class that the fleet has: float32 [n, frames, coefficients]."""
+class KnownClass:
+    """The same of a class that the fleet has, by one of its devices.
+
+    Attributes:
+        device_id: the device.
+        class_id: the class.
+        impressions: float32 [n, frames, coefficients].
+        profile: float32 [public samples], the device's scores of it; None: the device sent none.
+    """
 
     device_id: str
     class_id: str
     impressions: NDArray[np.float32]
+    profile: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +95,8 @@ class Discovery:
 
 def discover(
     reports: Sequence[ReportedClass],
-    known: Sequence[KnownImpressions],
+    known: Sequence[KnownClass],
+    public_set: PublicSet,
     *,
     count: int | None,
     seed: int,
@@ -78,21 +105,32 @@ def discover(
 
     Args:
         reports: at least one.
-        known: impressions of known classes by the reporting devices.
+        known: the reporting devices' descriptions of classes that the fleet has.
+        public_set: what the profiles are scores of.
         count: number of new classes; None: the number of different names where every report has one, else the
             number between the most reports of one device and all reports that has the best silhouette.
         seed: of the medoids' random start.
     """
-    points = _descriptors(reports, known)
+    items: list[ReportedClass | KnownClass] = [*reports, *known]
+    points = _descriptors(items, known, public_set)
     distances = cosine_distances(points)
+    devices = np.array([item.device_id for item in items])
+    # An owner who gives two sounds different names has told them apart.
+    distances[(devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)] = _APART
     most = max(Counter(report.device_id for report in reports).values())
     counted_by, counts = _counts(reports, most, count)
-    labels = max((k_medoids(distances, k, seed)[0] for k in counts), key=lambda labels: _silhouette(distances, labels))
+    yardstick = _numbered([item.class_id for item in known]) + len(reports)
+    among = distances[: len(reports), : len(reports)]
+    candidates = [k_medoids(among, k, seed)[0] for k in counts]
+    # A sound that stands alone is as far from its like as the least alike yardsticks of one class are.
+    alone = _largest_within(distances[len(reports) :, len(reports) :], yardstick)
+    labels = max(candidates, key=lambda labels: silhouette(distances, np.concatenate([labels, yardstick]), alone))
     members: dict[int, list[int]] = {}
     for index, label in enumerate(labels):
         members.setdefault(int(label), []).append(index)
     groups = tuple(sorted((Group(tuple(group)) for group in members.values()), key=lambda group: group.members))
-    return Discovery(groups, {"counted_by": counted_by, "projection": _project(points).tolist()})
+    projection = _project(points[: len(reports)]).tolist()
+    return Discovery(groups, {"counted_by": counted_by, "projection": projection})
 
 
 def k_medoids(distances: NDArray[np.float64], count: int, seed: int) -> tuple[NDArray[np.int64], float]:
@@ -105,21 +143,83 @@ def k_medoids(distances: NDArray[np.float64], count: int, seed: int) -> tuple[ND
 
 def cosine_distances(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return float64 [n, n] of 1 - cosine for the rows of float64 [n, features]."""
-    norms = np.linalg.norm(points, axis=1, keepdims=True)
-    unit = points / np.where(norms == 0, 1.0, norms)
+    unit = _unit(points)
     distances = 1.0 - unit @ unit.T
     np.fill_diagonal(distances, 0.0)
     return np.asarray(np.clip(distances, 0.0, 2.0))
 
 
-def _descriptors(reports: Sequence[ReportedClass], known: Sequence[KnownImpressions]) -> NDArray[np.float64]:
-    centres: dict[str, NDArray[np.float64]] = {}
-    for device_id in {report.device_id for report in reports}:
-        own = [item.impressions for item in known if item.device_id == device_id]
-        if own:
-            centres[device_id] = np.concatenate(own).mean(axis=0, dtype=np.float64)
-    means = [report.impressions.mean(axis=0, dtype=np.float64) for report in reports]
-    return np.stack([(m - centres.get(r.device_id, 0.0)).ravel() for m, r in zip(means, reports, strict=True)])
+def silhouette(distances: NDArray[np.float64], labels: NDArray[np.int64], alone: float | None = None) -> float:
+    """Return the mean silhouette (Rousseeuw 1987), in -1..1; 0 for a single cluster.
+
+    Args:
+        distances: float64 [n, n].
+        labels: int64 [n].
+        alone: stands for the distance to the others of a cluster that has no others; None: such points count 0.
+    """
+    numbers, sizes = np.unique(labels, return_counts=True)
+    if len(numbers) < 2:
+        return 0.0
+    member = (labels[:, None] == numbers).astype(np.float64)
+    sums = distances @ member
+    own = member.argmax(axis=1)
+    rows = np.arange(len(labels))
+    others = np.maximum(sizes[own] - 1, 1)
+    within = np.where(sizes[own] > 1, sums[rows, own] / others, alone or 0.0)
+    means = sums / sizes
+    means[rows, own] = np.inf
+    nearest = means.min(axis=1)
+    larger = np.maximum(np.maximum(within, nearest), np.finfo(np.float64).tiny)
+    values = (nearest - within) / larger
+    return float((values if alone is not None else np.where(sizes[own] > 1, values, 0.0)).mean())
+
+
+def _largest_within(distances: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
+    """Return the largest distance between two points of one cluster; None where every cluster has one point."""
+    pairs = np.triu(labels[:, None] == labels, 1)
+    return float(distances[pairs].max()) if pairs.any() else None
+
+
+def _numbered(names: list[str]) -> NDArray[np.int64]:
+    return np.unique(np.array(names, dtype=np.str_), return_inverse=True)[1].astype(np.int64).reshape(-1)
+
+
+def _descriptors(
+    items: Sequence[ReportedClass | KnownClass], known: Sequence[KnownClass], public_set: PublicSet
+) -> NDArray[np.float64]:
+    """Return float64 [items, features], so that cosines weigh impressions and profiles as they should."""
+    scale = np.maximum(public_set.features.std(axis=(0, 1), dtype=np.float64), np.finfo(np.float32).tiny)
+    means = {id(item): item.impressions.mean(axis=0, dtype=np.float64) / scale for item in items}
+    centres = {
+        device_id: np.mean([means[id(item)] for item in known if item.device_id == device_id], axis=0)
+        for device_id in {item.device_id for item in known}
+    }
+    impressions = _unit(np.stack([(means[id(item)] - centres.get(item.device_id, 0.0)).ravel() for item in items]))
+    profiles = [item.profile for item in items if item.profile is not None]
+    if len(profiles) < len(items):  # they can be compared only where everybody sent one
+        return impressions
+    residuals = _unit(_residuals(np.stack(profiles), public_set))
+    share = np.sqrt([_IMPRESSIONS_SHARE, 1 - _IMPRESSIONS_SHARE])
+    return np.concatenate([share[0] * impressions, share[1] * residuals], axis=1)
+
+
+def _residuals(profiles: NDArray[np.float32], public_set: PublicSet) -> NDArray[np.float64]:
+    """Take the mean over each public class out of profiles: float64 [profiles, public recordings].
+
+    Which classes a device finds alike depends on the classes that it knows; which CLIPS of a class it finds alike
+    depends on the sound.
+    """
+    real = ~public_set.synthetic
+    residuals = profiles[:, real].astype(np.float64)
+    for label in np.unique(public_set.labels[real]):
+        rows = public_set.labels[real] == label
+        residuals[:, rows] -= residuals[:, rows].mean(axis=1, keepdims=True)
+    return residuals
+
+
+def _unit(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    norms = np.linalg.norm(points, axis=1, keepdims=True)
+    return np.asarray(points / np.where(norms == 0, 1.0, norms))
 
 
 def _counts(reports: Sequence[ReportedClass], most: int, count: int | None) -> tuple[str, range]:
@@ -127,19 +227,11 @@ def _counts(reports: Sequence[ReportedClass], most: int, count: int | None) -> t
         count = len({str(report.name).casefold() for report in reports})
         counted_by = "names"
     elif count is None:
-        return "silhouette", range(most, len(reports) + 1)
+        return "silhouette", range(most, min(len(reports), most + _MOST_COUNTS - 1) + 1)
     else:
         counted_by = "request"
     count = max(1, min(count, len(reports)))
     return counted_by, range(count, count + 1)
-
-
-def _silhouette(distances: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    if len(set(labels.tolist())) < 2:
-        return 0.0
-    import kmedoids
-
-    return float(kmedoids.silhouette(distances, labels, n_cpu=1)[0])
 
 
 def _project(points: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from aggregator_server.aggregation.label_wise import DeviceScores, label_wise
 from aggregator_server.aggregation.new_classes import Settled, extend, settle
-from aggregator_server.class_discovery import KnownImpressions, ReportedClass, discover
+from aggregator_server.class_discovery import KnownClass, ReportedClass, discover
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
 from aggregator_server.names import check_name
 from aggregator_server.round_data import Assigned, Contribution, RoundInputs, RoundResult, UploadTerms
@@ -35,6 +35,8 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     wanted: dict[str, tuple[int | None, ...]] = {"scores": (terms.samples, len(update.classes))}
     if described:
         wanted["impressions"] = (described, None, *terms.settings.shape)
+        if "profiles" in arrays:
+            wanted["profiles"] = (described, terms.samples)
     extra = sorted(set(arrays) - set(wanted))
     if extra:
         raise MalformedUpdateError(f"array {extra[0]!r} does not belong to this upload; expected: {', '.join(wanted)}")
@@ -86,21 +88,27 @@ def _new_classes(inputs: RoundInputs, contributions: list[Contribution]) -> tupl
     """Answer reports of sounds that were recognised earlier (the answer got lost), and settle the others."""
     again: list[Assigned] = []
     reports: list[ReportedClass] = []
-    known: list[KnownImpressions] = []
+    known: list[KnownClass] = []
     for contribution in contributions:
-        update, device_id = contribution.update, contribution.update.device_id
-        for index, class_id in enumerate(update.known):
-            known.append(KnownImpressions(device_id, class_id, contribution.arrays["impressions"][index]))
-        for index, report in enumerate(update.reports, len(update.known)):
+        update, device_id, arrays = contribution.update, contribution.update.device_id, contribution.arrays
+        profiles = arrays.get("profiles")
+        described = [
+            (arrays["impressions"][index], None if profiles is None else profiles[index])
+            for index in range(len(update.known) + len(update.reports))
+        ]
+        for class_id, description in zip(update.known, described, strict=False):
+            known.append(KnownClass(device_id, class_id, *description))
+        for report, description in zip(update.reports, described[len(update.known) :], strict=True):
             if (device_id, report.slot) in inputs.assigned:
                 again.append(Assigned(device_id, report.slot, inputs.assigned[device_id, report.slot]))
             else:
-                impressions = contribution.arrays["impressions"][index]
-                reports.append(ReportedClass(device_id, report.slot, report.name, impressions))
+                reports.append(ReportedClass(device_id, report.slot, report.name, *description))
     if not reports:
         return tuple(again), None
     owned = {c.update.device_id: frozenset(c.update.classes) for c in contributions}
-    found = discover(reports, known, count=inputs.new_classes, seed=inputs.plan.seed)
+    reporting = {report.device_id for report in reports}
+    yardsticks = [item for item in known if item.device_id in reporting]
+    found = discover(reports, yardsticks, inputs.public_set, count=inputs.new_classes, seed=inputs.plan.seed)
     return tuple(again), settle(inputs.public_set, inputs.round_id, reports, owned, found)
 
 

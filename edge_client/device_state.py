@@ -20,6 +20,8 @@ from fleet_protocol.errors import LabelError, TensorError
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays, pack, unpack
 
+_KINDS = ("trained/", "listening/")
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -44,6 +46,22 @@ class Progress:
     label_map: LabelMap
     contributed: int = 0
     learned: int = 0
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A device's model.
+
+    Attributes:
+        bundle: with the weights that the device trained on its own clips; rounds go on from these, so that devices
+            stay different and their consensus stays better than each of them.
+        listening: the same after the fleet's consensus was distilled into them: what recognises sounds.
+        progress: what the model went through.
+    """
+
+    bundle: Bundle
+    listening: Arrays
+    progress: Progress
 
 
 class DeviceState:
@@ -87,8 +105,8 @@ class DeviceState:
         except (ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to enrol as a new device") from error
 
-    def load_model(self, bundle_path: Path) -> tuple[Bundle, Progress]:
-        """Return the bundle with the weights that the device last saved, and its progress.
+    def load_model(self, bundle_path: Path) -> SavedModel:
+        """Return what the device last saved; the bundle's own weights where it never did.
 
         Raises:
             BundleError: the bundle cannot be read.
@@ -98,9 +116,9 @@ class DeviceState:
         path = self.folder / "model.safetensors"
         manifest = bundle.manifest
         if not path.exists():
-            return bundle, Progress(manifest.architecture, LabelMap(manifest.capacity))
+            return SavedModel(bundle, bundle.weights, Progress(manifest.architecture, LabelMap(manifest.capacity)))
         try:
-            weights, document = unpack(path.read_bytes())
+            arrays, document = unpack(path.read_bytes())
             progress = Progress(
                 str(document["architecture"]),
                 LabelMap.from_json(document["label_map"]),
@@ -109,19 +127,24 @@ class DeviceState:
             )
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
-        shapes = {name: array.shape for name, array in weights.items()}
-        if shapes != manifest.weight_shapes or progress.label_map.capacity != manifest.capacity:
+        shapes = {kind + name: shape for kind in _KINDS for name, shape in manifest.weight_shapes.items()}
+        if {
+            name: array.shape for name, array in arrays.items()
+        } != shapes or progress.label_map.capacity != manifest.capacity:
             raise StateError(
                 f"{path} holds a {progress.architecture} that does not fit {bundle_path} "
                 f"({manifest.architecture}, capacity {manifest.capacity}); put the old bundle back, or remove the file "
                 "to start from the new one"
             )
-        return dataclasses.replace(bundle, weights=weights), progress
+        trained, listening = ({name: arrays[kind + name] for name in manifest.weight_shapes} for kind in _KINDS)
+        return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
 
-    def save_model(self, weights: Arrays, progress: Progress) -> None:
-        """Replace weights and progress together."""
+    def save_model(self, trained: Arrays, listening: Arrays, progress: Progress) -> None:
+        """Replace both sets of weights and the progress together."""
         document = dataclasses.asdict(progress) | {"label_map": progress.label_map.to_json()}
-        write_durably(self.folder / "model.safetensors", pack(weights, document))
+        sets = zip(_KINDS, (trained, listening), strict=True)
+        arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
+        write_durably(self.folder / "model.safetensors", pack(arrays, document))
 
     def update_path(self, round_id: int) -> Path:
         """Return where the upload for a round waits."""

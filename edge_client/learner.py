@@ -44,7 +44,7 @@ class Learner:
         self._state = DeviceState(config.device.state)
         self._lock = self._state.lock("daemon")
         self._identity = self._state.identity()
-        self._manifest = self._state.load_model(config.model.bundle)[0].manifest
+        self._manifest = self._state.load_model(config.model.bundle).bundle.manifest
         self._link = ServerLink(config.server.url, self._identity)
         self._jitter = random.Random(self._identity.device_id)  # noqa: S311  (spreads devices, guards nothing)
 
@@ -76,7 +76,7 @@ class Learner:
         self._stop.wait(longest * self._jitter.uniform(0.5, 1.0))
 
     def _progress(self) -> Progress:
-        return self._state.load_model(self._config.model.bundle)[1]
+        return self._state.load_model(self._config.model.bundle).progress
 
     def _enrol(self) -> None:
         message = Enrolment(

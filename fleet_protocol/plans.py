@@ -42,7 +42,7 @@ _ZERO_SHOT: dict[str, Setting] = {
     "augmented_copies": Setting(4, "variants of every clip: shifted by up to 100 ms, louder or softer, noisy", 0, 100),
     "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
     "momentum": Setting(0.9, "of the local training and the distillation", 0.0, 0.9999),
-    "distill_epochs": Setting(1, "passes over the public set towards the consensus; 0: to the letter", 0, 10_000),
+    "distill_epochs": Setting(2, "passes over the public set towards the consensus; 0: to the letter", 0, 10_000),
     "score_temperature": Setting(4.0, "of the softmax of the scores, and of the distillation", 1e-3, 1e3),
     "distill_learning_rate": Setting(0.003, "of the distillation", 1e-8, 10.0),
     "impressions": Setting(32, "data impressions synthesised for each class", 1, 4_096),

@@ -24,23 +24,26 @@ def test_the_identity_is_drawn_once_and_private(tmp_path):
 
 def test_model_and_progress_come_back_together(tmp_path, bundles):
     state = DeviceState(tmp_path)
-    bundle, progress = state.load_model(bundles["cnn1"])
-    assert progress == Progress("cnn1", LabelMap(32))
-    weights = {name: array + 1 for name, array in bundle.weights.items()}
+    first = state.load_model(bundles["cnn1"])
+    assert first.progress == Progress("cnn1", LabelMap(32))
+    assert first.listening == first.bundle.weights
+    trained = {name: array + 1 for name, array in first.bundle.weights.items()}
+    listening = {name: array + 2 for name, array in first.bundle.weights.items()}
     saved = Progress("cnn1", LabelMap(32).add("yes", "yes").add("siren"), contributed=3, learned=2)
-    state.save_model(weights, saved)
-    again, progress = state.load_model(bundles["cnn1"])
-    assert progress == saved
-    assert all(np.array_equal(again.weights[name], weights[name]) for name in weights)
+    state.save_model(trained, listening, saved)
+    again = state.load_model(bundles["cnn1"])
+    assert again.progress == saved
+    assert all(np.array_equal(again.bundle.weights[name], trained[name]) for name in trained)
+    assert all(np.array_equal(again.listening[name], listening[name]) for name in trained)
 
 
 def test_a_model_of_another_bundle_is_refused_and_kept(tmp_path, bundles):
     state = DeviceState(tmp_path)
-    bundle, progress = state.load_model(bundles["cnn1"])
-    state.save_model(bundle.weights, progress)
+    saved = state.load_model(bundles["cnn1"])
+    state.save_model(saved.bundle.weights, saved.listening, saved.progress)
     with pytest.raises(StateError, match="cnn1 that does not fit"):
         state.load_model(bundles["cnn3"])
-    assert state.load_model(bundles["cnn1"])[1] == progress
+    assert state.load_model(bundles["cnn1"]).progress == saved.progress
 
 
 def test_a_damaged_model_is_named(tmp_path, bundles):

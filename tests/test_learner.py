@@ -130,7 +130,7 @@ def test_devices_of_different_architectures_and_labels_learn_together_and_meet_a
     discovered = [info for info in classes if info["discovered_in"] is not None]
     assert [info["discovered_in"] for info in discovered] == [2]
     assert discovered[0]["name"] != "stop"  # share_names = false: the word itself did not travel
-    maps = [d.state().load_model(_bundle(d))[1].label_map for d in (first, second)]
+    maps = [d.state().load_model(_bundle(d)).progress.label_map for d in (first, second)]
     assert maps[0].slots[maps[0].slot_of("stop")].class_id == discovered[0]["class_id"]
     assert discovered[0]["class_id"] in maps[1].class_ids  # and the second knows it too
 
@@ -180,7 +180,7 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
         edge.start()
     found = finished(server, round_id)
     assert edge.signal(signal.SIGTERM) == 0
-    progress = edge.state().load_model(_bundle(edge))[1]
+    progress = edge.state().load_model(_bundle(edge)).progress
     assert (progress.contributed, progress.learned) == (round_id, round_id)
     assert not list(edge.folder.rglob(".*.safetensors.*"))  # nothing half-written stays
 

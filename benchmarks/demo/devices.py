@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import secrets
@@ -84,11 +85,12 @@ class Device:
 
     def label_map(self) -> LabelMap:
         """Return which slot of its model is which class now."""
-        return DeviceState(self.folder / "state").load_model(self.bundle)[1].label_map
+        return DeviceState(self.folder / "state").load_model(self.bundle).progress.label_map
 
     def open_model(self) -> ModelRuntime:
         """Open its model as it stands now."""
-        return ModelRuntime(DeviceState(self.folder / "state").load_model(self.bundle)[0])
+        saved = DeviceState(self.folder / "state").load_model(self.bundle)
+        return ModelRuntime(dataclasses.replace(saved.bundle, weights=saved.listening))
 
 
 def link(recordings: Mapping[str, Sequence[Path]], folder: Path) -> None:

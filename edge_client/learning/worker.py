@@ -7,6 +7,7 @@ Its parent keeps the pipe open for as long as the work is wanted.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -19,7 +20,7 @@ import numpy as np
 from edge_client.augmentation import BackgroundNoise
 from edge_client.capture.recordings import Recordings
 from edge_client.config import Config, load_config
-from edge_client.device_state import DeviceState, Progress
+from edge_client.device_state import DeviceState, SavedModel
 from edge_client.durable import write_durably
 from edge_client.learning.training_data import gather
 from edge_client.learning.zero_shot import Fleet, ZeroShot
@@ -63,13 +64,13 @@ def run(config: Config, work: Work) -> None:
     state = DeviceState(config.device.state)
     state.lock("training")
     identity = state.identity()
-    bundle, progress = state.load_model(config.model.bundle)
-    model = ModelRuntime(bundle, config.device.threads)
-    job = ZeroShot(model, progress.label_map, work, _fleet(state, work), identity.device_id)
+    saved = state.load_model(config.model.bundle)
+    model = ModelRuntime(saved.bundle, config.device.threads)
+    job = ZeroShot(model, saved.progress.label_map, work, _fleet(state, work), identity.device_id)
     if work.kind == "contribute":
-        _contribute(config, state, progress, job)
+        _contribute(config, state, saved, job)
     else:
-        _learn(config, state, progress, job)
+        _learn(config, state, saved, job)
 
 
 def _fleet(state: DeviceState, work: Work) -> Fleet:
@@ -79,7 +80,7 @@ def _fleet(state: DeviceState, work: Work) -> Fleet:
     return Fleet(public_set, unpack_consensus(state.blob_path(work.consensus).read_bytes())[0])
 
 
-def _contribute(config: Config, state: DeviceState, progress: Progress, job: ZeroShot) -> None:
+def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: ZeroShot) -> None:
     recordings = config.recordings
     source = Recordings(
         recordings.folder, job.model.manifest.feature_settings, per_round=recordings.per_round, seed=config.device.seed
@@ -94,27 +95,19 @@ def _contribute(config: Config, state: DeviceState, progress: Progress, job: Zer
     update, arrays = job.contribute(clips, config.device.share_names)
     update.metrics.update(_held_out(config, job))
     write_durably(state.update_path(job.work.round_id), pack(arrays, to_json(update)))
-    _save(state, job, progress, contributed=job.work.round_id)
+    progress = dataclasses.replace(saved.progress, label_map=job.label_map, contributed=job.work.round_id)
+    # Before the first consensus the device listens with what it trained.
+    trained = job.model.get_weights()
+    state.save_model(trained, saved.listening if saved.progress.learned else trained, progress)
 
 
-def _learn(config: Config, state: DeviceState, progress: Progress, job: ZeroShot) -> None:
+def _learn(config: Config, state: DeviceState, saved: SavedModel, job: ZeroShot) -> None:
     metrics = job.learn(config.device.learn_discovered)
     metrics.update(_held_out(config, job))
     report = Learned(job.work.round_id, metrics)
     write_durably(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
-    _save(state, job, progress, learned=job.work.round_id)
-
-
-def _save(state: DeviceState, job: ZeroShot, progress: Progress, *, contributed: int = 0, learned: int = 0) -> None:
-    state.save_model(
-        job.model.get_weights(),
-        Progress(
-            progress.architecture,
-            job.label_map,
-            contributed or progress.contributed,
-            learned or progress.learned,
-        ),
-    )
+    progress = dataclasses.replace(saved.progress, label_map=job.label_map, learned=job.work.round_id)
+    state.save_model(saved.bundle.weights, job.model.get_weights(), progress)
 
 
 def _held_out(config: Config, job: ZeroShot) -> dict[str, float]:

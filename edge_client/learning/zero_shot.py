@@ -99,12 +99,14 @@ class ZeroShot:
         loss = self._build(clips, with_public_set=bool(new))
         slots, columns = self._owned()
         temperature = float(self.settings["score_temperature"])
-        own = self.model.predict(self._x0, self.label_map.mask, temperature)[:, slots]
+        scores = self.model.predict(self._x0, self.label_map.mask, temperature)
+        own = scores[:, slots]
         consensus = None if self.fleet.consensus is None else self.fleet.consensus[:, columns]
         arrays: Arrays = {"scores": alpha_update(own, consensus, len(clips.slots))}
         known = [slot for slot in slots if clips.count(slot)] if new else []
         if new:
             arrays["impressions"] = self._impressions(known + new)
+            arrays["profiles"] = np.ascontiguousarray(scores[:, known + new].T)
         update = Update(
             round_id=self.work.round_id,
             device_id=self.device_id,
@@ -161,19 +163,28 @@ class ZeroShot:
         return loss
 
     def _distil(self) -> None:
-        """Pass once over the public recordings with the consensus as target. Their true labels are never used."""
+        """Pass once over the public recordings with the consensus as target. Their true labels are never used.
+
+        Of a class without a public recording the consensus knows nothing here, so the device keeps its own opinion
+        (after learning without forgetting, Li & Hoiem 2016): pushed down on every recording, it would be unlearned.
+        """
         if self.fleet.consensus is None:
             return
-        slots, columns = self._owned()
+        mask, temperature = self.label_map.mask, float(self.settings["score_temperature"])
         real = ~self.fleet.public_set.synthetic
+        recorded = set(self.fleet.public_set.labels[real].tolist())
+        pairs = [pair for pair in zip(*self._owned(), strict=True) if pair[1] in recorded]
+        slots, columns = [slot for slot, _ in pairs], [column for _, column in pairs]
         targets = from_consensus(self.fleet.consensus[real][:, columns], slots, self.label_map.capacity)
-        optimiser = Optimiser(
-            float(self.settings["distill_learning_rate"]),
-            float(self.settings["momentum"]),
-            float(self.settings["score_temperature"]),
-        )
         scored = targets.any(axis=1)
-        train_epoch(self.model, self._x0[real][scored], targets[scored], self.label_map.mask, optimiser, self.rng)
+        x, targets = self._x0[real][scored], targets[scored]
+        own = self.model.predict(x, mask, temperature)
+        own[:, slots] = 0.0
+        targets = targets * (1.0 - own.sum(axis=1, keepdims=True)) + own
+        optimiser = Optimiser(
+            float(self.settings["distill_learning_rate"]), float(self.settings["momentum"]), temperature
+        )
+        train_epoch(self.model, x, targets, mask, optimiser, self.rng)
 
     def _rehearse(self, own: set[int] | None = None) -> None:
         """Pass once over the public set's data impressions of the device's classes, but those it has clips of."""

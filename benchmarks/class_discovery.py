@@ -1,0 +1,239 @@
+"""Class discovery: do reports of new sounds from different devices and architectures find each other?
+
+Every trial trains four devices with disjoint speakers, overlapping label sets and mixed architectures on real Speech
+Commands cepstra (20 x 13, from the log-mel archive), 300 clips of each word as in the paper's table 1; each device then
+meets one new word, does not say which, and describes it as it would in a round. The aggregator's `discover` says how
+many new classes there are and who reported which (Gudur & Perepu 2021, appendix E). No speaker is in two places.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator_server.class_discovery import KnownClass, ReportedClass, discover
+from edge_client.learning.impressions import Synthesis, synthesise
+from edge_client.learning.local_update import Optimiser, train_epoch
+from edge_client.learning.targets import from_slots
+from edge_client.model_runtime import ModelRuntime
+from fleet_protocol.feature_settings import preset
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.public_set import PublicSet
+
+ROOT = Path(__file__).resolve().parent.parent
+KNOWN = ("yes", "no", "up", "down", "left", "right", "on", "off")
+NEW = ("stop", "go")
+ARCHITECTURES = ("cnn2", "cnn3", "dscnn3", "cnn4")
+# Each device knows four words; neighbours share two, as in the paper's table 1.
+LABELS = (KNOWN[0:4], KNOWN[2:6], KNOWN[4:8], (*KNOWN[6:8], *KNOWN[0:2]))
+CLIPS = 300
+PUBLIC_SPEAKERS = 0.3
+EPOCHS = 12
+SCORE_TEMPERATURE = 4.0
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Normalised features of every clip, float32 [clips, 20, 13], and each clip's label and speaker."""
+
+    x: NDArray[np.float32]
+    labels: NDArray[np.str_]
+    speakers: NDArray[np.str_]
+
+
+def load_corpus(archive: Path) -> Corpus:
+    """Read the ten words' log-mel pictures: five 10 ms frames make one of 50 ms, and a DCT-II makes cepstra of it."""
+    from PIL import Image
+
+    frames, coefficients = preset("gudur").shape
+    bands = np.arange(40)
+    dct = np.sqrt(2 / 40) * np.cos(np.pi * (bands + 0.5) * np.arange(coefficients)[:, None] / 40)
+    dct[0] /= np.sqrt(2)
+    cepstra, labels, speakers = [], [], []
+    with zipfile.ZipFile(archive) as pictures:
+        for name in pictures.namelist():
+            path = PurePosixPath(name)
+            if path.parent.name not in KNOWN + NEW:
+                continue
+            pixels = np.asarray(Image.open(io.BytesIO(pictures.read(name))), np.float32)  # [98 frames, 40 bands]
+            power = np.exp((pixels - 147.7) / 9.92)
+            power = np.concatenate([power, power[-2:]]).reshape(frames, 5, 40).mean(axis=1)
+            cepstra.append(np.log(power) @ dct.T)
+            labels.append(path.parent.name)
+            speakers.append(path.name.split("_nohash_")[0])
+    features = np.array(cepstra, np.float32)
+    x = (features - features.mean(axis=(0, 1))) / features.std(axis=(0, 1))
+    return Corpus(x, np.array(labels), np.array(speakers))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the aggregator gets in one trial, and the truth that it does not get."""
+
+    reports: list[ReportedClass]
+    known: list[KnownClass]
+    public_set: PublicSet
+    truth: list[str]
+
+
+def run_trial(corpus: Corpus, bundles: Path, seed: int, *, shared: bool) -> Trial:
+    """Train the devices of one trial; ``shared``: all four meet the same word."""
+    rng = np.random.default_rng([seed, int(shared)])
+    speakers = rng.permutation(np.unique(corpus.speakers))
+    public, private = np.split(speakers, [int(PUBLIC_SPEAKERS * len(speakers))])
+    public_set = _public_set(corpus, np.isin(corpus.speakers, public), rng)
+    truth = [NEW[seed % 2]] * 4 if shared else [str(word) for word in rng.permutation(NEW * 2)]
+    architectures = rng.permutation(ARCHITECTURES)
+    reports: list[ReportedClass] = []
+    known: list[KnownClass] = []
+    for device, word in enumerate(truth):
+        own = np.isin(corpus.speakers, private[device :: len(truth)])
+        model = ModelRuntime.open(bundles / f"{architectures[device]}.auricle")
+        impressions, profiles = _describe(model, corpus, own, (*LABELS[device], word), public_set, rng)
+        name = f"device-{device}"
+        for slot, label in enumerate(LABELS[device]):
+            known.append(KnownClass(name, label, impressions[slot], profiles[slot]))
+        reports.append(ReportedClass(name, len(LABELS[device]), None, impressions[-1], profiles[-1]))
+    return Trial(reports, known, public_set, truth)
+
+
+def _draw(corpus: Corpus, among: NDArray[np.bool_], label: str, rng: np.random.Generator) -> NDArray[np.int64]:
+    return rng.choice(np.flatnonzero(among & (corpus.labels == label)), CLIPS, replace=False)
+
+
+def _public_set(corpus: Corpus, among: NDArray[np.bool_], rng: np.random.Generator) -> PublicSet:
+    rows = np.concatenate([_draw(corpus, among, label, rng) for label in KNOWN])
+    return PublicSet(
+        preset("gudur"),
+        tuple(ClassInfo(label, label) for label in KNOWN),
+        corpus.x[rows],
+        np.repeat(np.arange(len(KNOWN)), CLIPS),
+        np.zeros(len(rows), np.bool_),
+    )
+
+
+def _describe(
+    model: ModelRuntime,
+    corpus: Corpus,
+    own: NDArray[np.bool_],
+    labels: tuple[str, ...],
+    public_set: PublicSet,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Train a device on its words, the new one joining half way; return impressions and profiles of every word."""
+    optimiser = Optimiser(0.02)
+    clips = {label: _draw(corpus, own, label, rng) for label in labels}
+    for stage in (labels[:-1], labels):
+        rows = np.concatenate([clips[label] for label in stage])
+        mask = np.zeros(model.manifest.capacity, np.float32)
+        mask[: len(stage)] = 1.0
+        targets = from_slots(np.repeat(np.arange(len(stage)), CLIPS), model.manifest.capacity)
+        for _ in range(EPOCHS):
+            moved = [
+                np.roll(clip, by, axis=0)
+                for clip, by in zip(corpus.x[rows], rng.integers(-2, 3, len(rows)), strict=True)
+            ]
+            train_epoch(model, np.stack(moved), targets, mask, optimiser, rng)
+    slots = list(range(len(labels)))
+    impressions = model.normalise(synthesise(model, mask, slots, Synthesis(), rng))
+    return impressions, model.predict(public_set.features, mask, SCORE_TEMPERATURE)[:, slots].T
+
+
+def adjusted_rand_index(truth: list[str], found: list[int]) -> float:
+    """Agreement of two partitions: 1 for equal ones, about 0 for chance (Hubert & Arabie 1985)."""
+    table = np.array(
+        [
+            [sum(1 for a, b in zip(truth, found, strict=True) if (a, b) == (t, f)) for f in sorted(set(found))]
+            for t in sorted(set(truth))
+        ]
+    )
+
+    def pairs(counts: NDArray[np.int64]) -> float:
+        return float((counts * (counts - 1) / 2).sum())
+
+    both, rows, columns = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
+    chance = rows * columns / pairs(np.array([len(truth)]))
+    most = (rows + columns) / 2
+    return 1.0 if most == chance else (both - chance) / (most - chance)
+
+
+def score(trial: Trial, count: int | None, seed: int) -> tuple[bool, float]:
+    """Return (exact, adjusted Rand index) of what the aggregator makes of a trial."""
+    groups = discover(trial.reports, trial.known, trial.public_set, count=count, seed=seed).groups
+    found = [next(g for g, group in enumerate(groups) if i in group.members) for i in range(len(trial.truth))]
+    index = adjusted_rand_index(trial.truth, found)
+    return len(set(found)) == len(set(trial.truth)) and index == 1.0, index
+
+
+def build_bundles(folder: Path) -> None:
+    """Build the trial's models (in a process of its own: TensorFlow stays out of this one)."""
+    subprocess.run(
+        [sys.executable, "-m", "model_export.cli", "build", *ARCHITECTURES, "-o", f"{folder}/"],
+        check=True,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    options = parser.parse_args()
+    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_logmel_jpg.zip"
+    if not data.is_file():
+        raise SystemExit(f"there is no {data}; set AURICLE_DATA to the folder that holds this archive")
+    bundles = ROOT / "build" / "class-discovery"
+    build_bundles(bundles)
+    corpus = load_corpus(data)
+    results: dict[str, list[tuple[bool, float]]] = {}
+    for seed in range(options.trials):
+        two = run_trial(corpus, bundles, seed, shared=False)
+        one = run_trial(corpus, bundles, seed, shared=True)
+        for kind, trial, count in (
+            ("two new classes, number told", two, 2),
+            ("two new classes, number not told", two, None),
+            ("one shared class, number not told", one, None),
+        ):
+            results.setdefault(kind, []).append(score(trial, count, seed))
+        print(
+            f"trial {seed:2d}: " + "; ".join(f"{kind} {rows[-1][1]:+.2f}" for kind, rows in results.items()), flush=True
+        )
+    for kind, rows in results.items():
+        print(f"{kind:36s} exact {sum(exact for exact, _ in rows):2d} of {len(rows)}")
+    if options.json:
+        print(json.dumps(summary(results)))
+
+
+def summary(results: dict[str, list[tuple[bool, float]]]) -> dict[str, object]:
+    """Return the benchmark's JSON: the trials with the number told, and the others beside them."""
+    told, untold, shared = results.values()
+    return {
+        "exact": sum(exact for exact, _ in told),
+        "trials": len(told),
+        "adjusted_rand_index": [index for _, index in told],
+        "number_not_told": {
+            "exact": sum(exact for exact, _ in untold),
+            "adjusted_rand_index": [index for _, index in untold],
+        },
+        "one_shared_class": {
+            "exact": sum(exact for exact, _ in shared),
+            "adjusted_rand_index": [index for _, index in shared],
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()
