@@ -13,30 +13,33 @@ OperatorCode = Any
 def operators_by_signature(graph: bytes) -> dict[str, Counter[str]]:
     """Count the operators of every signature, by name; an operator that is not built in counts as ``CUSTOM:name``.
 
-    A graph without signatures has one entry, ``main``. Subgraphs that no signature names (such as the one that
-    creates the variables) stand under their own names.
+    Subgraphs that no signature names (such as the one that creates the variables) stand under their own names.
 
     Raises:
         OperatorError: the bytes are no TFLite graph.
     """
     if graph[4:8] != b"TFL3":
         raise OperatorError(f"not a TFLite graph: it starts with {graph[:8]!r}")
-    from tensorflow.lite.python import schema_py_generated as schema
+    from ai_edge_litert import schema_py_generated as schema  # TensorFlow's own copy takes seconds to import
 
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(graph, 0))
+    model = schema.Model.GetRootAs(graph, 0)
     builtin = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
-    names = [_name(code, builtin) for code in model.operatorCodes]
-    keys = {signature.subgraphIndex: signature.signatureKey.decode() for signature in model.signatureDefs or []}
+    names = [_name(model.OperatorCodes(index), builtin) for index in range(model.OperatorCodesLength())]
+    signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
+    keys = {signature.SubgraphIndex(): signature.SignatureKey().decode() for signature in signatures}
+    subgraphs = [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
     return {
-        keys.get(index, subgraph.name.decode()): Counter(names[op.opcodeIndex] for op in subgraph.operators)
-        for index, subgraph in enumerate(model.subgraphs)
+        keys.get(index, subgraph.Name().decode()): Counter(
+            names[subgraph.Operators(i).OpcodeIndex()] for i in range(subgraph.OperatorsLength())
+        )
+        for index, subgraph in enumerate(subgraphs)
     }
 
 
 def _name(code: OperatorCode, builtin: dict[int, str]) -> str:
     # Codes up to 127 also stand in an older, narrower field; the larger of the two is the code.
-    name = builtin.get(max(code.builtinCode, code.deprecatedBuiltinCode), "UNKNOWN")
-    return name if code.customCode is None else f"CUSTOM:{code.customCode.decode()}"
+    name = builtin.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), "UNKNOWN")
+    return name if code.CustomCode() is None else f"CUSTOM:{code.CustomCode().decode()}"
 
 
 def require_builtin(graph: bytes) -> None:

@@ -1,6 +1,7 @@
 """A bundle trains on a device exactly as a stock Keras model trains with Keras's optimiser."""
 
 import json
+import shutil
 
 import pytest
 from conftest import built, require_runtime, run_python
@@ -9,9 +10,15 @@ from benchmarks.parity.variants import VARIANTS
 
 
 @pytest.fixture(scope="session")
-def references():
+def references(bundles):
     """Bundles of every variant, and beside them what stock Keras made of the same batches."""
-    return built("parity", lambda folder: run_python("-m", "benchmarks.parity.reference", str(folder), *VARIANTS))
+
+    def make(folder):
+        for name, path in bundles.items():
+            shutil.copy(path, folder / f"{name}.auricle")
+        run_python("-m", "benchmarks.parity.reference", str(folder), *VARIANTS)
+
+    return built("parity", make)
 
 
 @pytest.fixture(scope="session", params=["tflite", "litert"])
@@ -29,7 +36,9 @@ def test_every_gradient_of_the_first_step_is_kerass(differences, variant):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_fifty_steps_lead_to_kerass_weights(differences, variant):
-    assert {name: error for name, error in differences[variant]["weights"].items() if error > 1e-3} == {}
+    assert {layer: error for layer, error in differences[variant]["weights"].items() if error > 1e-3} == {}
+    # A momentum that is off by a hundredth moves them 5 % differently; one activation at ReLU's kink, under 1 %.
+    assert {layer: error for layer, error in differences[variant]["movements"].items() if error > 0.04} == {}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

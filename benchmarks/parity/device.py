@@ -23,7 +23,7 @@ def difference(ours: NDArray[Any] | float, theirs: NDArray[Any]) -> float:
 
 
 def compare(folder: Path, name: str) -> dict[str, Any]:
-    """Return the differences in gradients, in weights after all steps, and in losses and probabilities."""
+    """Return the differences in gradients, final weights and their movement, losses and probabilities."""
     runtime = ModelRuntime.open(folder / f"{name}.auricle")
     theirs = np.load(folder / f"{name}.npz")
     (x, targets), on = batches(), mask()
@@ -39,8 +39,21 @@ def compare(folder: Path, name: str) -> dict[str, Any]:
     values["input_gradient's loss"] = difference(total / len(x[0]), theirs["loss"])
     values["losses"] = difference(np.array(train(runtime, x, targets)), theirs["losses"])
     end = runtime.get_weights()
-    weights = {weight: difference(end[weight], theirs[f"weights:{weight}"]) for weight in end}
-    return {"runtime": runtime.runtime_name, "gradients": gradients, "weights": weights, "values": values}
+    expected = {weight: theirs[f"weights:{weight}"] for weight in end}
+    weights, movements = {}, {}
+    for layer in runtime.manifest.layers:
+        first, ours, wanted = (
+            np.concatenate([arrays[weight].ravel() for weight in layer.weights]) for arrays in (start, end, expected)
+        )
+        weights[layer.name] = difference(ours, wanted)
+        movements[layer.name] = difference(ours - first, wanted - first)
+    return {
+        "runtime": runtime.runtime_name,
+        "gradients": gradients,
+        "weights": weights,
+        "movements": movements,
+        "values": values,
+    }
 
 
 def train(runtime: ModelRuntime, x: NDArray[np.float32], targets: NDArray[np.float32]) -> list[float]:

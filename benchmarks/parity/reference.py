@@ -1,6 +1,7 @@
 """What a stock Keras model makes of the batches: Keras's own layers and optimiser, TensorFlow's own gradients.
 
-Run as `python -m benchmarks.parity.reference FOLDER NAME...`; it writes FOLDER/NAME.auricle and FOLDER/NAME.npz.
+Run as `python -m benchmarks.parity.reference FOLDER NAME...`; it writes FOLDER/NAME.npz, and FOLDER/NAME.auricle where
+that is not there yet.
 """
 
 from __future__ import annotations
@@ -85,10 +86,11 @@ def reference(model: keras.Model) -> dict[str, Any]:
 
 
 def main(folder: Path, names: list[str]) -> None:
-    """Write bundle and reference of every named variant."""
+    """Write reference and bundle of every named variant."""
     for name in names:
         path = folder / f"{name}.auricle"
-        path.write_bytes(build_bundle(specification(name)))
+        if not path.exists():
+            path.write_bytes(build_bundle(specification(name)))
         model = zoo.build(dataclasses.replace(specification(name), seed=1), stock=True)
         weights = read_bundle(path).weights
         model.set_weights([weights[weight] for weight in weights_of(model)])
