@@ -114,13 +114,13 @@ def discover(
     items: list[ReportedClass | KnownClass] = [*reports, *known]
     points = _descriptors(items, known, public_set)
     distances = cosine_distances(points)
-    devices = np.array([item.device_id for item in items])
+    devices = np.array([report.device_id for report in reports])
     # An owner who gives two sounds different names has told them apart.
-    distances[(devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)] = _APART
+    told_apart = (devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)
+    among = np.where(told_apart, _APART, distances[: len(reports), : len(reports)])
     most = max(Counter(report.device_id for report in reports).values())
     counted_by, counts = _counts(reports, most, count)
     yardstick = _numbered([item.class_id for item in known]) + len(reports)
-    among = distances[: len(reports), : len(reports)]
     candidates = [k_medoids(among, k, seed)[0] for k in counts]
     # A sound that stands alone is as far from its like as the least alike yardsticks of one class are.
     alone = _largest_within(distances[len(reports) :, len(reports) :], yardstick)

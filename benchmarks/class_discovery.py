@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,6 +177,24 @@ def score(trial: Trial, count: int | None, seed: int) -> tuple[bool, float]:
     return len(set(found)) == len(set(trial.truth)) and index == 1.0, index
 
 
+_loaded: dict[str, Any] = {}
+
+
+def _load_once(archive: Path, bundles: Path) -> None:
+    _loaded.update(corpus=load_corpus(archive), bundles=bundles)
+
+
+def _both_kinds(seed: int) -> dict[str, tuple[bool, float]]:
+    """Run a seed's two trials, in a process that has the corpus; return (exact, adjusted Rand index) of each question."""
+    two = run_trial(_loaded["corpus"], _loaded["bundles"], seed, shared=False)
+    one = run_trial(_loaded["corpus"], _loaded["bundles"], seed, shared=True)
+    return {
+        "two new classes, number told": score(two, 2, seed),
+        "two new classes, number not told": score(two, None, seed),
+        "one shared class, number not told": score(one, None, seed),
+    }
+
+
 def build_bundles(folder: Path) -> None:
     """Build the trial's models (in a process of its own: TensorFlow stays out of this one)."""
     subprocess.run(
@@ -197,20 +217,13 @@ def main() -> None:
         raise SystemExit(f"there is no {data}; set AURICLE_DATA to the folder that holds this archive")
     bundles = ROOT / "build" / "class-discovery"
     build_bundles(bundles)
-    corpus = load_corpus(data)
     results: dict[str, list[tuple[bool, float]]] = {}
-    for seed in range(options.trials):
-        two = run_trial(corpus, bundles, seed, shared=False)
-        one = run_trial(corpus, bundles, seed, shared=True)
-        for kind, trial, count in (
-            ("two new classes, number told", two, 2),
-            ("two new classes, number not told", two, None),
-            ("one shared class, number not told", one, None),
-        ):
-            results.setdefault(kind, []).append(score(trial, count, seed))
-        print(
-            f"trial {seed:2d}: " + "; ".join(f"{kind} {rows[-1][1]:+.2f}" for kind, rows in results.items()), flush=True
-        )
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(os.cpu_count(), _load_once, (data, bundles)) as workers:
+        for seed, trial in enumerate(workers.imap(_both_kinds, range(options.trials))):
+            for kind, row in trial.items():
+                results.setdefault(kind, []).append(row)
+            print(f"trial {seed:2d}: " + "; ".join(f"{kind} {row[1]:+.2f}" for kind, row in trial.items()), flush=True)
     for kind, rows in results.items():
         print(f"{kind:36s} exact {sum(exact for exact, _ in rows):2d} of {len(rows)}")
     if options.json:
