@@ -185,7 +185,7 @@ def _load_once(archive: Path, bundles: Path) -> None:
 
 
 def _both_kinds(seed: int) -> dict[str, tuple[bool, float]]:
-    """Run a seed's two trials, in a process that has the corpus; return (exact, adjusted Rand index) of each question."""
+    """Run a seed's two trials in a process that has the corpus: (exact, adjusted Rand index) of each question."""
     two = run_trial(_loaded["corpus"], _loaded["bundles"], seed, shared=False)
     one = run_trial(_loaded["corpus"], _loaded["bundles"], seed, shared=True)
     return {
