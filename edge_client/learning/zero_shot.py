@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.errors import RecordingError
+from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.impressions import Synthesis, synthesise
 from edge_client.learning.local_update import Optimiser, accuracy, alpha_update, train_epoch
 from edge_client.learning.targets import from_consensus, from_slots
@@ -140,8 +140,7 @@ class ZeroShot:
         if self.fleet.consensus is not None:
             metrics["global_accuracy"] = self._public_accuracy(self.fleet.consensus[:, columns], columns)
             for _ in range(int(self.settings["distill_epochs"])):
-                self._distil()
-                self._rehearse()
+                self._distil(rehearse=True)
         own = self.model.predict(self._x0, self.label_map.mask)[:, slots]
         metrics["distilled_accuracy"] = self._public_accuracy(own, columns)
         return _percent(metrics)
@@ -154,19 +153,29 @@ class ZeroShot:
         """Train on the round's clips; with new classes, on the public set as well (choice 2 of the local update)."""
         targets = from_slots(clips.slots, self.label_map.capacity)
         optimiser = Optimiser(float(self.settings["learning_rate"]), float(self.settings["momentum"]))
+        rehearsal, labels = self._rehearsal(own=set(clips.slots.tolist()))
+        targets = np.concatenate([targets, labels])
         loss = math.nan
         for _ in range(int(self.settings["epochs"])):
             if with_public_set:
                 self._distil()
-            self._rehearse(own=set(clips.slots.tolist()))
-            loss = train_epoch(self.model, clips.draw(self.rng), targets, self.label_map.mask, optimiser, self.rng)
+            x = np.concatenate([clips.draw(self.rng), rehearsal])
+            loss = train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)
+        if not math.isfinite(loss):
+            raise ModelError(
+                f"round {self.work.round_id}: the training diverged (loss {loss}); nothing was changed. "
+                f"Lower the round's learning_rate, now {self.settings['learning_rate']}"
+            )
         return loss
 
-    def _distil(self) -> None:
+    def _distil(self, *, rehearse: bool = False) -> None:
         """Pass once over the public recordings with the consensus as target. Their true labels are never used.
 
         Of a class without a public recording the consensus knows nothing here, so the device keeps its own opinion
         (after learning without forgetting, Li & Hoiem 2016): pushed down on every recording, it would be unlearned.
+
+        Args:
+            rehearse: whether the data impressions of discovered classes are passed over as well, as what they are.
         """
         if self.fleet.consensus is None:
             return
@@ -181,22 +190,22 @@ class ZeroShot:
         own = self.model.predict(x, mask, temperature)
         own[:, slots] = 0.0
         targets = targets * (1.0 - own.sum(axis=1, keepdims=True)) + own
+        if rehearse:
+            impressions, labels = self._rehearsal(own=set())
+            x, targets = np.concatenate([x, impressions]), np.concatenate([targets, labels])
         optimiser = Optimiser(
             float(self.settings["distill_learning_rate"]), float(self.settings["momentum"]), temperature
         )
         train_epoch(self.model, x, targets, mask, optimiser, self.rng)
 
-    def _rehearse(self, own: set[int] | None = None) -> None:
-        """Pass once over the public set's data impressions of the device's classes, but those it has clips of."""
+    def _rehearsal(self, own: set[int]) -> tuple[Floats, Floats]:
+        """Return rows and targets of the public set's data impressions, but of classes that the device has clips of."""
         slots, columns = self._owned()
-        slot_of = {column: slot for slot, column in zip(slots, columns, strict=True) if slot not in (own or set())}
+        slot_of = {column: slot for slot, column in zip(slots, columns, strict=True) if slot not in own}
         labels = self.fleet.public_set.labels
         rows = np.flatnonzero(self.fleet.public_set.synthetic & np.isin(labels, list(slot_of)))
-        if not len(rows):
-            return
-        targets = from_slots(np.array([slot_of[int(label)] for label in labels[rows]]), self.label_map.capacity)
-        optimiser = Optimiser(float(self.settings["learning_rate"]), float(self.settings["momentum"]))
-        train_epoch(self.model, self._x0[rows], targets, self.label_map.mask, optimiser, self.rng)
+        wanted = np.array([slot_of[int(label)] for label in labels[rows]], np.int64)
+        return self._x0[rows], from_slots(wanted, self.label_map.capacity)
 
     def _impressions(self, slots: list[int]) -> Floats:
         setting = self.settings
