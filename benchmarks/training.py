@@ -96,11 +96,11 @@ def device_epoch(bundle: Path, threads: int) -> Callable[[], None]:
 
 
 def work(engine: str, wanted: Specification, threads: int, bundle: Path) -> None:
-    """Measure in this process: print seconds per 1,000 samples (best of three epochs) and peak memory in MB."""
+    """Measure in this process: print seconds per 1,000 samples (best of five epochs) and peak memory in MB."""
     epoch = keras_epoch(wanted, threads) if engine == "keras" else device_epoch(bundle, threads)
     epoch()
     times = []
-    for _ in range(3):
+    for _ in range(5):
         start = time.perf_counter()
         epoch()
         times.append(time.perf_counter() - start)

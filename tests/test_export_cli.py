@@ -7,7 +7,7 @@ import wave
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, run_python
 
 from edge_client.model_runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
@@ -113,6 +113,15 @@ def test_inspect_prints_manifest_and_operators(built, bundles):
     assert "CONV_2D" in result.stdout
     plain = export("inspect", built[0] / "model.int8.tflite")
     assert "QUANTIZE" in plain.stdout
+
+
+def test_a_graph_that_no_device_can_run_is_an_error(tmp_path):
+    said = run_python("tests/flex_graph.py", str(tmp_path / "flex.tflite"))
+    assert "no form in built-in operators" in said
+    result = export("inspect", tmp_path / "flex.tflite")
+    assert result.returncode == 1
+    assert "CUSTOM:FlexReluGrad 1" in result.stdout
+    assert "needs operators that no device's runtime has (main: CUSTOM:FlexReluGrad)" in result.stderr
 
 
 def test_equal_input_gives_an_equal_bundle(tmp_path, bundles):
