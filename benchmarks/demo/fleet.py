@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +31,20 @@ class _Process:
     name: str
     popen: subprocess.Popen[str]
     log: Path
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold SIGTERM and SIGINT back until a process that was started is on record, else nobody would stop it."""
+    held: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: held.append(n)) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if held:
+        raise KeyboardInterrupt
 
 
 @dataclass
@@ -152,7 +166,7 @@ class Fleet:
     def _start(self, name: str, command: list[str], environment: dict[str, str], stdout: int | None = None) -> _Process:
         self.logs.mkdir(parents=True, exist_ok=True)
         log = self.logs / f"{name}.log"
-        with log.open("w") as file:
+        with log.open("w") as file, _undisturbed():
             popen = subprocess.Popen(
                 [sys.executable, *command],
                 stdin=subprocess.DEVNULL,
@@ -161,7 +175,7 @@ class Fleet:
                 text=True,
                 env={**os.environ, **environment},
             )
-        self._processes.append(_Process(name, popen, log))
+            self._processes.append(_Process(name, popen, log))
         return self._processes[-1]
 
     def _require_well(self) -> None:
