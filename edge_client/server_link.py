@@ -35,7 +35,6 @@ class ServerLink:
         """
         import httpx
 
-        self._identity = identity
         self._authorization = {"Authorization": f"Bearer {identity.secret}"}
         try:
             self._client = httpx.Client(base_url=url, timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S))

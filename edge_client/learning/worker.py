@@ -85,8 +85,9 @@ def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: Zero
     source = Recordings(
         recordings.folder, job.model.manifest.feature_settings, per_round=recordings.per_round, seed=config.device.seed
     )
-    job.take_labels(source.labels())
-    slots = {label: job.label_map.slot_of(label) for label in source.labels()}
+    labels = source.labels()
+    job.take_labels(labels)
+    slots = {label: job.label_map.slot_of(label) for label in labels}
     noise = None
     if recordings.background is not None:
         noise = BackgroundNoise.load(recordings.background, job.model.manifest.feature_settings.sample_rate_hz)
