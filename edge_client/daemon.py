@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from edge_client.config import load_config
+from edge_client.errors import ConfigError
 from edge_client.learner import Learner
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,9 @@ def run(config_path: Path) -> int:
 
     signal.signal(signal.SIGTERM, ask_to_stop)
     signal.signal(signal.SIGINT, ask_to_stop)
-    learner = Learner(config, config_path.resolve(), stop)
+    if config.server is None:
+        raise ConfigError(f"{config_path}: needs a section [server]")
+    learner = Learner(config, config.server, config_path.resolve(), stop)
     failures: list[BaseException] = []
 
     def learn() -> None:

@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 from edge_client.config import Config
+from edge_client.config.sections import ServerConfig
 from edge_client.device_state import DeviceState, Progress
 from edge_client.durable import write_durably
 from edge_client.errors import RefusedError, UnreachableError, WorkError
@@ -32,20 +33,21 @@ _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selecte
 class Learner:
     """One device's learning loop; :meth:`run` returns only after ``stop`` was set."""
 
-    def __init__(self, config: Config, config_path: Path, stop: threading.Event) -> None:
+    def __init__(self, config: Config, server: ServerConfig, config_path: Path, stop: threading.Event) -> None:
         """Prepare; nothing is sent or trained yet.
 
         Raises:
             EdgeError: the state folder is in use or damaged, or the bundle cannot be read.
         """
         self._config = config
+        self._server = server
         self._config_path = config_path
         self._stop = stop
         self._state = DeviceState(config.device.state)
         self._lock = self._state.lock("daemon")
         self._identity = self._state.identity()
         self._manifest = self._state.load_model(config.model.bundle).bundle.manifest
-        self._link = ServerLink(config.server.url, self._identity)
+        self._link = ServerLink(server.url, self._identity)
         self._jitter = random.Random(self._identity.device_id)  # noqa: S311  (spreads devices, guards nothing)
 
     def run(self) -> None:
@@ -68,7 +70,7 @@ class Learner:
             except WorkError as error:
                 log.error("%s; the work will be asked for again", error)
             self._pause(pause)
-            pause = min(2 * pause, self._config.server.longest_pause_s)
+            pause = min(2 * pause, self._server.longest_pause_s)
         self._link.close()
 
     def _pause(self, longest: float) -> None:
@@ -87,12 +89,12 @@ class Learner:
             features=self._manifest.features,
             labels=self._progress().label_map.names if self._config.device.share_names else (),
         )
-        enrolled = self._link.enrol(message, self._config.server.enrol_token)
+        enrolled = self._link.enrol(message, self._server.enrol_token)
         log.info("enrolled as %s; the fleet knows %d classes", self._config.device.name, len(enrolled.classes))
 
     def _step(self) -> None:
         """Ask for one piece of work and bring it to its end."""
-        work = self._link.work(self._config.server.wait_s)
+        work = self._link.work(self._server.wait_s)
         if work is None:
             return
         blobs = {work.public_set} | ({work.consensus} if work.consensus else set())

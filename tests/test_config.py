@@ -48,7 +48,19 @@ def test_the_environment_s_token_goes_first(tmp_path, monkeypatch):
         ('name = "shelf"', 'nmae = "shelf"', "unknown key 'nmae' in [device]"),
         ('name = "shelf"', "name = 7", "name"),
         ("[model]", "[mdoel]", "unknown section [mdoel]"),
-        ('folder = "clips"', "", "folder"),
+        ('bundle = "cnn2.auricle"', "", "[model] needs the key 'bundle'"),
+        ('name = "shelf"', 'nmae = "shelf"', "edge.toml, line 3"),
+        ("[20, 30]", "[30, 20]", "edge.toml, line 12"),
+        ("[recordings]", "[detector]\nthresholds.stop = 2.0\n[recordings]", "line 10: [detector] stop = 2.0"),
+        ("[recordings]", "[detector.thresholds]\nstop = 2.0\n[recordings]", "line 11: [detector] stop = 2.0"),
+        (
+            "[recordings]",
+            "[training]\nwindow = '25:00-3:00'\n[recordings]",
+            "line 11: [training] window = '25:00-3:00'",
+        ),
+        ("[recordings]", "[microphone]\nbackend = 'oss'\n[recordings]", "line 11: [microphone] backend = 'oss'"),
+        ("[recordings]", "mqtt = 7\n[recordings]", "unknown key 'mqtt' in [model]"),
+        ("[device]", "mqtt = 7\n[device]", "[mqtt] must be a section"),
         ("[20, 30]", "[30, 20]", "per_round = [30, 20]"),
         ("[20, 30]", "[20]", "per_round"),
         ("http://127.0.0.1:8470", "127.0.0.1:8470", "must start with http"),
@@ -62,6 +74,14 @@ def test_what_is_wrong_is_named(tmp_path, old, new, message):
         load(tmp_path, GOOD.replace(old, new))
     assert message in str(caught.value)
     assert "edge.toml" in str(caught.value)
+
+
+def test_sections_that_are_left_out_are_off_or_hold_their_defaults(tmp_path):
+    config = load(tmp_path, GOOD.replace('folder = "clips"', ""))
+    assert config.microphone is None
+    assert config.mqtt is None
+    assert config.detector.hop_s == 0.25
+    assert config.clips_folder == tmp_path / "state" / "clips"
 
 
 def test_a_missing_file_is_named(tmp_path):

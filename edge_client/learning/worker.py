@@ -83,7 +83,10 @@ def _fleet(state: DeviceState, work: Work) -> Fleet:
 def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: ZeroShot) -> None:
     recordings = config.recordings
     source = Recordings(
-        recordings.folder, job.model.manifest.feature_settings, per_round=recordings.per_round, seed=config.device.seed
+        config.clips_folder,
+        job.model.manifest.feature_settings,
+        per_round=recordings.per_round,
+        seed=config.device.seed,
     )
     labels = source.labels()
     job.take_labels(labels)

@@ -1,0 +1,37 @@
+"""``public-set``: prepares a fleet's public set from recordings."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleet_protocol.feature_settings import PRESETS
+
+if TYPE_CHECKING:
+    from edge_client.commands import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    public = commands.add_parser("public-set", help="compute a fleet's public set from a folder of recordings")
+    public.add_argument("folder", type=Path, help="clips as LABEL/*.wav|flac|ogg")
+    public.add_argument("--features", choices=sorted(PRESETS), default="gudur")
+    public.add_argument("--per-label", type=int, default=300, metavar="N", help="clips of each label (300)")
+    public.add_argument("--labels", metavar="A,B", help="only these labels (all)")
+    public.add_argument("--seed", type=int, default=0, help="of the choice of clips (0)")
+    public.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    public.set_defaults(command=_public_set)
+
+
+def _public_set(options: argparse.Namespace) -> int:
+    from edge_client.durable import write_durably
+    from edge_client.public_data import build_public_set
+
+    labels = options.labels.split(",") if options.labels else None
+    public_set = build_public_set(
+        options.folder, PRESETS[options.features], labels=labels, per_label=options.per_label, seed=options.seed
+    )
+    write_durably(options.output, public_set.pack(), mode=0o644)
+    print(f"{options.output}: {len(public_set.labels)} clips of {', '.join(public_set.class_ids)}")
+    return 0

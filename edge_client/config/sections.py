@@ -1,0 +1,288 @@
+"""The sections of a device's configuration. Each checks its own values; docs/device.md says the same to people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from edge_client.errors import ConfigError
+
+
+class RefusedValueError(ConfigError):
+    """A value is outside what a key allows.
+
+    Attributes:
+        key: whose value it is.
+    """
+
+    def __init__(self, key: str, value: Any, rule: str) -> None:  # noqa: ANN401  (whatever the file holds)
+        super().__init__(f"{key} = {list(value) if isinstance(value, tuple) else value!r}: {rule}")
+        self.key = key
+
+
+def require(allowed: bool, key: str, value: Any, rule: str) -> None:  # noqa: ANN401  (whatever the file holds)
+    """Refuse a value by its key unless it is allowed."""
+    if not allowed:
+        raise RefusedValueError(key, value, rule)
+
+
+@dataclass(frozen=True)
+class DeviceConfig:
+    """``[device]``.
+
+    Attributes:
+        name: for people.
+        state: folder of everything that the device must not lose.
+        threads: of the TensorFlow Lite runtime.
+        seed: of everything random; devices differ by their identity all the same.
+        share_names: whether the owner's words for new sounds travel to the aggregator.
+        learn_discovered: whether the device takes up classes that other devices discovered.
+    """
+
+    name: str
+    state: Path
+    threads: int = 1
+    seed: int = 0
+    share_names: bool = True
+    learn_discovered: bool = True
+
+    def __post_init__(self) -> None:
+        require(1 <= len(self.name) <= 100, "name", self.name, "must have 1 to 100 characters")
+        require(1 <= self.threads <= 64, "threads", self.threads, "must be from 1 to 64")
+        require(self.seed >= 0, "seed", self.seed, "must not be negative")
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """``[server]``; without this section the device takes no part in rounds.
+
+    Attributes:
+        url: the aggregator's address.
+        enrol_token: from ``auricle-aggregator tokens``; the environment's AURICLE_ENROL_TOKEN goes before it.
+        wait_s: how long one question for work may stay open, in seconds.
+        longest_pause_s: limit of the growing pauses between attempts while the aggregator is away, in seconds.
+    """
+
+    url: str
+    enrol_token: str = ""
+    wait_s: float = 25.0
+    longest_pause_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        require(self.url.startswith(("http://", "https://")), "url", self.url, "must start with http:// or https://")
+        require(0 <= self.wait_s <= 60, "wait_s", self.wait_s, "must be from 0 to 60")
+        require(self.longest_pause_s > 0, "longest_pause_s", self.longest_pause_s, "must be above 0")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """``[model]``: ``bundle`` is the file that ``auricle-export build`` wrote."""
+
+    bundle: Path
+
+
+@dataclass(frozen=True)
+class RecordingsConfig:
+    """``[recordings]``.
+
+    Attributes:
+        folder: clips as ``<label>/*.wav|flac|ogg``; a label's folder may appear at any time. None: ``clips`` in the
+            state folder.
+        per_round: smallest and largest number of clips of a label in one round.
+        background: folder of noise recordings to mix in while training; none: no noise is added.
+        evaluation: folder of held-out clips, laid out like ``folder``, on which accuracy is reported.
+    """
+
+    folder: Path | None = None
+    per_round: tuple[int, int] = (200, 300)
+    background: Path | None = None
+    evaluation: Path | None = None
+
+    def __post_init__(self) -> None:
+        low, high = self.per_round
+        require(1 <= low <= high, "per_round", self.per_round, "needs 1 <= smallest <= largest")
+
+
+@dataclass(frozen=True)
+class MicrophoneConfig:
+    """``[microphone]``; without this section the device does not listen.
+
+    Attributes:
+        device: part of the sound device's name, because its number changes from boot to boot; "": the system's default.
+        backend: ``portaudio``, or ``arecord`` for boards where PortAudio hangs.
+        rate_hz: at which to record; 0: the model's rate where the hardware offers it, else the nearest above it.
+        silent_s: seconds without a frame (or of digital silence) after which the stream is opened anew.
+    """
+
+    device: str = ""
+    backend: Literal["portaudio", "arecord"] = "portaudio"
+    rate_hz: int = 0
+    silent_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        require(
+            self.rate_hz == 0 or 4_000 <= self.rate_hz <= 768_000, "rate_hz", self.rate_hz,
+            "must be 0 (automatic) or from 4000 to 768000",
+        )  # fmt: skip
+        require(self.silent_s >= 1, "silent_s", self.silent_s, "must be at least 1")
+
+
+@dataclass(frozen=True)
+class DetectorConfig:
+    """``[detector]``.
+
+    Attributes:
+        hop_s: seconds between two windows; a window is as long as the model's clips.
+        average_s: seconds over which scores are averaged.
+        threshold: averaged score from which a class counts as heard, 0..1.
+        thresholds: the same for single labels, ``[detector.thresholds]``.
+        refractory_s: seconds after an event in which the same label makes no other.
+        energy_gate_db: windows quieter than this (dB full scale) are not looked at.
+    """
+
+    hop_s: float = 0.25
+    average_s: float = 0.75
+    threshold: float = 0.6
+    thresholds: dict[str, float] = field(default_factory=dict)
+    refractory_s: float = 1.0
+    energy_gate_db: float = -60.0
+
+    def __post_init__(self) -> None:
+        require(0.02 <= self.hop_s <= 10, "hop_s", self.hop_s, "must be from 0.02 to 10")
+        require(0 <= self.average_s <= 60, "average_s", self.average_s, "must be from 0 to 60")
+        require(0 < self.threshold <= 1, "threshold", self.threshold, "must be above 0, at most 1")
+        for label, value in self.thresholds.items():
+            require(0 < value <= 1, label, value, "must be above 0, at most 1")
+        require(0 <= self.refractory_s <= 3600, "refractory_s", self.refractory_s, "must be from 0 to 3600")
+        require(-120 <= self.energy_gate_db <= 0, "energy_gate_db", self.energy_gate_db, "must be from -120 to 0")
+
+
+@dataclass(frozen=True)
+class EventsConfig:
+    """``[events]``: where events go besides the journal.
+
+    Attributes:
+        stdout: whether each is a line of JSON on standard output.
+        command: a program and its arguments, run for every event with the event as JSON on its standard input.
+        command_timeout_s: seconds after which that program is killed.
+        journal_days: how long the journal keeps an event.
+        journal_mb: how large the journal may grow.
+    """
+
+    stdout: bool = True
+    command: tuple[str, ...] = ()
+    command_timeout_s: float = 10.0
+    journal_days: float = 90.0
+    journal_mb: float = 50.0
+
+    def __post_init__(self) -> None:
+        for key in ("command_timeout_s", "journal_days", "journal_mb"):
+            require(getattr(self, key) > 0, key, getattr(self, key), "must be above 0")
+
+
+@dataclass(frozen=True)
+class MqttConfig:
+    """``[mqtt]``; without this section nothing is published.
+
+    Attributes:
+        host: of the broker.
+        port: of the broker.
+        username: "" for none.
+        password: the environment's AURICLE_MQTT_PASSWORD goes before it.
+        tls: whether to speak TLS.
+        topic: under which events and the device's state are published.
+        discovery: Home Assistant's discovery prefix; "" for none.
+    """
+
+    host: str
+    port: int = 1883
+    username: str = ""
+    password: str = ""
+    tls: bool = False
+    topic: str = "auricle"
+    discovery: str = "homeassistant"
+
+    def __post_init__(self) -> None:
+        require(1 <= self.port <= 65_535, "port", self.port, "must be from 1 to 65535")
+        require(bool(self.host), "host", self.host, "must name the broker")
+        for key in ("topic", "discovery"):
+            value = getattr(self, key)
+            require(not set(value) & set("+#\0"), key, value, "must not contain +, # or a zero byte")
+        require(bool(self.topic), "topic", self.topic, "must not be empty")
+
+
+@dataclass(frozen=True)
+class ClipsConfig:
+    """``[clips]``: limits of what the device keeps of what it heard.
+
+    Attributes:
+        quota_mb: of all taught clips together; more are refused.
+        expire_days: age at which taught clips are deleted; 0: never.
+        unknown_count: how many unknown sounds are kept for their owner to name; 0: none.
+        unknown_days: age at which unknown sounds are deleted.
+    """
+
+    quota_mb: float = 500.0
+    expire_days: float = 0.0
+    unknown_count: int = 50
+    unknown_days: float = 7.0
+
+    def __post_init__(self) -> None:
+        require(self.quota_mb > 0, "quota_mb", self.quota_mb, "must be above 0")
+        require(self.expire_days >= 0, "expire_days", self.expire_days, "must not be negative")
+        require(0 <= self.unknown_count <= 10_000, "unknown_count", self.unknown_count, "must be from 0 to 10000")
+        require(self.unknown_days > 0, "unknown_days", self.unknown_days, "must be above 0")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """``[training]``.
+
+    Attributes:
+        window: times of day between which rounds are trained, like ``22:00-06:00``; "": always. What the owner
+            teaches is learned at once.
+        max_temperature_c: no training begins while the processor is hotter; 0: no limit.
+        deadline_s: seconds after which a training process is killed.
+        nice: priority of the training process, 0 to 19.
+        teach_epochs: passes over the clips when the owner taught something.
+        teach_learning_rate: step size of these passes.
+    """
+
+    window: str = ""
+    max_temperature_c: float = 75.0
+    deadline_s: float = 3600.0
+    nice: int = 10
+    teach_epochs: int = 16
+    teach_learning_rate: float = 0.02
+
+    def __post_init__(self) -> None:
+        window_minutes(self.window)
+        require(
+            0 <= self.max_temperature_c <= 150, "max_temperature_c", self.max_temperature_c, "must be from 0 to 150"
+        )
+        require(self.deadline_s > 0, "deadline_s", self.deadline_s, "must be above 0")
+        require(0 <= self.nice <= 19, "nice", self.nice, "must be from 0 to 19")
+        require(1 <= self.teach_epochs <= 1000, "teach_epochs", self.teach_epochs, "must be from 1 to 1000")
+        require(
+            0 < self.teach_learning_rate <= 1, "teach_learning_rate", self.teach_learning_rate,
+            "must be above 0, at most 1",
+        )  # fmt: skip
+
+
+def window_minutes(window: str) -> tuple[int, int] | None:
+    """Return the minutes of the day at which a training window begins and ends; None where it is always open.
+
+    Raises:
+        ConfigError: it is not written like ``22:00-06:00``.
+    """
+    if not window:
+        return None
+    ends = []
+    for part in window.split("-"):
+        hours, colon, minutes = part.strip().partition(":")
+        proper = bool(colon) and hours.isdecimal() and minutes.isdecimal()
+        require(proper and int(hours) < 24 and int(minutes) < 60, "window", window, "must be written like 22:00-06:00")
+        ends.append(60 * int(hours) + int(minutes))
+    require(len(ends) == 2 and ends[0] != ends[1], "window", window, "must be written like 22:00-06:00")
+    return ends[0], ends[1]
