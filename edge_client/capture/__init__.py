@@ -1,4 +1,4 @@
-"""Where a device's clips come from: a folder of recordings (recordings.py), or what its microphone heard."""
+"""Where sound comes from: a folder of recordings (recordings.py) to learn from, a microphone (microphone.py) to hear."""
 
 from __future__ import annotations
 
@@ -21,3 +21,25 @@ class ClipSource(Protocol):
 
     def load(self, clips: Sequence[Path]) -> NDArray[np.float32]:
         """Return float32 [clips, samples] in -1..1, in order, without those that cannot be used."""
+
+
+class AudioSource(Protocol):
+    """An endless stream of sound, read in order by one thread.
+
+    Attributes:
+        sample_rate_hz: of the samples that ``read`` returns, the model's.
+        frames: samples delivered so far, at that rate.
+        overflows: bursts of sound that were lost, because nobody read in time or the hardware said so.
+        reopened: how many times the stream was opened anew, because it died or fell silent.
+    """
+
+    sample_rate_hz: int
+    frames: int
+    overflows: int
+    reopened: int
+
+    def read(self, samples: int, timeout_s: float) -> NDArray[np.float32]:
+        """Return the next samples: float32 [samples] in -1..1; fewer (also none) only when the timeout ends first."""
+
+    def close(self) -> None:
+        """Stop recording; reading is over."""
