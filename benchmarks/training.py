@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bundles import build_bundles
 from fleet_protocol.feature_settings import preset
 from model_export.normalisation import Normalisation
 from model_export.specification import ARCHITECTURES, Specification
@@ -122,12 +123,6 @@ def measure(engine: str, wanted: Specification, threads: int, bundle: Path) -> l
     return figures
 
 
-def build_bundles(folder: Path, architectures: list[str], downsampling: str) -> None:
-    """Build a bundle of each architecture, in one process of its own."""
-    command = [sys.executable, "-m", "model_export.cli", "build", *architectures, "--downsampling", downsampling]
-    subprocess.run([*command, "-o", f"{folder}/"], check=True, capture_output=True)
-
-
 def compare(options: argparse.Namespace, engines: list[str], folder: Path) -> list[Result]:
     """Measure every engine on every architecture, taking turns; print a line for each architecture and thread count."""
     results = []
@@ -165,7 +160,7 @@ def main() -> None:
     engines = [engine for engine, module in ENGINES.items() if importlib.util.find_spec(module)]
     print(f"seconds per 1,000 samples and peak memory of the process; medians of {options.repetitions} processes\n")
     with tempfile.TemporaryDirectory() as folder:
-        build_bundles(Path(folder), options.architectures, options.downsampling)
+        build_bundles(Path(folder), options.architectures, "--downsampling", options.downsampling)
         results = compare(options, engines, Path(folder))
     if options.json:
         print(json.dumps([dataclasses.asdict(result) for result in results]))

@@ -1,0 +1,63 @@
+"""What is counted: runs in the emulated ARMv7, and marks where each measurement starts and ends.
+
+Run as `python -m benchmarks.arm_instructions.counted BUNDLE` under the plug-in of count.c.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from edge_client.model_runtime import ModelRuntime
+
+# In the order of their marks: measurement i lies between marks 2 i and 2 i + 1.
+MEASUREMENTS = ("train", "train_signature", "inference", "inference_signature")
+REPETITIONS = 4
+_MARK, _CLASSES, _RATE = 77, 10, 0.05
+
+
+def mark(number: int) -> None:
+    """Have the plug-in print its count; to a kernel the call is merely a wrong argument."""
+    with contextlib.suppress(OSError):
+        os.getpriority(_MARK, number)
+
+
+def calls(bundle: Path) -> dict[str, Callable[[], object]]:
+    """Return what is measured: a training step on a whole batch and an inference of one clip.
+
+    Each once as a device does it, through ModelRuntime, and once as the bare signature with its input at hand.
+    """
+    runtime = ModelRuntime.open(bundle)
+    batch, capacity = runtime.manifest.batch, runtime.manifest.capacity
+    x = np.random.default_rng(0).normal(size=(batch, *runtime.manifest.input_shape)).astype(np.float32)
+    targets = np.eye(capacity, dtype=np.float32)[np.arange(batch) % _CLASSES]
+    mask = (np.arange(capacity) < _CLASSES).astype(np.float32)
+    one = x[:1]
+    settings = {"learning_rate": _RATE, "momentum": 0.9, "proximal": 0.0, "temperature": 1.0}
+    scalars = {name: np.array(value, np.float32) for name, value in settings.items()}
+    train, predict = (runtime._signatures[name] for name in ("train", "predict"))
+    return {
+        "train": lambda: runtime.train_step(x, targets, mask, learning_rate=_RATE),
+        "train_signature": lambda: train(x=x, targets=targets, mask=mask, **scalars),
+        "inference": lambda: runtime.predict(one, mask),
+        "inference_signature": lambda: predict(x=one, mask=mask, temperature=scalars["temperature"]),
+    }
+
+
+def main(bundle: Path) -> None:
+    """Measure everything, after as many calls that are not counted."""
+    measured = calls(bundle)
+    for number, name in enumerate(MEASUREMENTS):
+        for start in (True, False):
+            for _ in range(REPETITIONS):
+                measured[name]()
+            mark(2 * number + (0 if start else 1))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

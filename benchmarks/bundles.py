@@ -1,0 +1,48 @@
+"""The bundles that a benchmark measures: taken from a folder, or built by `auricle-export` in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fleet_protocol.errors import AuricleError
+
+# Named here because a board lacks what model_export imports.
+ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class BenchmarkError(AuricleError):
+    """A benchmark cannot be run with what this machine has or what it was given."""
+
+
+def build_bundles(folder: Path, architectures: Sequence[str], *options: str) -> None:
+    """Build FOLDER/ARCHITECTURE.auricle of each, at features `gudur` (20 x 13) unless the options say otherwise.
+
+    Raises:
+        BenchmarkError: with what `auricle-export` said.
+    """
+    command = [sys.executable, "-m", "model_export.cli", "build", *architectures, *options, "-o", f"{folder}/"]
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    folder.mkdir(parents=True, exist_ok=True)
+    result = subprocess.run(command, cwd=ROOT, env={**os.environ, **quiet}, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise BenchmarkError(f"{' '.join(command)} failed:\n{result.stderr[-4000:]}")
+
+
+def find_bundles(folder: Path, architectures: Sequence[str]) -> dict[str, Path]:
+    """Return the bundle of each architecture in a folder.
+
+    Raises:
+        BenchmarkError: naming those that are missing, and how to build them.
+    """
+    bundles = {name: folder / f"{name}.auricle" for name in architectures}
+    if missing := [name for name, path in bundles.items() if not path.is_file()]:
+        raise BenchmarkError(
+            f"{folder} has no {', '.join(f'{name}.auricle' for name in missing)}; build on a workstation with "
+            f"`auricle-export build {' '.join(missing)} --features gudur --tflite -o FOLDER/` and copy that folder"
+        )
+    return bundles
