@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.capture.resampling import resample
+from edge_client.capture.resampling import StreamResampler, resample
 from edge_client.errors import RecordingError
 
 scipy_signal = pytest.importorskip("scipy.signal")
@@ -107,3 +107,44 @@ def test_nothing_stays_nothing():
 def test_a_rate_out_of_range_is_refused(from_hz, to_hz):
     with pytest.raises(RecordingError, match="Hz is outside 1000 to 768000 Hz"):
         resample(np.zeros(10, np.float32), from_hz, to_hz)
+
+
+def in_blocks(samples, from_hz, to_hz, rng, longest=3_000):
+    stream, parts = StreamResampler(from_hz, to_hz), []
+    while len(samples):
+        size = int(rng.integers(0, longest))
+        parts.append(stream.push(samples[:size]))
+        samples = samples[size:]
+    return np.concatenate(parts)
+
+
+@given(
+    pair=st.sampled_from([*PAIRS, (16_000, 16_000), (96_000, 16_000), (44_056, 16_000), (16_000, 44_100)]),
+    longest=st.sampled_from([2, 100, 3_000, 20_000]),
+    seed=st.integers(0, 1_000),
+)
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_a_stream_of_blocks_is_resampled_like_the_whole(pair, longest, seed):
+    rng = np.random.default_rng(seed)
+    samples = rng.standard_normal(10_000 if longest > 2 else 2_000).astype(np.float32)
+    streamed = in_blocks(samples, *pair, rng, longest)
+    assert streamed.dtype == np.float32
+    whole = resample(samples, *pair)
+    np.testing.assert_allclose(streamed, whole[: len(streamed)], atol=2e-5)
+    held_back_s = (len(whole) - len(streamed)) / pair[1]
+    assert 0 <= held_back_s < 0.06
+
+
+def test_a_block_may_be_reused_after_it_was_pushed():
+    samples = sine(440, 48_000)
+    stream, block, parts = StreamResampler(48_000, 16_000), np.empty(100, np.float32), []
+    for start in range(0, len(samples), 100):
+        block[:] = samples[start : start + 100]
+        parts.append(stream.push(block))
+    streamed = np.concatenate(parts)
+    np.testing.assert_allclose(streamed, resample(samples, 48_000, 16_000)[: len(streamed)], atol=2e-5)
+
+
+def test_a_stream_of_a_rate_out_of_range_is_refused():
+    with pytest.raises(RecordingError, match="Hz is outside 1000 to 768000 Hz"):
+        StreamResampler(0, 16_000)

@@ -1,13 +1,14 @@
-"""Where sound comes from: a folder of recordings (recordings.py) to learn from, a microphone (microphone.py) to hear."""
+"""Where sound comes from: a folder of recordings to learn from (recordings.py), a microphone (microphone.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # the process that records (portaudio_process.py) does without NumPy
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class ClipSource(Protocol):

@@ -37,10 +37,7 @@ def resample(samples: NDArray[np.float32], from_hz: int, to_hz: int) -> NDArray[
     Raises:
         RecordingError: a rate is outside 1..768 kHz.
     """
-    for rate in (from_hz, to_hz):
-        if not _RATES_HZ[0] <= rate <= _RATES_HZ[1]:
-            raise RecordingError(f"a sample rate of {rate} Hz is outside {_RATES_HZ[0]} to {_RATES_HZ[1]} Hz")
-    up, down = Fraction(to_hz, from_hz).limit_denominator(_LARGEST_DOWN).as_integer_ratio()
+    up, down = _ratio(from_hz, to_hz)
     if up == down or not len(samples):
         return samples
     phases, reach = _filter_bank(up, down)
@@ -57,6 +54,66 @@ def resample(samples: NDArray[np.float32], from_hz: int, to_hz: int) -> NDArray[
         )
         np.einsum("nk,k->n", windows, phases[phase], out=resampled[first::up])
     return resampled
+
+
+class StreamResampler:
+    """Converts an endless recording block by block: together, what :func:`resample` makes of the whole.
+
+    A block of outputs is one matrix product. The filters of many phases have few samples each, and on a small board
+    calling NumPy for every phase would cost more than the arithmetic.
+    """
+
+    def __init__(self, from_hz: int, to_hz: int) -> None:
+        """Begin a recording.
+
+        Args:
+            from_hz: its rate.
+            to_hz: the rate wanted.
+
+        Raises:
+            RecordingError: a rate is outside 1..768 kHz.
+        """
+        up, down = _ratio(from_hz, to_hz)
+        self._same = up == down
+        phases, reach = _filter_bank(up, down)
+        # As many whole periods of the phases as make a block's step about as long as its filter.
+        periods = max(1, 2 * reach // down)
+        self._step = periods * down
+        self._overlap = 2 * reach
+        self._matrix = np.zeros((self._step + self._overlap, periods * up), np.float32)
+        for output in range(periods * up):
+            start, phase = divmod(output * down, up)
+            self._matrix[start + 1 : start + 1 + self._overlap, output] = phases[phase]
+        self._pending = np.zeros(reach, np.float32)
+
+    def push(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Take the next block, float32 [any]; return what is certain by now, float32 [any, also none].
+
+        What it still holds back is a few milliseconds, at most the filter's length and one step.
+        """
+        if self._same:
+            return samples
+        pending = np.concatenate([self._pending, samples])
+        steps = max(0, (len(pending) - self._overlap) // self._step)
+        self._pending = pending[steps * self._step :]
+        if not steps:
+            return np.empty(0, np.float32)
+        shape = (steps, self._step + self._overlap)
+        windows: NDArray[np.float32] = np.ndarray(shape, np.float32, pending, 0, (4 * self._step, 4))
+        resampled: NDArray[np.float32] = np.ascontiguousarray(windows) @ self._matrix
+        return resampled.reshape(-1)
+
+
+def _ratio(from_hz: int, to_hz: int) -> tuple[int, int]:
+    """Return the rates' ratio, to over from, in small whole numbers.
+
+    Raises:
+        RecordingError: a rate is outside 1..768 kHz.
+    """
+    for rate in (from_hz, to_hz):
+        if not _RATES_HZ[0] <= rate <= _RATES_HZ[1]:
+            raise RecordingError(f"a sample rate of {rate} Hz is outside {_RATES_HZ[0]} to {_RATES_HZ[1]} Hz")
+    return Fraction(to_hz, from_hz).limit_denominator(_LARGEST_DOWN).as_integer_ratio()
 
 
 @functools.lru_cache(maxsize=8)
