@@ -6,15 +6,14 @@ Model weights, label map and round numbers stand in ONE file, so that a power cu
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_client.durable import remove_durably, write_durably
+from edge_client.durable import make_folder, remove_durably, write_durably
 from edge_client.errors import StateError
+from edge_client.locks import take_lock
 from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.errors import LabelError, TensorError
 from fleet_protocol.labels import LabelMap
@@ -69,7 +68,7 @@ class DeviceState:
 
     def __init__(self, folder: Path) -> None:
         """Use a folder, which is made readable by its owner alone where it does not exist."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
         self.folder = folder
 
     def lock(self, purpose: str) -> int:
@@ -78,16 +77,12 @@ class DeviceState:
         Raises:
             StateError: another process does.
         """
-        path = self.folder / f"{purpose}.lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(descriptor)
+        descriptor = take_lock(self.folder / f"{purpose}.lock")
+        if descriptor is None:
             raise StateError(
                 f"another process is at work in {self.folder} ({purpose}.lock); stop it, or give this device a "
                 "state folder of its own ([device] state)"
-            ) from error
+            )
         return descriptor
 
     def identity(self) -> Identity:

@@ -1,10 +1,17 @@
-"""Files that survive a power cut: written beside their place, flushed to the disk, renamed, and the folder flushed."""
+"""Files that survive a power cut: written beside their place, flushed to the disk, renamed, and the folder flushed.
+
+What root writes into a service's folder belongs to the folder's owner: the service must be able to read it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 
 
 def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -13,11 +20,12 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
     Raises:
         OSError: the disk refuses.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, mode | (mode & 0o444) >> 2)  # who may read a file may enter its folder
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
+            give_to_owner(descriptor, path.parent)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -26,6 +34,41 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         temporary.unlink(missing_ok=True)
         raise
     flush_folder(path.parent)
+
+
+def make_folder(folder: Path, mode: int = 0o700) -> None:
+    """Make a folder, by default for its owner alone, and those above it, so that they survive a power cut.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    if folder.is_dir():
+        return
+    make_folder(folder.parent, mode)
+    try:
+        folder.mkdir(mode=mode)
+    except FileExistsError:
+        return  # another process was faster
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        give_to_owner(descriptor, folder.parent)
+    finally:
+        os.close(descriptor)
+    flush_folder(folder.parent)
+
+
+def leftovers(folder: Path) -> Iterator[Path]:
+    """Find what a power cut left of files that were being written; whoever removes it must be the only writer."""
+    for path in folder.iterdir():
+        if _TEMPORARY.fullmatch(path.name):
+            yield path
+
+
+def give_to_owner(descriptor: int, folder: Path) -> None:
+    """Let what root has opened belong to the owner of a folder."""
+    owner = folder.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def flush_folder(folder: Path) -> None:

@@ -4,7 +4,11 @@ AuricleError
 └── EdgeError                root of what goes wrong on a device
     ├── AudioError           sound that cannot be used
     │   ├── FeatureError     samples or settings from which no features can be computed
-    │   └── RecordingError   an audio file or folder that cannot be read
+    │   ├── RecordingError   an audio file or folder that cannot be read
+    │   ├── TakeError        a take that is no good to learn from
+    │   └── BusyError        the microphone is in use
+    ├── ClipError            a clip or label that the clip store cannot take, find or change
+    │   └── QuotaError       the clip store is full
     ├── ConfigError          a configuration that cannot be used
     ├── StateError           what the device saved is damaged, in use, or does not fit
     ├── WorkError            the child process that trains failed
@@ -33,6 +37,22 @@ class FeatureError(AudioError):
 
 class RecordingError(AudioError):
     """An audio file or folder cannot be read."""
+
+
+class TakeError(AudioError):
+    """A take is no good to learn from."""
+
+
+class BusyError(AudioError):
+    """The microphone is in use by another process, which does not hand it over."""
+
+
+class ClipError(EdgeError):
+    """The clip store cannot take, find or change a clip or a label."""
+
+
+class QuotaError(ClipError):
+    """The clip store is full."""
 
 
 class ModelError(EdgeError):

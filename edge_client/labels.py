@@ -1,0 +1,36 @@
+"""The owner's words for sounds: which ones can be a label, and the one that means no sound in particular."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from edge_client.errors import ClipError
+
+# What the room sounds like when nothing happens. Its slot is switched on so that quiet is not taken for a sound: it is
+# no label, is never reported, and every name that starts like it is left out by those who list labels.
+BACKGROUND = "_background_"
+
+# The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.
+_LONGEST, _LONGEST_BYTES = 100, 240
+
+
+def check_label(label: str) -> str:
+    """Return a label as it is stored: composed (NFC), so that the same word typed on two keyboards is one label.
+
+    Raises:
+        ClipError: it cannot be a label; says why.
+    """
+    composed = unicodedata.normalize("NFC", label)
+    problems = {
+        "it must not be empty": not composed,
+        "it must not start or end with a blank": composed != composed.strip(),
+        f"it must have at most {_LONGEST} characters": len(composed) > _LONGEST
+        or len(composed.encode(errors="replace")) > _LONGEST_BYTES,
+        "it must not contain / or \\": bool(set(composed) & set("/\\")),
+        "it must not start with _ or .": composed.startswith(("_", ".")),
+        "it must be printable": not composed.isprintable(),
+    }
+    for problem, found in problems.items():
+        if found:
+            raise ClipError(f"{label[:200]!r} cannot be a label: {problem}")
+    return composed

@@ -1,0 +1,256 @@
+"""Taught clips: whole on the disk whatever happens, private, within their quota, and easy to put right."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_client.capture.recordings import Recordings
+from edge_client.clip_store import ClipStore
+from edge_client.config.sections import ClipsConfig
+from edge_client.durable import write_durably
+from edge_client.errors import ClipError, QuotaError
+from edge_client.labels import BACKGROUND, check_label
+from fleet_protocol.feature_settings import PRESETS
+
+SETTINGS = PRESETS["gudur"]
+RATE = SETTINGS.sample_rate_hz
+DAY = 86_400
+
+
+def store_at(folder, **limits):
+    return ClipStore(folder, ClipsConfig(**limits), RATE)
+
+
+def sound(seed, seconds=1.0):
+    return np.random.default_rng(seed).uniform(-0.5, 0.5, round(seconds * RATE)).astype(np.float32)
+
+
+def test_a_clip_is_what_training_reads_and_nobody_else_may_read_it(tmp_path):
+    store = store_at(tmp_path / "clips")
+    path = store.add("siren", sound(1), RATE)
+    recordings = Recordings(tmp_path / "clips", SETTINGS)
+    assert recordings.labels() == store.labels() == ("siren",)
+    np.testing.assert_allclose(recordings.load(recordings.clips("siren"))[0], sound(1), atol=2**-16)
+    info = soundfile.info(path)
+    assert (info.samplerate, info.channels, info.subtype) == (RATE, 1, "PCM_16")
+    for entry in (tmp_path / "clips", *(tmp_path / "clips").rglob("*")):
+        assert entry.stat().st_mode & 0o077 == 0, entry
+
+
+def test_another_rate_is_resampled_and_the_same_sound_is_stored_once(tmp_path):
+    store = store_at(tmp_path)
+    first = store.add("siren", sound(1), 44_100)
+    assert soundfile.info(first).frames == -(-RATE * RATE // 44_100)
+    assert store.add("siren", sound(1), 44_100) == first
+    assert len(store.clips()) == 1
+
+
+def test_the_room_s_own_sound_is_kept_but_is_no_label(tmp_path):
+    store = store_at(tmp_path)
+    store.add(BACKGROUND, sound(1), RATE)
+    assert store.labels() == ()
+    assert store.clips() == []
+    assert store.size_bytes() > 0
+    assert Recordings(tmp_path, SETTINGS).labels() == ()
+
+
+@pytest.mark.parametrize(
+    ("label", "reason"),
+    [
+        ("", "empty"),
+        (" siren", "blank"),
+        ("a/b", "/ or"),
+        ("..", "start with _ or ."),
+        ("_x", "start with _ or ."),
+        ("a\nb", "printable"),
+        ("x" * 101, "100 characters"),
+        ("語" * 90, "100 characters"),
+    ],
+)
+def test_a_name_that_cannot_be_a_label_is_refused_with_the_reason(tmp_path, label, reason):
+    with pytest.raises(ClipError, match="cannot be a label") as refused:
+        store_at(tmp_path).add(label, sound(1), RATE)
+    assert reason in str(refused.value)
+    assert list(tmp_path.rglob("*.wav")) == []
+
+
+def test_labels_are_any_language_s_words_and_composed(tmp_path):
+    store = store_at(tmp_path)
+    store.add("cafe\u0301", sound(1), RATE)
+    store.add("サイレン", sound(1), RATE)
+    assert store.labels() == ("café", "サイレン")
+
+
+@given(st.text(max_size=120))
+@settings(derandomize=True)
+def test_every_label_that_is_taken_is_a_folder_of_its_own(text):
+    try:
+        label = check_label(text)
+    except ClipError:
+        return
+    assert (Path("/clips") / label).parent == Path("/clips")
+    assert len(os.fsencode(label)) <= 255
+    assert check_label(label) == label
+
+
+@pytest.mark.parametrize("samples", [np.zeros((2, 5)), np.zeros(0), np.array([np.nan])])
+def test_samples_that_are_no_clip_are_refused(tmp_path, samples):
+    with pytest.raises(ClipError, match="one channel of finite samples"):
+        store_at(tmp_path).add("siren", samples.astype(np.float32), RATE)
+
+
+def test_a_full_store_refuses_and_says_what_to_do(tmp_path):
+    store = store_at(tmp_path, quota_mb=0.1)
+    for seed in range(3):
+        store.add("siren", sound(seed), RATE)
+    with pytest.raises(QuotaError, match=r"take 0\.1 MB of the 0\.1 MB.*quota_mb.*clips delete"):
+        store.add("siren", sound(3), RATE)
+    store.delete(store.clips()[0])
+    store.add("siren", sound(3), RATE)
+    assert store.size_bytes() <= 100_000
+
+
+def test_clips_are_found_by_their_beginning_moved_and_deleted(tmp_path):
+    store = store_at(tmp_path)
+    store.add("siren", sound(1), RATE)
+    other = store.find(store.add("siren", sound(2), RATE).stem)
+    assert store.find(f"siren/{other.clip_id[:6]}") == other
+    before = store.digest()
+    moved = store.relabel(other, "horn")
+    assert (moved.label, moved.clip_id) == ("horn", other.clip_id)
+    assert store.labels() == ("horn", "siren")
+    assert store.digest() != before
+    store.delete(moved)
+    assert store.labels() == ("siren",)
+    assert not (tmp_path / "horn").exists()
+    with pytest.raises(ClipError, match="is gone"):
+        store.delete(moved)
+    with pytest.raises(ClipError, match="no clip is called"):
+        store.find(moved.clip_id)
+
+
+def test_a_beginning_that_fits_several_clips_is_not_guessed(tmp_path):
+    store = store_at(tmp_path)
+    path = store.add("siren", sound(1), RATE)
+    store.add("horn", sound(1), RATE)
+    with pytest.raises(ClipError, match=f"horn/{path.stem}, siren/{path.stem}"):
+        store.find(path.stem)
+    assert store.find(f"horn/{path.stem}").label == "horn"
+
+
+def test_old_clips_expire_but_never_what_somebody_else_put_there(tmp_path):
+    store = store_at(tmp_path, expire_days=30)
+    old, new = (store.add("siren", sound(seed), RATE) for seed in (1, 2))
+    foreign = tmp_path / "siren" / "my own.wav"
+    foreign.write_bytes(old.read_bytes())
+    now = time.time()
+    for path in (old, foreign):
+        os.utime(path, (now - 31 * DAY,) * 2)
+    assert store.tidy(now) == 1
+    assert sorted(clip.path for clip in store.clips()) == sorted([new, foreign])
+    assert store_at(tmp_path, expire_days=0).tidy(now + 1000 * DAY) == 0
+
+
+def test_a_clip_from_before_the_clock_was_set_is_not_taken_for_an_old_one(tmp_path):
+    store = store_at(tmp_path, expire_days=30)
+    path = store.add("siren", sound(1), RATE)
+    os.utime(path, (60.0, 60.0))
+    now = time.time()
+    assert store.tidy(now) == 0
+    assert store.tidy(now + 29 * DAY) == 0
+    assert store.tidy(now + 31 * DAY) == 1
+
+
+def test_what_a_power_cut_left_is_removed_and_foreign_files_stay(tmp_path):
+    store = store_at(tmp_path)
+    store.add("siren", sound(1), RATE)
+    half = tmp_path / "siren" / ".0123456789abcdef.wav.89abcdef"
+    half.write_bytes(b"RIFF")
+    (tmp_path / "siren" / ".DS_Store").write_bytes(b"x")
+    store.tidy()
+    assert not half.exists()
+    assert (tmp_path / "siren" / ".DS_Store").exists()
+    assert len(store.clips()) == 1
+
+
+def test_only_one_process_changes_the_store_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("edge_client.clip_store._PATIENCE_S", 0.1)
+    first, second = store_at(tmp_path), store_at(tmp_path)
+    with first.changing():
+        first.add("siren", sound(1), RATE)
+        assert len(second.clips()) == 1  # whoever reads needs no lock
+        with pytest.raises(ClipError, match="another command is changing"):
+            second.add("siren", sound(2), RATE)
+    second.add("siren", sound(2), RATE)
+
+
+def test_many_writers_lose_nothing(tmp_path):
+    def write(number):
+        store = store_at(tmp_path)
+        for seed in range(8):
+            store.add("siren", sound([number, seed], 0.05), RATE)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store_at(tmp_path).clips()) == 32
+
+
+WRITER = """
+import sys
+import numpy as np
+from pathlib import Path
+from edge_client.clip_store import ClipStore
+from edge_client.config.sections import ClipsConfig
+store = ClipStore(Path(sys.argv[1]), ClipsConfig(), 14400)
+for seed in range(1_000_000):
+    samples = np.random.default_rng([int(sys.argv[2]), seed]).uniform(-0.5, 0.5, 14400).astype(np.float32)
+    path = store.add(f"sound {seed % 3}", samples, 14400)
+    print(path, flush=True)
+"""
+
+
+def test_a_process_killed_while_it_stores_clips_loses_none_that_it_had_finished(tmp_path):
+    rng = np.random.default_rng(5)
+    finished = []
+    for times in range(6):
+        child = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path), str(times)], stdout=subprocess.PIPE, text=True
+        )
+        finished.append(child.stdout.readline().strip())
+        time.sleep(rng.uniform(0.0, 0.15))
+        child.send_signal(signal.SIGKILL)
+        finished += child.stdout.read().split("\n")[:-1]
+        child.wait()
+        child.stdout.close()
+    store = store_at(tmp_path)
+    store.tidy()
+    there = {clip.path for clip in store.clips()}
+    assert {Path(line) for line in finished} <= there
+    assert len(there) >= 6
+    for path in there:
+        assert soundfile.info(path).frames == RATE
+    assert [path for path in tmp_path.rglob(".*") if path.name != ".lock"] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write for another user")
+def test_what_root_writes_belongs_to_the_daemon_s_user(tmp_path):
+    state = tmp_path / "state"
+    state.mkdir()
+    os.chown(state, 12_345, 12_346)
+    store_at(state / "clips").add("siren", sound(1), RATE)
+    write_durably(state / "outbox" / "news.json", b"{}")
+    for path in state.rglob("*"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (12_345, 12_346), path
