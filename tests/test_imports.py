@@ -21,7 +21,7 @@ STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type che
 BASE = {"numpy", "safetensors", "dacite"}
 ALLOWED = {
     "fleet_protocol": BASE,
-    "edge_client": BASE | {"fleet_protocol", "httpx", "soundfile", "tflite_runtime", "ai_edge_litert"},
+    "edge_client": BASE | {"fleet_protocol", "httpx", "soundfile", "tflite_runtime", "ai_edge_litert", "paho"},
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "uvicorn", "kmedoids", "anyio",
     },
@@ -67,10 +67,10 @@ def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
     loaded = loaded_by("\n".join(f"import {module}" for module in modules))
     heavy = {"tensorflow", "keras", "torch", "sklearn", "sklearn_extra", "scipy", "matplotlib"}
     if package != "aggregator_server":
-        heavy |= {"pydantic", "fastapi", "sqlalchemy", "kmedoids"}
+        heavy |= {"pydantic", "fastapi", "sqlalchemy", "kmedoids", "paho"}
     assert loaded & heavy == set()
 
 
 def test_the_runtime_and_the_sound_library_are_loaded_only_when_needed():
     loaded = loaded_by("import edge_client.cli")
-    assert loaded & {"tflite_runtime", "ai_edge_litert", "soundfile", "httpx"} == set()
+    assert loaded & {"tflite_runtime", "ai_edge_litert", "soundfile", "httpx", "paho"} == set()
