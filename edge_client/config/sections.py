@@ -133,12 +133,15 @@ class DetectorConfig:
     """``[detector]``.
 
     Attributes:
-        hop_s: seconds between two windows; a window is as long as the model's clips.
+        hop_s: seconds between two windows, in whole frames; a window is as long as the model's clips.
         average_s: seconds over which scores are averaged.
-        threshold: averaged score from which a class counts as heard, 0..1.
+        threshold: averaged score from which a label counts as heard, 0..1.
         thresholds: the same for single labels, ``[detector.thresholds]``.
         refractory_s: seconds after an event in which the same label makes no other.
         energy_gate_db: windows quieter than this (dB full scale) are not looked at.
+        unknown_threshold: a sound for which every averaged score stays below this is unknown, 0..1; 0: none is.
+        unknown_onset_db: dB above the background at which a sound begins.
+        unknown_refractory_s: seconds after an unknown sound in which there is no other.
     """
 
     hop_s: float = 0.25
@@ -147,6 +150,9 @@ class DetectorConfig:
     thresholds: dict[str, float] = field(default_factory=dict)
     refractory_s: float = 1.0
     energy_gate_db: float = -60.0
+    unknown_threshold: float = 0.4
+    unknown_onset_db: float = 10.0
+    unknown_refractory_s: float = 10.0
 
     def __post_init__(self) -> None:
         require(0.02 <= self.hop_s <= 10, "hop_s", self.hop_s, "must be from 0.02 to 10")
@@ -156,6 +162,9 @@ class DetectorConfig:
             require(0 < value <= 1, label, value, "must be above 0, at most 1")
         require(0 <= self.refractory_s <= 3600, "refractory_s", self.refractory_s, "must be from 0 to 3600")
         require(-120 <= self.energy_gate_db <= 0, "energy_gate_db", self.energy_gate_db, "must be from -120 to 0")
+        unknown = (self.unknown_threshold, self.unknown_onset_db, self.unknown_refractory_s)
+        for key, value, most in zip(("threshold", "onset_db", "refractory_s"), unknown, (1, 100, 86_400), strict=True):
+            require(0 <= value <= most, f"unknown_{key}", value, f"must be from 0 to {most}")
 
 
 @dataclass(frozen=True)
@@ -167,7 +176,7 @@ class EventsConfig:
         command: a program and its arguments, run for every event with the event as JSON on its standard input.
         command_timeout_s: seconds after which that program is killed.
         journal_days: how long the journal keeps an event.
-        journal_mb: how large the journal may grow.
+        journal_mb: how large the journal may grow, in 10^6 bytes.
     """
 
     stdout: bool = True
@@ -177,8 +186,9 @@ class EventsConfig:
     journal_mb: float = 50.0
 
     def __post_init__(self) -> None:
-        for key in ("command_timeout_s", "journal_days", "journal_mb"):
+        for key in ("command_timeout_s", "journal_days"):
             require(getattr(self, key) > 0, key, getattr(self, key), "must be above 0")
+        require(self.journal_mb >= 1, "journal_mb", self.journal_mb, "must be at least 1")
 
 
 @dataclass(frozen=True)

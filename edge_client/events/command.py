@@ -1,0 +1,78 @@
+"""Runs the owner's program for every event: the event as JSON on its standard input."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+
+from edge_client.events import Event
+from edge_client.events.delivery import BoundedLog, Delivery
+
+_WAITING = 32
+_GRACE_S = 2.0
+_STDERR = 2
+_SECRETS = ("AURICLE_ENROL_TOKEN", "AURICLE_MQTT_PASSWORD")
+
+
+class CommandHook:
+    """A :class:`edge_client.events.Sink` that runs one program at a time; what it prints goes to standard error."""
+
+    def __init__(self, command: Sequence[str], timeout_s: float) -> None:
+        """Prepare.
+
+        Args:
+            command: program and arguments; no shell looks at them.
+            timeout_s: seconds after which the program, and all that it started, is killed.
+        """
+        self._command = list(command)
+        self._timeout_s = timeout_s
+        self._running: subprocess.Popen[bytes] | None = None
+        self._trouble = BoundedLog(logging.getLogger(__name__))
+        self._delivery: Delivery[Event] = Delivery(f"the command {command[0]}", self._run, _WAITING)
+
+    def publish(self, event: Event) -> None:
+        """Queue an event."""
+        self._delivery.put(event)
+
+    def close(self) -> None:
+        """Let the running program end, but not for long; events that still wait are dropped."""
+        self._delivery.discard()
+        finished, running = self._delivery.close(_GRACE_S), self._running
+        if not finished and running is not None:
+            _kill(running)
+            self._delivery.close(_GRACE_S)
+
+    def _run(self, event: Event) -> None:
+        name = self._command[0]
+        document = json.dumps(event.to_json(), ensure_ascii=False).encode() + b"\n"
+        environment = {key: value for key, value in os.environ.items() if key not in _SECRETS}
+        try:
+            process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=_STDERR, start_new_session=True, env=environment
+            )
+        except OSError as error:
+            self._trouble.warning("[events] command: cannot run %s: %s", name, error)
+            return
+        with process:
+            self._running = process
+            try:
+                process.communicate(document, self._timeout_s)
+                if process.returncode:
+                    self._trouble.warning("[events] command: %s ended with status %d", name, process.returncode)
+            except subprocess.TimeoutExpired:
+                _kill(process)
+                self._trouble.warning("[events] command: %s was killed after %g s", name, self._timeout_s)
+            self._running = None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program with all that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()

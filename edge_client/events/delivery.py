@@ -1,0 +1,107 @@
+"""Hands things over to something slow in a thread of its own, so that listening never waits for a disk or a program."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+_QUIET_S = 60.0
+
+
+class BoundedLog:
+    """Logs a trouble that may come again and again at most once a minute, with how often it came in between."""
+
+    def __init__(self, log: logging.Logger, quiet_s: float = _QUIET_S) -> None:
+        self._log = log
+        self._quiet_s = quiet_s
+        self._next = 0.0
+        self._unsaid = 0
+        self._lock = threading.Lock()
+
+    def warning(self, message: str, *values: object, trace: bool = False) -> None:
+        """Log, or count."""
+        with self._lock:
+            if time.monotonic() < self._next:
+                self._unsaid += 1
+                return
+            more = f" ({self._unsaid} times more since the last such line)" if self._unsaid else ""
+            self._next, self._unsaid = time.monotonic() + self._quiet_s, 0
+        self._log.warning(message + "%s", *values, more, exc_info=trace)
+
+
+class Delivery(Generic[Item]):
+    """A bounded queue and a thread that empties it; the thread begins with the first item.
+
+    Attributes:
+        dropped: items that found the queue full.
+    """
+
+    def __init__(self, name: str, deliver: Callable[[Item], None], capacity: int = 256) -> None:
+        """Prepare.
+
+        Args:
+            name: of the receiver, for log messages.
+            deliver: called with one item at a time; what it raises is logged.
+            capacity: how many items may wait; more are dropped, counted and logged.
+        """
+        self.dropped = 0
+        self._name = name
+        self._deliver = deliver
+        self._capacity = capacity
+        self._waiting: deque[Item] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._trouble = BoundedLog(logging.getLogger(__name__))
+
+    def put(self, item: Item) -> None:
+        """Take an item; never waits."""
+        with self._changed:
+            full = len(self._waiting) >= self._capacity
+            if full or self._closed:
+                self.dropped += 1
+            else:
+                self._waiting.append(item)
+                self._changed.notify()
+                self._begin()
+        if full:
+            self._trouble.warning("%s is too slow: dropped one of what waits for it", self._name)
+
+    def close(self, timeout_s: float) -> bool:
+        """Take no more; wait until all that was taken is delivered, or the time is over. Return whether it is."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            return not self._thread.is_alive()
+        return True
+
+    def discard(self) -> None:
+        """Drop what waits."""
+        with self._changed:
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"to {self._name}", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                item = self._waiting.popleft()
+            try:
+                self._deliver(item)
+            except Exception as error:
+                self._trouble.warning("%s failed: %s", self._name, error, trace=True)

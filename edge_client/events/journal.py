@@ -1,0 +1,144 @@
+"""The journal: every event, in SQLite, within a limit of age and size; readable by the daemon's user alone.
+
+Write-ahead logging with a flush at every commit: after a power cut or SIGKILL it holds every event that was written.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+from edge_client.events import Event
+from edge_client.events.delivery import BoundedLog, Delivery
+
+log = logging.getLogger(__name__)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY,
+    time REAL NOT NULL,
+    kind TEXT NOT NULL,
+    label TEXT NOT NULL,
+    class_id TEXT,
+    score REAL NOT NULL,
+    level_db REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS events_by_time ON events (time);
+"""
+# The log that is written ahead counts towards the limit too, so it must stay small.
+_WAL_PAGES = 64
+_PRUNE_EVERY = 100
+_GRACE_S = 5.0
+_DAY_S = 86_400.0
+
+
+class Journal:
+    """A :class:`edge_client.events.Sink`; several processes may have the same journal open."""
+
+    def __init__(self, path: Path, days: float = 90.0, megabytes: float = 50.0) -> None:
+        """Open or create; a file that is damaged is put aside, because listening matters more than its past.
+
+        Args:
+            path: of the database.
+            days: age at which events are deleted.
+            megabytes: size (10^6 bytes) above which the oldest events are deleted.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        self.path = path
+        self._keep_s = days * _DAY_S
+        self._bytes = megabytes * 1e6
+        self._since_pruned = 0
+        self._lock = threading.Lock()
+        self._trouble = BoundedLog(log)
+        self._delivery: Delivery[Event] = Delivery("the journal", self._write)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self._database = _connect(path)
+            self._prune()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise OSError(f"cannot use the journal {path}: {error}") from error
+            aside = path.with_name(f"{path.name}.damaged")
+            log.error("the journal %s is damaged (%s); it was put aside as %s", path, error, aside.name)
+            _put_aside(path, aside)
+            self._database = _connect(path)
+
+    def publish(self, event: Event) -> None:
+        """Queue an event to be written."""
+        self._delivery.put(event)
+
+    def recent(self, limit: int = 100) -> list[Event]:
+        """Return the newest events that are written, newest first."""
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT time, kind, label, class_id, score, level_db FROM events ORDER BY id DESC LIMIT ?", (limit,)
+            ).fetchall()
+        return [Event(*row) for row in rows]
+
+    def close(self) -> None:
+        """Write what waits, and close."""
+        if self._delivery.close(_GRACE_S):
+            with self._lock:
+                self._database.close()
+
+    def _write(self, event: Event) -> None:
+        row = (event.time, event.kind, event.label, event.class_id, event.score, event.level_db)
+        try:
+            with self._lock:
+                self._database.execute(
+                    "INSERT INTO events (time, kind, label, class_id, score, level_db) VALUES (?, ?, ?, ?, ?, ?)", row
+                )
+                self._since_pruned += 1
+                if self._since_pruned >= _PRUNE_EVERY:
+                    self._prune()
+        except sqlite3.Error as error:
+            self._trouble.warning("cannot write an event to the journal %s: %s", self.path, error)
+
+    def _prune(self) -> None:
+        """Delete what is too old, and the oldest tenth for as long as the file is too large."""
+        self._since_pruned = 0
+        execute = self._database.execute
+        execute("DELETE FROM events WHERE time < ?", (time.time() - self._keep_s,))
+        self._shrink()
+        page = execute("PRAGMA page_size").fetchone()[0]
+        while (execute("PRAGMA page_count").fetchone()[0] + _WAL_PAGES) * page > self._bytes:
+            deleted = execute(
+                "DELETE FROM events WHERE id <= (SELECT MIN(id) + (MAX(id) - MIN(id)) / 10 FROM events)"
+            ).rowcount
+            self._shrink()
+            if not deleted:
+                return
+
+    def _shrink(self) -> None:
+        """Give freed pages back. (``execute`` would give back a single one: it stops where there are no rows.)"""
+        self._database.executescript("PRAGMA incremental_vacuum")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # SQLite gives its log and index the mode of the database, so the mode is set before it first sees the file.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    path.chmod(0o600)
+    database = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+    try:
+        database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+        database.execute(f"PRAGMA journal_size_limit = {_WAL_PAGES * 4096}")
+        database.executescript(_SCHEMA)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
+
+
+def _put_aside(path: Path, aside: Path) -> None:
+    path.replace(aside)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

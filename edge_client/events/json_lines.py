@@ -1,0 +1,46 @@
+"""Events as lines of JSON, for whoever reads the daemon's standard output."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from typing import TextIO
+
+from edge_client.events import Event
+from edge_client.events.delivery import Delivery
+
+log = logging.getLogger(__name__)
+
+_GRACE_S = 2.0
+
+
+class JsonLines:
+    """A :class:`edge_client.events.Sink` that writes a line for every event and flushes it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._gone = False
+        self._delivery: Delivery[Event] = Delivery("the reader of standard output", self._write)
+
+    def publish(self, event: Event) -> None:
+        """Queue an event."""
+        self._delivery.put(event)
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._delivery.close(_GRACE_S)
+
+    def _write(self, event: Event) -> None:
+        if self._gone:
+            return
+        try:
+            self._stream.write(json.dumps(event.to_json(), ensure_ascii=False) + "\n")
+            self._stream.flush()
+        except OSError as error:
+            log.warning("nobody reads events from standard output any more (%s); they go everywhere else", error)
+            self._gone = True
+            # What the stream still holds must go somewhere, or Python fails when it flushes at its end.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)

@@ -1,0 +1,186 @@
+"""Events to an MQTT broker, with Home Assistant's discovery: an `event` entity, and a sensor with the last sound.
+
+Topics and payloads follow Home Assistant's "MQTT", "MQTT event" and "MQTT sensor" integrations; docs/listening.md.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from edge_client.config.sections import MqttConfig
+from edge_client.errors import ConfigError
+from edge_client.events import Event
+from edge_client.events.delivery import BoundedLog
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessageInfo
+
+log = logging.getLogger(__name__)
+
+_KEEPALIVE_S = 30
+_PAUSE_S = (1, 60)
+_GRACE_S = 2.0
+# Events that were sent and not yet confirmed; while the broker is away none are taken.
+_UNCONFIRMED = 100
+
+
+class MqttSink:
+    """A :class:`edge_client.events.Sink` and :class:`edge_client.events.Announcing`.
+
+    A late event would set off what should have happened then, so events are not kept for a broker that is away (the
+    journal has them). When it is back, it gets the last sound and the state of the device, which are retained.
+    """
+
+    def __init__(self, config: MqttConfig, device_id: str, name: str) -> None:
+        """Begin to connect, in a thread of its own; a broker that is away is tried again after growing pauses.
+
+        Args:
+            config: the broker and the topics.
+            device_id: part of every topic and unique id.
+            name: the device's, for people.
+
+        Raises:
+            ConfigError: paho-mqtt is not installed, or too old.
+        """
+        self._config = config
+        self._device_id = device_id
+        self._name = name
+        self._base = f"{config.topic}/{device_id}"
+        self._labels: tuple[str, ...] = ()
+        self._last: Event | None = None
+        self._lock = threading.Lock()
+        self._trouble = BoundedLog(log)
+        self._client = self._connect()
+
+    def announce(self, labels: Sequence[str]) -> None:
+        """Tell Home Assistant which sounds there are."""
+        with self._lock:
+            self._labels = tuple(labels)
+        if self._client.is_connected():
+            self._send_discovery()
+
+    def publish(self, event: Event) -> None:
+        """Send an event, unless the broker is away."""
+        with self._lock:
+            self._last = event
+        if not self._client.is_connected():
+            self._trouble.warning("the MQTT broker %s is away: an event went to the journal alone", self._config.host)
+            return
+        self._send("event", {"event_type": event.label, **event.to_json()}, retain=False)
+        self._send_last()
+
+    def close(self) -> None:
+        """Say that the device is offline, and disconnect."""
+        if self._client.is_connected():
+            info = self._send("availability", "offline", retain=True)
+            try:
+                info.wait_for_publish(_GRACE_S)
+            except (RuntimeError, ValueError) as error:
+                log.info("the MQTT broker did not hear that this device goes offline: %s", error)
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _connect(self) -> Client:
+        try:
+            from paho.mqtt.client import Client
+            from paho.mqtt.enums import CallbackAPIVersion
+        except ImportError as error:
+            raise ConfigError(
+                f"[mqtt] needs paho-mqtt 2.0 or newer ({error}): pip install 'auricle[mqtt]', or remove the section"
+            ) from error
+        config = self._config
+        client = Client(CallbackAPIVersion.VERSION2, client_id=f"auricle-{self._device_id}")
+        if config.username:
+            client.username_pw_set(config.username, config.password or None)
+        if config.tls:
+            client.tls_set()
+        client.will_set(f"{self._base}/availability", "offline", qos=1, retain=True)
+        client.reconnect_delay_set(*_PAUSE_S)
+        client.max_queued_messages_set(_UNCONFIRMED)
+        client.on_connect = self._connected
+        client.on_connect_fail = self._failed
+        client.on_disconnect = self._disconnected
+        client.connect_async(config.host, config.port, _KEEPALIVE_S)
+        client.loop_start()
+        return client
+
+    def _connected(self, client: Client, _data: object, _flags: object, reason: Any, _properties: object) -> None:  # noqa: ANN401  (paho's)
+        if reason.is_failure:
+            self._trouble.warning(
+                "the MQTT broker %s:%d refuses this device: %s; see [mqtt] username and password",
+                self._config.host, self._config.port, reason,
+            )  # fmt: skip
+            return
+        log.info("connected to the MQTT broker %s:%d", self._config.host, self._config.port)
+        self._client = client
+        self._send("availability", "online", retain=True)
+        self._send_discovery()
+        self._send_last()
+
+    def _failed(self, _client: Client, _data: object) -> None:
+        self._trouble.warning(
+            "the MQTT broker %s:%d does not answer; trying again", self._config.host, self._config.port
+        )
+
+    def _disconnected(self, _client: Client, _data: object, _flags: object, reason: Any, _properties: object) -> None:  # noqa: ANN401  (paho's)
+        if reason.is_failure:
+            self._trouble.warning("lost the MQTT broker %s (%s); connecting again", self._config.host, reason)
+
+    def _send(self, topic: str, payload: str | dict[str, Any], *, retain: bool) -> MQTTMessageInfo:
+        text = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+        return self._client.publish(f"{self._base}/{topic}", text, qos=1, retain=retain)
+
+    def _send_last(self) -> None:
+        with self._lock:
+            event = self._last
+        if event is not None:
+            self._send("last", event.to_json(), retain=True)
+
+    def _send_discovery(self) -> None:
+        if not self._config.discovery:
+            return
+        with self._lock:
+            labels = self._labels
+        for component, document in discovery(self._base, self._device_id, self._name, labels).items():
+            topic = f"{self._config.discovery}/{component}/config"
+            self._client.publish(topic, json.dumps(document, ensure_ascii=False), qos=1, retain=True)
+
+
+def discovery(base: str, device_id: str, name: str, labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return Home Assistant's discovery documents by ``<component>/<node>/<object>``.
+
+    Args:
+        base: topic under which the device publishes.
+        device_id: from which every unique id is made.
+        name: the device's, for people.
+        labels: the event types, besides ``unknown``.
+    """
+    node = f"auricle_{device_id}"
+    shared = {
+        "availability_topic": f"{base}/availability",
+        "device": {"identifiers": [node], "name": name, "manufacturer": "Auricle", "model": "Sound recogniser"},
+        "origin": {"name": "Auricle"},
+    }
+    return {
+        f"event/{node}/sound": {
+            "name": "Sound",
+            "unique_id": f"{node}_sound",
+            "icon": "mdi:ear-hearing",
+            "state_topic": f"{base}/event",
+            "event_types": [*dict.fromkeys((*labels, "unknown"))],
+            **shared,
+        },
+        f"sensor/{node}/last_sound": {
+            "name": "Last sound",
+            "unique_id": f"{node}_last_sound",
+            "icon": "mdi:waveform",
+            "state_topic": f"{base}/last",
+            "value_template": "{{ value_json.label }}",
+            "json_attributes_topic": f"{base}/last",
+            **shared,
+        },
+    }
