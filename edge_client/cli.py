@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from edge_client.commands import public_set, run
+from edge_client.commands import devices, public_set, run
 from fleet_protocol.errors import AuricleError
 
-_COMMANDS = (run, public_set)
+_COMMANDS = (run, public_set, devices)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

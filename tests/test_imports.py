@@ -21,7 +21,9 @@ STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type che
 BASE = {"numpy", "safetensors", "dacite"}
 ALLOWED = {
     "fleet_protocol": BASE,
-    "edge_client": BASE | {"fleet_protocol", "httpx", "soundfile", "tflite_runtime", "ai_edge_litert", "paho"},
+    "edge_client": BASE | {
+        "fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho",
+    },
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "uvicorn", "kmedoids", "anyio",
     },
@@ -73,4 +75,4 @@ def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
 
 def test_the_runtime_and_the_sound_library_are_loaded_only_when_needed():
     loaded = loaded_by("import edge_client.cli")
-    assert loaded & {"tflite_runtime", "ai_edge_litert", "soundfile", "httpx", "paho"} == set()
+    assert loaded & {"tflite_runtime", "ai_edge_litert", "sounddevice", "soundfile", "httpx", "paho"} == set()

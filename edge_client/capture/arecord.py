@@ -1,0 +1,124 @@
+"""Recording by ALSA's own `arecord`, for boards where PortAudio hangs.
+
+Hardware is opened as `plughw:`, which converts formats and channels. It would convert rates too, but by straight lines
+that fold what is inaudible into what the model hears; so a rate that the hardware has is asked for, as of `hw:`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+
+from edge_client.capture.pcm_process import PcmProcess
+from edge_client.capture.pcm_stream import PcmStream
+from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device
+from edge_client.config.sections import MicrophoneConfig
+from edge_client.errors import AudioError
+
+_TIMEOUT_S = 10.0
+_PERIOD_US, _BUFFER_US = 50_000, 1_000_000
+# What arecord lists although it is no microphone: converters that need a device of their own.
+_CONVERTERS = frozenset({"null", "lavrate", "samplerate", "speexrate", "speex", "upmix", "vdownmix"})
+
+
+def arecord_devices() -> list[CaptureDevice]:
+    """Return the devices that arecord can record from now: each card once, and what the system defines beside cards.
+
+    Raises:
+        AudioError: there is no arecord, or it does not answer.
+    """
+    devices: list[CaptureDevice] = []
+    for line in _run("-L")[1].splitlines():
+        if line and not line[0].isspace():
+            devices.append(CaptureDevice(line.strip()))
+        elif line.strip() and devices:
+            last = devices[-1]
+            devices[-1] = CaptureDevice(last.name, f"{last.description}; {line.strip()}".removeprefix("; "))
+    return [
+        device
+        for device in devices
+        if device.name not in _CONVERTERS and (device.name.startswith("plughw:") or "CARD=" not in device.name)
+    ]
+
+
+def open_arecord(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:
+    """Open the configured device at the best rate for a model's.
+
+    Raises:
+        AudioError: it is not there, offers no such rate, or gives no sound.
+    """
+    name = _wanted(config.device)
+    rate_hz = config.rate_hz or _best_rate(name, candidate_rates(0, model_hz), cancelled)
+    process = PcmProcess("arecord", [
+        "arecord", "-q", "-D", name, "-t", "raw", "-f", "S16_LE", "-c", "1", "-r", str(rate_hz),
+        "-F", str(_PERIOD_US), "-B", str(_BUFFER_US),
+    ])  # fmt: skip
+    return PcmStream(process, name, rate_hz, channels=1)
+
+
+def _wanted(device: str) -> str:
+    """Return the name of the device meant; for "" the system's default, where it has none the first card.
+
+    Raises:
+        AudioError: there is none, or several are named so.
+    """
+    devices = arecord_devices()
+    if device:
+        return matching_device(device, devices).name
+    cards = [found.name for found in devices if found.name.startswith("plughw:")]
+    return cards[0] if cards and "default" not in (found.name for found in devices) else "default"
+
+
+def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.Event) -> int:
+    """Return the first rate that the hardware behind a device has; where it has none of them, the model's.
+
+    Raises:
+        AudioError: the device cannot be asked, because it is in use, or went away.
+    """
+    card = name.startswith("plughw:")
+    device = name.replace("plughw:", "hw:", 1)
+    status, _, text = _run("-D", device, "--dump-hw-params", "-t", "raw", "-s", "1", "/dev/null")
+    offered = dict(re.findall(r"^([A-Z_]+): +(.+)$", text, re.MULTILINE))
+    if "RATE" not in offered:
+        raise AudioError(f"arecord cannot open {device!r} (status {status}): {_last_line(text)}")
+    bounds = [int(number) for number in re.findall(r"\d+", offered["RATE"])]
+    for rate_hz in candidates_hz:
+        if cancelled.is_set():
+            break
+        inside = bounds[0] <= rate_hz <= bounds[-1]
+        if inside and (not card or _has(device, rate_hz, offered)):
+            return rate_hz
+    return candidates_hz[0]
+
+
+def _has(device: str, rate_hz: int, offered: dict[str, str]) -> bool:
+    """Ask hardware for one sample at a rate: within its bounds it may still lack some."""
+    formats, channels = offered["FORMAT"].split(), re.findall(r"\d+", offered["CHANNELS"])
+    chosen = "S16_LE" if "S16_LE" in formats else formats[0]
+    status, _, text = _run(
+        "-D", device, "-t", "raw", "-f", chosen, "-c", channels[0], "-r", str(rate_hz), "-s", "1", "/dev/null"
+    )
+    return status == 0 and "not accurate" not in text
+
+
+def _run(*arguments: str) -> tuple[int, str, str]:
+    """Return arecord's exit status, output and errors."""
+    try:
+        result = subprocess.run(
+            ["arecord", *arguments],
+            capture_output=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AudioError(f"arecord {' '.join(arguments)} does not answer for {_TIMEOUT_S:g} s") from error
+    except OSError as error:
+        raise AudioError(f"cannot run arecord: {error.strerror}; install alsa-utils") from error
+    return result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason given")

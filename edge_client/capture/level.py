@@ -1,0 +1,25 @@
+"""How loud sound is, in dB of full scale: a sine that just reaches 1 has a peak of 0 dB and an RMS of -3 dB."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+# What exact silence counts as; 16 bits end at -90 dB.
+FLOOR_DB = -120.0
+
+
+def peak_dbfs(samples: NDArray[np.float32]) -> float:
+    """Return the level of the largest of float32 [samples], in dB of full scale."""
+    return _decibels(float(np.abs(samples).max(initial=0.0)))
+
+
+def rms_dbfs(samples: NDArray[np.float32]) -> float:
+    """Return the root mean square of float32 [samples], in dB of full scale."""
+    return _decibels(math.sqrt(float(np.mean(np.square(samples, dtype=np.float64)))) if len(samples) else 0.0)
+
+
+def _decibels(amplitude: float) -> float:
+    return max(FLOOR_DB, 20 * math.log10(amplitude)) if amplitude > 0 else FLOOR_DB

@@ -1,0 +1,166 @@
+"""A microphone that is heard for years: opened by name, watched, and opened anew when it dies or falls silent.
+
+A thread takes the sound in, resamples it to the model's rate and keeps the last seconds of it in a ring.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.capture.arecord import open_arecord
+from edge_client.capture.pcm_stream import PcmStream
+from edge_client.capture.portaudio import open_portaudio
+from edge_client.capture.resampling import StreamResampler
+from edge_client.capture.ring import SampleRing
+from edge_client.capture.silence import SilenceWatch
+from edge_client.capture.sparse_log import SparseLog
+from edge_client.config.sections import MicrophoneConfig
+from edge_client.errors import AudioError
+
+Opener = Callable[[MicrophoneConfig, int, threading.Event], PcmStream]
+
+_OPENERS: dict[str, Opener] = {"portaudio": open_portaudio, "arecord": open_arecord}
+_HELD_S = 5.0
+_POLL_S = 0.25
+_FIRST_SOUND_S = 10.0
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+# A stream that ran for so long was a good one: its end is no part of a series of failures.
+_GOOD_S = 10.0
+_CLOSE_S = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+def open_microphone(config: MicrophoneConfig, sample_rate_hz: int) -> Microphone:
+    """Open the configured microphone and wait for its first sound.
+
+    Args:
+        config: which device, how, and when it counts as silent.
+        sample_rate_hz: of the samples wanted, the model's.
+
+    Raises:
+        AudioError: it cannot be recorded from; names the device asked for, those present, and the way out.
+    """
+    return Microphone(config, sample_rate_hz)
+
+
+class Microphone:
+    """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples.
+
+    Attributes:
+        sample_rate_hz: of the samples that ``read`` returns.
+        frames: samples delivered so far.
+        overflows: bursts of sound that were lost.
+        reopened: how many times the stream was opened anew.
+        device: the name of the device that was opened last.
+        device_rate_hz: at which it records.
+    """
+
+    def __init__(self, config: MicrophoneConfig, sample_rate_hz: int) -> None:
+        """Open it.
+
+        Raises:
+            AudioError: as :func:`open_microphone`.
+        """
+        self.sample_rate_hz = sample_rate_hz
+        self.frames = self.overflows = self.reopened = 0
+        self.device, self.device_rate_hz = config.device, 0
+        self._config = config
+        self._ring = SampleRing(round(_HELD_S * sample_rate_hz))
+        self._silence = SilenceWatch(config.silent_s)
+        self._notices = SparseLog(_log)
+        self._pause_s = _SHORTEST_PAUSE_S
+        self._closing = threading.Event()
+        stream = self._opened()
+        self._thread = threading.Thread(target=self._run, args=(stream,), name="microphone", daemon=True)
+        self._thread.start()
+
+    def read(self, samples: int, timeout_s: float) -> NDArray[np.float32]:
+        """Return the next samples: float32 [samples] in -1..1; fewer (also none) only when the timeout ends first."""
+        taken = self._ring.take(samples, timeout_s)
+        self.frames += len(taken)
+        return taken
+
+    def close(self) -> None:
+        """Stop recording; reading is over."""
+        self._closing.set()
+        self._ring.close()
+        self._thread.join(_CLOSE_S)
+
+    def _run(self, stream: PcmStream) -> None:
+        while not self._closing.is_set():
+            began = time.monotonic()
+            try:
+                self._take_in(stream)
+            except AudioError as error:
+                self._notices.warning(f"{self.device}: {error}; opening it again")
+                if time.monotonic() - began > _GOOD_S:
+                    self._pause_s = _SHORTEST_PAUSE_S
+                stream.process.close()
+                stream = self._opened_again() or stream
+        stream.process.close()
+
+    def _take_in(self, stream: PcmStream) -> None:
+        """Put a stream's sound into the ring until the microphone is closed.
+
+        Raises:
+            AudioError: the stream ended, or is silent.
+        """
+        resampler = StreamResampler(stream.rate_hz, self.sample_rate_hz)
+        last_frame, overruns = time.monotonic(), 0
+        while not self._closing.is_set():
+            block = stream.read(_POLL_S)
+            now = time.monotonic()
+            if len(block):
+                last_frame = now
+            elif now - last_frame >= self._config.silent_s:
+                raise AudioError(f"no sound came for {self._config.silent_s:g} s")
+            dropped = self._ring.put(resampler.push(block))
+            self._count_lost(stream.process.overruns - overruns + bool(dropped))
+            overruns = stream.process.overruns
+            self._silence.hear(block, stream.rate_hz)
+
+    def _count_lost(self, bursts: int) -> None:
+        if bursts:
+            self.overflows += bursts
+            self._notices.warning(
+                f"{self.device}: sound was lost {self.overflows} times so far; is the board too slow?"
+            )
+
+    def _opened_again(self) -> PcmStream | None:
+        """Open the stream anew, after growing pauses while it fails; None when the microphone was closed meanwhile."""
+        while not self._closing.wait(self._pause_s):
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            try:
+                stream = self._opened()
+            except AudioError as error:
+                self._notices.warning(f"cannot open the microphone again, will keep trying: {error}")
+            else:
+                self.reopened += 1
+                return stream
+        return None
+
+    def _opened(self) -> PcmStream:
+        """Open the stream and wait for its first sound.
+
+        Raises:
+            AudioError: it cannot be opened, or gives none.
+        """
+        stream = _OPENERS[self._config.backend](self._config, self.sample_rate_hz, self._closing)
+        try:
+            stream.process.wait(_FIRST_SOUND_S, self._closing)
+        except AudioError as error:
+            stream.process.close()
+            raise AudioError(
+                f"cannot record from {stream.device!r}: {error}; is another program using it? "
+                "`auricle-edge devices` lists what is there"
+            ) from error
+        self.device, self.device_rate_hz = stream.device, stream.rate_hz
+        _log.info("recording from %s at %d Hz, %d channels", stream.device, stream.rate_hz, stream.channels)
+        return stream

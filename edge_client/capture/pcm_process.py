@@ -1,0 +1,166 @@
+"""A process that records: raw 16-bit samples on its standard output, lost sound and last words on its standard error.
+
+Recording runs in a process of its own because sound libraries hang when a USB microphone is pulled, and a process can
+be killed where a thread cannot. A new one also sees the devices anew, and no lock of Python's delays it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.errors import AudioError
+
+# Seconds of sound that the pipe holds while this process is busy: 5 at 48 kHz in stereo.
+_PIPE_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
+_LAST_WORDS_BYTES = 2_000
+_GRACE_S = 1.0
+_STEP_S = 0.1
+# arecord says `overrun!!! (at least 1.234 ms long)`, portaudio_process.py `overrun 3`.
+_OVERRUN = re.compile(rb"^overrun(?: (\d+))?")
+
+
+class PcmProcess:
+    """A running recorder in a process group of its own.
+
+    Attributes:
+        overruns: how often it said that sound was lost.
+    """
+
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        """Start a command; errors speak of it by a name.
+
+        Raises:
+            AudioError: there is no such program.
+        """
+        self.overruns = 0
+        self._name = name
+        self._words = b""
+        self._sound = bytearray()
+        try:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except OSError as error:
+            raise AudioError(f"cannot run {command[0]}: {error.strerror}; is it installed?") from error
+        self._pipes = {file.fileno(): file for file in (self._child.stdout, self._child.stderr) if file}
+        self._output, self._errors = self._pipes
+        with contextlib.suppress(OSError):  # the limit of an unusual system: the usual 64 KiB will do
+            fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._poll = select.poll()
+        for descriptor in self._pipes:
+            self._poll.register(descriptor, select.POLLIN)
+
+    def read_line(self, timeout_s: float, cancelled: threading.Event) -> bytes:
+        """Return the first line of its output.
+
+        Raises:
+            AudioError: it ended, or there was none in time, or waiting was cancelled.
+        """
+        self._wait(b"\n", timeout_s, cancelled)
+        line, _, rest = self._sound.partition(b"\n")
+        self._sound = rest
+        return bytes(line)
+
+    def wait(self, timeout_s: float, cancelled: threading.Event) -> None:
+        """Wait until there is any output.
+
+        Raises:
+            AudioError: it ended, or there was none in time, or waiting was cancelled.
+        """
+        self._wait(b"", timeout_s, cancelled)
+
+    def read(self, channels: int, timeout_s: float) -> NDArray[np.int16]:
+        """Return what it recorded meanwhile: int16 [frames, channels], none when the timeout ends first.
+
+        Raises:
+            AudioError: it ended; with its last words.
+        """
+        if len(self._sound) < 2 * channels:
+            self._fill(timeout_s)
+        size = len(self._sound) // (2 * channels) * 2 * channels
+        frames = np.frombuffer(bytes(self._sound[:size]), "<i2").reshape(-1, channels)
+        del self._sound[:size]
+        return frames
+
+    def close(self) -> None:
+        """End it, by force where it does not answer."""
+        for ending, grace_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, 2 * _GRACE_S)):
+            if self._child.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._child.pid, ending)
+                # One that a driver holds cannot even be killed: leave it behind.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._child.wait(grace_s)
+        for file in self._pipes.values():
+            file.close()
+
+    def _wait(self, wanted: bytes, timeout_s: float, cancelled: threading.Event) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self._sound or wanted not in self._sound:
+            if time.monotonic() >= deadline:
+                raise AudioError(f"{self._name} gave no sound within {timeout_s:g} s {self._last_words()}".rstrip())
+            if cancelled.is_set():
+                raise AudioError("closed while the microphone was being opened")
+            self._fill(_STEP_S)
+
+    def _fill(self, timeout_s: float) -> None:
+        """Take what its pipes hold, once."""
+        for descriptor, _ in self._poll.poll(1000 * timeout_s):
+            data = os.read(descriptor, _READ_BYTES)
+            if descriptor == self._errors:
+                self._hear_errors(data)
+                if not data:
+                    self._poll.unregister(self._errors)
+            elif data:
+                self._sound += data
+            else:
+                self._raise_ended()
+
+    def _hear_errors(self, data: bytes) -> None:
+        *lines, rest = (self._words + data).split(b"\n")
+        last = b""
+        for line in lines:
+            overrun = _OVERRUN.match(line)
+            if overrun:
+                self.overruns += int(overrun[1] or 1)
+            elif line.strip():
+                last = line
+        self._words = (last + b"\n" if last else b"") + rest[-_LAST_WORDS_BYTES:]
+
+    def _raise_ended(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(_GRACE_S)
+        os.set_blocking(self._errors, False)
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._errors, _READ_BYTES):
+                self._hear_errors(data)
+        status, words = self._child.poll(), self._last_words()
+        # One that failed by itself has said why; of one that was killed the status says more.
+        raise AudioError(
+            f"{self._name}: {words}"
+            if words and status and status > 0
+            else f"{self._name} ended with status {status} {words}".rstrip()
+        )
+
+    def _last_words(self) -> str:
+        lines = [line for line in self._words.decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1].strip().removeprefix(f"{self._name}: ") if lines else ""

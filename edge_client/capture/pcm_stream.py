@@ -1,0 +1,39 @@
+"""One opened capture device: the process that records from it, and what its bytes mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.capture.pcm_process import PcmProcess
+
+_FULL_SCALE = 32_768.0
+
+
+@dataclass
+class PcmStream:
+    """Sound from an opened device.
+
+    Attributes:
+        process: records it.
+        device: the device's name.
+        rate_hz: at which it records.
+        channels: that it records.
+    """
+
+    process: PcmProcess
+    device: str
+    rate_hz: int
+    channels: int
+
+    def read(self, timeout_s: float) -> NDArray[np.float32]:
+        """Return what came meanwhile, the mean of all channels: float32 [any] in -1..1, none when the timeout ends.
+
+        Raises:
+            AudioError: the recording ended.
+        """
+        frames = self.process.read(self.channels, timeout_s)
+        mixed: NDArray[np.float32] = frames.mean(axis=1, dtype=np.float32)
+        return mixed / np.float32(_FULL_SCALE)

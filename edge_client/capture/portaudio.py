@@ -1,0 +1,55 @@
+"""Recording by PortAudio, in a process of its own (portaudio_process.py)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+
+from edge_client.capture.pcm_process import PcmProcess
+from edge_client.capture.pcm_stream import PcmStream
+from edge_client.capture.sound_devices import CaptureDevice, candidate_rates
+from edge_client.config.sections import MicrophoneConfig
+from edge_client.errors import AudioError
+
+_COMMAND = (sys.executable, "-m", "edge_client.capture.portaudio_process")
+# A small board takes seconds to start Python and to ask every device.
+_START_S = 30.0
+
+
+def portaudio_devices() -> list[CaptureDevice]:
+    """Return the devices that PortAudio can record from now, with the usual rates that they offer.
+
+    Raises:
+        AudioError: PortAudio is not there, or does not answer.
+    """
+    try:
+        result = subprocess.run([*_COMMAND, "list"], capture_output=True, check=False, timeout=_START_S)
+    except subprocess.TimeoutExpired as error:
+        raise AudioError(f'PortAudio does not answer for {_START_S:g} s; try backend = "arecord"') from error
+    if result.returncode:
+        raise AudioError(_last_line(result.stderr) or f"PortAudio failed with status {result.returncode}")
+    return [CaptureDevice(item["name"], rates_hz=tuple(item["rates_hz"])) for item in json.loads(result.stdout)]
+
+
+def open_portaudio(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:
+    """Open the configured device at the best rate for a model's.
+
+    Raises:
+        AudioError: it is not there, offers no such rate, or gives no sound.
+    """
+    rates = candidate_rates(config.rate_hz, model_hz)
+    wanted = json.dumps({"device": config.device, "rates_hz": rates})
+    process = PcmProcess("PortAudio", [*_COMMAND, "record", wanted])
+    try:
+        opened = json.loads(process.read_line(_START_S, cancelled))
+        return PcmStream(process, opened["device"], opened["rate_hz"], opened["channels"])
+    except BaseException:
+        process.close()
+        raise
+
+
+def _last_line(text: bytes) -> str:
+    lines = [line for line in text.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""

@@ -1,0 +1,106 @@
+"""``devices``: lists the microphones, and tests one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from edge_client.capture.microphone import Microphone
+    from edge_client.capture.sound_devices import CaptureDevice
+    from edge_client.commands import Commands
+
+# At which the test listens; most models hear so.
+_RATE_HZ = 16_000
+_STEP_S = 0.25
+# A quiet room leaves even a poor microphone's own noise above this.
+_TOO_QUIET_DB = -80.0
+_CLIPPED_DB = -0.1
+_METER_DB, _METER_WIDTH = 60, 40
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    devices = commands.add_parser("devices", help="list the microphones, or test one")
+    devices.add_argument(
+        "--test", metavar="NAME", nargs="?", const="", help="record and show the level; part of a name (the default)"
+    )
+    devices.add_argument("--seconds", type=float, default=5.0, metavar="S", help="of the test (5)")
+    devices.add_argument("--backend", choices=["portaudio", "arecord"], default="portaudio", help="(portaudio)")
+    devices.set_defaults(command=_devices)
+
+
+def _devices(options: argparse.Namespace) -> int:
+    if options.test is not None:
+        return _test(options.test, options.backend, options.seconds)
+    from edge_client.capture.arecord import arecord_devices
+    from edge_client.capture.portaudio import portaudio_devices
+    from edge_client.capture.sound_devices import presence
+
+    found = {"portaudio": portaudio_devices, "arecord": arecord_devices}[options.backend]()
+    for device in found:
+        print(_described(device))
+    if not found:
+        print(presence(found), file=sys.stderr)
+    return 0 if found else 1
+
+
+def _described(device: CaptureDevice) -> str:
+    rates = ", ".join(str(rate) for rate in device.rates_hz)
+    return "  ".join(part for part in (device.name, device.description, f"{rates} Hz" if rates else "") if part)
+
+
+def _test(name: str, backend: str, seconds: float) -> int:
+    """Listen for a while, showing the level; return 0 when the microphone hears something."""
+    import numpy as np
+
+    from edge_client.capture.microphone import open_microphone
+    from edge_client.config.sections import MicrophoneConfig
+
+    microphone = open_microphone(MicrophoneConfig(device=name, backend=backend), _RATE_HZ)  # type: ignore[arg-type]
+    try:
+        print(f"{microphone.device}: recording at {microphone.device_rate_hz} Hz for {seconds:g} s; make some noise")
+        heard = []
+        for _ in range(max(1, round(seconds / _STEP_S))):
+            heard.append(microphone.read(round(_STEP_S * _RATE_HZ), 2 * _STEP_S))
+            _show_level(heard[-1])
+    finally:
+        microphone.close()
+    if sys.stdout.isatty():
+        print()
+    return _judge(np.concatenate(heard), microphone)
+
+
+def _show_level(samples: NDArray[np.float32]) -> None:
+    """Print a meter, on a terminal always on the same line."""
+    from edge_client.capture.level import peak_dbfs, rms_dbfs
+
+    peak, rms = peak_dbfs(samples), rms_dbfs(samples)
+    filled = round(max(0.0, 1 + rms / _METER_DB) * _METER_WIDTH)
+    line = f"[{'#' * filled:{_METER_WIDTH}}] peak {peak:6.1f} dBFS, rms {rms:6.1f} dBFS"
+    print(f"\r{line}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True)
+
+
+def _judge(samples: NDArray[np.float32], microphone: Microphone) -> int:
+    """Print what was heard; return 0 when it was sound."""
+    from edge_client.capture.level import peak_dbfs, rms_dbfs
+
+    peak, rms = peak_dbfs(samples), rms_dbfs(samples)
+    print(
+        f"{len(samples) / _RATE_HZ:.1f} s heard, peak {peak:.1f} dBFS, rms {rms:.1f} dBFS, "
+        f"{microphone.overflows} overflows, opened again {microphone.reopened} times"
+    )
+    if not peak > _TOO_QUIET_DB:
+        print(
+            f"{microphone.device} is silent: it may be muted (`alsamixer`, F4, raise Capture), or be the wrong one "
+            "(`auricle-edge devices` lists all); if others hear it, try the other --backend",
+            file=sys.stderr,
+        )
+        return 1
+    if peak >= _CLIPPED_DB:
+        print("the loudest sound was clipped: lower the capture level with `alsamixer`, F4", file=sys.stderr)
+    return 0
