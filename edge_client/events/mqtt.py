@@ -53,7 +53,7 @@ class MqttSink:
         self._labels: tuple[str, ...] = ()
         self._last: Event | None = None
         self._lock = threading.Lock()
-        self._trouble = BoundedLog(log)
+        self._trouble, self._missed = BoundedLog(log), BoundedLog(log)
         self._client = self._connect()
 
     def announce(self, labels: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ class MqttSink:
         with self._lock:
             self._last = event
         if not self._client.is_connected():
-            self._trouble.warning("the MQTT broker %s is away: an event went to the journal alone", self._config.host)
+            self._missed.warning("the MQTT broker %s is away and misses an event", self._config.host)
             return
         self._send("event", {"event_type": event.label, **event.to_json()}, retain=False)
         self._send_last()

@@ -1,0 +1,250 @@
+"""Events reach a real broker (Mosquitto) as Home Assistant wants them, and again after the broker was away."""
+
+import json
+import os
+import queue
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from edge_client.config.sections import MqttConfig
+from edge_client.errors import ConfigError
+from edge_client.events import Event
+from edge_client.events.mqtt import MqttSink
+
+# Debian puts it where a plain user's PATH does not look.
+MOSQUITTO = shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin")
+PASSWD = shutil.which("mosquitto_passwd")
+pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed: apt install mosquitto")
+DEVICE = "0123456789abcdef0123456789abcdef"
+BASE = f"auricle/{DEVICE}"
+
+
+def event(label="siren", kind="detected"):
+    return Event(1_700_000_000.5, kind, label, "c7", 0.91, -24.0)
+
+
+class Broker:
+    """A Mosquitto of its own, on a free port of the loopback interface."""
+
+    def __init__(self, folder, password=None):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.folder = folder
+        self.password = password
+        access = "allow_anonymous true"
+        if password is not None:
+            access = f"allow_anonymous false\npassword_file {folder}/passwords"
+            (folder / "passwords").touch(0o600)
+            subprocess.run([PASSWD, "-b", str(folder / "passwords"), "pi", password], check=True)
+        # A broker that root starts becomes another user, who may not look into pytest's folders.
+        (folder / "broker.conf").write_text(f"listener {self.port} 127.0.0.1\n{access}\nuser root\n")
+        self.start()
+
+    def start(self):
+        command = [MOSQUITTO, "-c", str(self.folder / "broker.conf")]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 10
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                assert time.monotonic() < end, "the broker did not start"
+                time.sleep(0.02)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def config(self, **other):
+        login = {"username": "pi", "password": self.password} if self.password else {}
+        return MqttConfig("127.0.0.1", self.port, **login, **other)
+
+
+class Reader:
+    """Somebody who subscribes to everything."""
+
+    def __init__(self, broker):
+        from paho.mqtt.client import Client
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        self.messages = queue.Queue()
+        subscribed = queue.Queue()
+        self.client = Client(CallbackAPIVersion.VERSION2)
+        if broker.password:
+            self.client.username_pw_set("pi", broker.password)
+        self.client.on_message = lambda _client, _data, message: self.messages.put(message)
+        self.client.on_subscribe = lambda *_: subscribed.put(True)
+        self.client.connect("127.0.0.1", broker.port)
+        self.client.loop_start()
+        self.client.subscribe("#", qos=1)
+        subscribed.get(timeout=10)
+
+    def next(self, topic, timeout_s=15.0):
+        """Return the next message on a topic, whatever else comes before."""
+        end = time.monotonic() + timeout_s
+        while True:
+            message = self.messages.get(timeout=max(0.01, end - time.monotonic()))
+            if message.topic == topic:
+                return message
+
+    def close(self):
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start brokers, sinks and readers; end them with the test."""
+    running = []
+
+    def started(kind, *arguments, **settings):
+        one = kind(*arguments, **settings)
+        running.append(one)
+        return one
+
+    yield started
+    for one in reversed(running):
+        one.kill() if isinstance(one, Broker) else one.close()
+
+
+def sink_for(start, broker, **settings):
+    return start(MqttSink, broker.config(**settings), DEVICE, "Küche")
+
+
+@pytest.mark.parametrize("password", [None, "pass word"])
+def test_an_event_arrives_with_and_without_a_password(tmp_path, start, password):
+    broker = start(Broker, tmp_path, password)
+    reader = start(Reader, broker)
+    sink = sink_for(start, broker)
+    assert reader.next(f"{BASE}/availability").payload == b"online"
+    sink.publish(event("sirène"))
+    message = reader.next(f"{BASE}/event")
+    assert json.loads(message.payload) == {"event_type": "sirène", **event("sirène").to_json()}
+    assert not message.retain
+    assert json.loads(reader.next(f"{BASE}/last").payload) == event("sirène").to_json()
+
+
+def test_home_assistant_discovers_the_device_at_any_later_time(tmp_path, start):
+    broker = start(Broker, tmp_path)
+    sink = sink_for(start, broker)
+    sink.announce(["siren", "dog bark"])
+    early = start(Reader, broker)
+    node = f"auricle_{DEVICE}"
+    early.next(f"homeassistant/sensor/{node}/last_sound/config")
+    reader = start(Reader, broker)  # what is retained comes at once
+    entity = json.loads(reader.next(f"homeassistant/event/{node}/sound/config").payload)
+    assert entity["event_types"] == ["siren", "dog bark", "unknown"]
+    assert entity["state_topic"] == f"{BASE}/event"
+    sensor = json.loads(reader.next(f"homeassistant/sensor/{node}/last_sound/config").payload)
+    assert sensor["state_topic"] == sensor["json_attributes_topic"] == f"{BASE}/last"
+    assert entity["unique_id"] != sensor["unique_id"]
+    for document in (entity, sensor):
+        assert DEVICE in document["unique_id"]
+        assert document["availability_topic"] == f"{BASE}/availability"
+        assert document["device"]["identifiers"] == [node]
+        assert document["device"]["name"] == "Küche"
+    sink.announce(["siren", "dog bark", "whistle"])
+    changed = json.loads(reader.next(f"homeassistant/event/{node}/sound/config").payload)
+    assert "whistle" in changed["event_types"]
+
+
+def test_without_a_discovery_prefix_nothing_is_announced(tmp_path, start):
+    broker = start(Broker, tmp_path)
+    reader = start(Reader, broker)
+    sink = sink_for(start, broker, discovery="", topic="house/sounds")
+    sink.announce(["siren"])
+    reader.next(f"house/sounds/{DEVICE}/availability")
+    sink.publish(event())
+    topics = set()
+    while f"house/sounds/{DEVICE}/last" not in topics:
+        topics.add(reader.messages.get(timeout=10).topic)
+    assert not any(topic.startswith("homeassistant") for topic in topics)
+
+
+def test_a_device_that_stops_says_so(tmp_path, start):
+    broker = start(Broker, tmp_path)
+    reader = start(Reader, broker)
+    sink = MqttSink(broker.config(), DEVICE, "shelf")
+    assert reader.next(f"{BASE}/availability").payload == b"online"
+    sink.close()
+    assert reader.next(f"{BASE}/availability").payload == b"offline"
+
+
+def test_a_device_that_dies_is_reported_by_the_broker(tmp_path, start):
+    broker = start(Broker, tmp_path)
+    reader = start(Reader, broker)
+    code = f"""
+import time
+from edge_client.config.sections import MqttConfig
+from edge_client.events.mqtt import MqttSink
+sink = MqttSink(MqttConfig("127.0.0.1", {broker.port}), "{DEVICE}", "shelf")
+time.sleep(600)
+"""
+    device = subprocess.Popen([sys.executable, "-c", code])
+    assert reader.next(f"{BASE}/availability").payload == b"online"
+    device.kill()
+    device.wait()
+    assert reader.next(f"{BASE}/availability").payload == b"offline"
+
+
+def test_events_resume_when_the_broker_comes_back_and_old_ones_set_nothing_off(tmp_path, start, caplog):
+    broker = start(Broker, tmp_path)
+    sink = sink_for(start, broker)
+    reader = start(Reader, broker)
+    sink.announce(["first", "unconfirmed", "late", "after"])
+    sink.publish(event("first"))
+    reader.next(f"{BASE}/last")
+    broker.kill()
+    end = time.monotonic() + 10
+    while "misses an event" not in caplog.text:
+        sink.publish(event("unconfirmed"))  # until the sink has noticed
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    sink.publish(event("late"))
+    broker.start()
+    reader = start(Reader, broker)  # this broker has forgotten everything
+    assert reader.next(f"{BASE}/availability").payload == b"online"
+    reader.next(f"homeassistant/event/auricle_{DEVICE}/sound/config")
+    assert json.loads(reader.next(f"{BASE}/last").payload)["label"] == "late"
+    sink.publish(event("after"))
+    labels = []
+    while "after" not in labels:
+        labels.append(json.loads(reader.next(f"{BASE}/event").payload)["label"])
+    assert set(labels) <= {"unconfirmed", "after"}
+
+
+def test_a_wrong_password_is_said_once_and_stops_nothing(tmp_path, start, caplog):
+    broker = start(Broker, tmp_path, "right")
+    broker.password = "wrong"
+    sink = sink_for(start, broker)
+    end = time.monotonic() + 10
+    while "refuses this device" not in caplog.text:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    sink.publish(event())
+    assert caplog.text.count("refuses this device") == 1
+
+
+def test_no_broker_at_all_is_no_error(caplog):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        sink = MqttSink(MqttConfig("127.0.0.1", nobody.getsockname()[1]), DEVICE, "shelf")
+        end = time.monotonic() + 10
+        while "does not answer" not in caplog.text:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        sink.publish(event())
+        sink.close()
+
+
+def test_a_missing_library_is_named_with_the_way_out(monkeypatch):
+    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
+    with pytest.raises(ConfigError, match=r"auricle\[mqtt\]"):
+        MqttSink(MqttConfig("127.0.0.1"), DEVICE, "shelf")
