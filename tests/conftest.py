@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["fixtures_aggregator"]
+pytest_plugins = ["fixtures_aggregator", "sound_server"]
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")

@@ -1,0 +1,135 @@
+"""A PulseAudio server of the tests' own, whose microphones hear what the tests play: the monitors of null sinks.
+
+ALSA sees them as `shelf_microphone` and `cellar_microphone`, and as `plughw:CARD=Shelf,DEV=0` a card that knows no
+rate but 44.1 kHz. It needs no sound hardware, and touches nobody else's server.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PROGRAMS = ("pulseaudio", "pactl", "pacat", "arecord")
+SINK_RATE_HZ = 48_000
+ALSA = """
+</usr/share/alsa/alsa.conf>
+pcm.shelf_microphone {{
+    type pulse
+    server "{server}"
+    device "shelf.monitor"
+    hint {{ show on  description "USB microphone on a shelf" }}
+}}
+pcm.cellar_microphone {{
+    type pulse
+    server "{server}"
+    device "cellar.monitor"
+    hint {{ show on  description "USB microphone in the cellar" }}
+}}
+"""
+
+
+def missing_parts() -> str:
+    """Say what a test machine lacks; "" when it has everything."""
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    plugin = next(Path("/usr/lib").glob("*/alsa-lib/libasound_module_pcm_pulse.so"), None)
+    return ", ".join(missing + ([] if plugin else ["ALSA's plug-in for PulseAudio (libasound2-plugins)"]))
+
+
+class SoundServer:
+    """A server in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server: subprocess.Popen[bytes] | None = None
+        self._players: list[subprocess.Popen[bytes]] = []
+        self.environment = {
+            "PULSE_SERVER": f"unix:{folder}/native",
+            "PULSE_RUNTIME_PATH": str(folder),
+            "PULSE_STATE_PATH": str(folder),
+            "PULSE_COOKIE": f"{folder}/cookie",
+            "XDG_RUNTIME_DIR": str(folder),
+            "ALSA_CONFIG_PATH": f"{folder}/alsa.conf",
+        }
+        (folder / "alsa.conf").write_text(ALSA.format(server=self.environment["PULSE_SERVER"]))
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        (self.folder / "native").unlink(missing_ok=True)
+        command = [
+            "pulseaudio",
+            "-n",
+            "--daemonize=no",
+            "--use-pid-file=no",
+            "--exit-idle-time=-1",
+            "--log-level=error",
+        ]
+        modules = [f"module-native-protocol-unix auth-anonymous=1 socket={self.folder}/native"]
+        modules += [f"module-null-sink sink_name={sink} rate={SINK_RATE_HZ}" for sink in ("shelf", "cellar")]
+        with (self.folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                [*command, *(f"--load={module}" for module in modules)],
+                env={**os.environ, **self.environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        for _ in range(100):
+            if subprocess.run(["pactl", "list", "short", "sinks"], capture_output=True, check=False).returncode == 0:
+                return
+            time.sleep(0.1)
+        pytest.fail(f"pulseaudio does not answer: {(self.folder / 'log').read_text()}")
+
+    def kill(self) -> None:
+        """Kill the server without warning, as if the sound card were pulled."""
+        self.silence()
+        assert self._server is not None
+        self._server.kill()
+        self._server.wait()
+
+    def play(self, samples: np.ndarray, sink: str = "shelf") -> None:
+        """Begin to play float [frames] or [frames, channels] at 48 kHz, once."""
+        path = self.folder / "played.raw"
+        path.write_bytes(samples.astype("<f4").tobytes())
+        channels = 1 if samples.ndim == 1 else samples.shape[1]
+        with path.open("rb") as file:
+            self._players.append(
+                subprocess.Popen(
+                    [
+                        "pacat",
+                        f"--device={sink}",
+                        "--raw",
+                        "--format=float32le",
+                        f"--rate={SINK_RATE_HZ}",
+                        f"--channels={channels}",
+                    ],
+                    stdin=file,
+                )
+            )
+
+    def silence(self) -> None:
+        """End whatever is played."""
+        for player in self._players:
+            player.kill()
+            player.wait()
+        self._players.clear()
+
+
+@pytest.fixture(scope="session")
+def _running_sound_server(tmp_path_factory):
+    if missing := missing_parts():
+        pytest.skip(f"not installed: {missing}")
+    server = SoundServer(tmp_path_factory.mktemp("sound"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        server.start()
+        yield server
+        server.kill()
+
+
+@pytest.fixture
+def sound_server(_running_sound_server):
+    """The server, in whose environment the test runs; silent at first."""
+    yield _running_sound_server
+    _running_sound_server.silence()
