@@ -1,0 +1,58 @@
+"""From scores per window to "this was heard", once: posterior handling (Chen et al. 2014, small-footprint keyword
+spotting), with a threshold for each label, a refractory time, and a release below which a label is armed again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+# A label that was heard can be heard again after its averaged score fell below this share of its threshold.
+_RELEASE = 0.5
+# Hops are counted in float seconds.
+_ROUNDING_S = 1e-6
+
+
+class PosteriorHandler:
+    """Averages scores over time and decides; time is the stream's, in seconds.
+
+    Attributes:
+        averaged: float32 [labels], the newest averaged scores.
+    """
+
+    def __init__(self, thresholds: Floats, average_s: float, refractory_s: float) -> None:
+        """Begin with nothing heard.
+
+        Args:
+            thresholds: float32 [labels], averaged score from which a label counts as heard.
+            average_s: seconds over which scores are averaged; 0: the newest alone counts.
+            refractory_s: seconds after a label was heard in which it is not heard again.
+        """
+        self.averaged: Floats = np.zeros(len(thresholds), np.float32)
+        self._thresholds = thresholds
+        self._average_s = average_s
+        self._refractory_s = refractory_s
+        self._scores: deque[tuple[float, Floats]] = deque()
+        self._armed = np.ones(len(thresholds), np.bool_)
+        self._heard_at = np.full(len(thresholds), -np.inf)
+
+    def update(self, scores: Floats, at_s: float) -> int | None:
+        """Take the scores of one window, float32 [labels]; return the label that is heard now, if any."""
+        self._scores.append((at_s, scores))
+        while self._scores[0][0] < at_s - self._average_s + _ROUNDING_S and len(self._scores) > 1:
+            self._scores.popleft()
+        self.averaged = np.mean([row for _, row in self._scores], axis=0, dtype=np.float32)
+        self._armed |= self.averaged < _RELEASE * self._thresholds
+        if not len(scores):
+            return None
+        best = int(self.averaged.argmax())
+        rested = at_s - self._heard_at[best] >= self._refractory_s - _ROUNDING_S
+        if self.averaged[best] < self._thresholds[best] or not self._armed[best] or not rested:
+            return None
+        self._armed[best] = False
+        self._heard_at[best] = at_s
+        return best

@@ -1,0 +1,110 @@
+"""Finds sounds that rise above the background and that no label fits, so that their owner can name them.
+
+A sound begins where the level rises above the noise floor, a low quantile of the last seconds' levels (after minimum
+statistics, Martin 2001). It is unknown when no averaged score was high until its whole window had been looked at.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.config.sections import DetectorConfig
+
+Floats = NDArray[np.float32]
+
+_FLOOR_S = 10.0
+_FLOOR_QUANTILE = 0.25
+_ROUNDING_S = 1e-6
+
+
+@dataclass
+class _Sound:
+    """A sound that has begun and is not decided yet."""
+
+    began_s: float
+    best: float = 0.0
+    window: Floats | None = None
+    level_db: float = 0.0
+
+
+@dataclass(frozen=True)
+class UnknownSound:
+    """A sound that no label fits.
+
+    Attributes:
+        window: float32 [clip_samples], beginning just before the sound.
+        score: best averaged score that any label reached meanwhile.
+        level_db: of the window, dB full scale.
+    """
+
+    window: Floats
+    score: float
+    level_db: float
+
+
+class UnknownSounds:
+    """Looks at levels and scores hop by hop; time is the stream's, in seconds."""
+
+    def __init__(self, config: DetectorConfig, clip_s: float, hop_s: float) -> None:
+        self._config = config
+        self._clip_s = clip_s
+        self._hop_s = hop_s
+        self._levels: deque[float] = deque(maxlen=max(2, round(_FLOOR_S / hop_s)))
+        self._loud = False
+        self._sound: _Sound | None = None
+        self._last_s = -np.inf
+
+    def update(
+        self, at_s: float, hop_level_db: float, best: float, window: Floats, window_level_db: float, *, heard: bool
+    ) -> UnknownSound | None:
+        """Take one hop.
+
+        Args:
+            at_s: end of the hop.
+            hop_level_db: level of the hop alone.
+            best: best averaged score.
+            window: newest window; copied where it is kept.
+            window_level_db: its level.
+            heard: whether a known sound was heard in this hop.
+
+        Returns:
+            The unknown sound that was decided on in this hop, if any.
+        """
+        began = self._begins(hop_level_db)
+        if heard:
+            self._sound = None
+            return None
+        if began and self._sound is None:
+            self._sound = _Sound(at_s - self._hop_s)
+        sound = self._sound
+        if sound is None:
+            return None
+        sound.best = max(sound.best, best)
+        # The window then begins up to one hop before the sound.
+        if sound.window is None and at_s - sound.began_s >= self._clip_s - self._hop_s - _ROUNDING_S:
+            sound.window, sound.level_db = window.copy(), window_level_db
+        if at_s - sound.began_s < self._clip_s + self._config.average_s - _ROUNDING_S:
+            return None
+        self._sound = None
+        if sound.window is None or not self._is_unknown(sound, at_s):
+            return None
+        self._last_s = at_s
+        return UnknownSound(sound.window, sound.best, sound.level_db)
+
+    def _begins(self, level_db: float) -> bool:
+        """Say whether a sound begins: the level rises above the noise floor, where it was not before."""
+        self._levels.append(level_db)
+        floor_db = float(np.quantile(self._levels, _FLOOR_QUANTILE))
+        config = self._config
+        loud = level_db >= max(config.energy_gate_db, floor_db + config.unknown_onset_db)
+        began = loud and not self._loud
+        self._loud = loud
+        return began
+
+    def _is_unknown(self, sound: _Sound, at_s: float) -> bool:
+        rested = at_s - self._last_s >= self._config.unknown_refractory_s - _ROUNDING_S
+        return rested and sound.best < self._config.unknown_threshold

@@ -1,0 +1,80 @@
+"""Scores become events: averaged, above their threshold, once for every sound."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_client.posterior_handling import PosteriorHandler
+
+HOP_S = 0.25
+
+
+def handler(*thresholds, average_s=0.75, refractory_s=1.0):
+    return PosteriorHandler(np.array(thresholds, np.float32), average_s, refractory_s)
+
+
+def feed(handler, rows, begin_s=0.0):
+    """Return [(seconds, label)] of what was heard."""
+    heard = []
+    for number, row in enumerate(rows):
+        at_s = begin_s + number * HOP_S
+        label = handler.update(np.array(row, np.float32), at_s)
+        if label is not None:
+            heard.append((at_s, label))
+    return heard
+
+
+def test_one_high_score_alone_is_not_enough():
+    assert feed(handler(0.6, 0.6), [(0, 0), (0, 0), (1, 0), (0, 0), (0, 0)]) == []
+
+
+def test_a_sound_is_heard_when_the_average_reaches_the_threshold():
+    assert feed(handler(0.6, 0.6), [(0, 0), (0, 0), (0, 1), (0, 1), (0, 1)]) == [(0.75, 1)]
+
+
+def test_without_averaging_the_newest_score_counts():
+    assert feed(handler(0.6, 0.6, average_s=0), [(0, 0), (0.7, 0)]) == [(0.25, 0)]
+
+
+def test_each_label_has_its_own_threshold():
+    rows = [(0.5, 0.5)] * 6
+    assert feed(handler(0.9, 0.4), rows) == []  # the best label decides, and it does not reach its threshold
+    assert feed(handler(0.9, 0.4), [(0.45, 0.5)] * 6) == [(0.0, 1)]
+
+
+def test_a_sound_that_lasts_is_heard_once():
+    assert len(feed(handler(0.6, 0.6), [(1, 0)] * 400)) == 1
+
+
+def test_a_score_that_flickers_around_the_threshold_is_heard_once():
+    assert len(feed(handler(0.6, 0.6, average_s=0), [(0.7, 0.3), (0.5, 0.5)] * 100)) == 1
+
+
+def test_a_label_comes_again_after_its_release_and_refractory_time():
+    sound = [(1, 0)] * 3 + [(0, 0)] * 4
+    heard = feed(handler(0.6, 0.6, refractory_s=1.0), sound * 3)
+    assert [label for _, label in heard] == [0, 0, 0]
+    assert len(feed(handler(0.6, 0.6, refractory_s=10.0), sound * 3)) == 1
+
+
+def test_no_labels_hear_nothing():
+    assert feed(handler(), [()] * 5) == []
+
+
+@given(
+    rows=st.lists(st.tuples(*[st.floats(0, 1, width=32)] * 3), max_size=80),
+    refractory_s=st.sampled_from([0.0, 0.5, 2.0]),
+    average_s=st.sampled_from([0.0, 0.5, 1.0]),
+)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_whatever_comes_no_label_is_heard_twice_within_its_refractory_time(rows, refractory_s, average_s):
+    one = handler(0.5, 0.3, 0.8, refractory_s=refractory_s, average_s=average_s)
+    heard = feed(one, rows)
+    for label in range(3):
+        times = [at_s for at_s, other in heard if other == label]
+        assert all(b - a >= refractory_s for a, b in itertools.pairwise(times))
+    if rows and average_s:
+        assert one.averaged == pytest.approx(np.mean(rows[-round(average_s / HOP_S) :], axis=0), abs=1e-6)
