@@ -90,6 +90,35 @@ def test_random_clips_equal_the_reference(features, volume):
     np.testing.assert_allclose(computed, reference(clip, features), atol=1e-4)
 
 
+def hard_clips(features):
+    """Clips with bands, frames or samples far below others, into which rounding errors of the loud ones could leak."""
+    loud = noise(features, seed=2, volume=0.3)
+    t = np.arange(features.clip_samples) / features.sample_rate_hz
+    spectrum = np.fft.rfft(loud)
+    low_passed = np.fft.irfft(np.where(np.arange(len(spectrum)) < 300, spectrum, 0), len(loud))
+    clips = {
+        "low-passed noise": low_passed,
+        "low-passed noise that fades in and out": low_passed * np.sin(np.pi * t) ** 4,
+        "high-passed noise": loud - low_passed,
+        "a low tone": 0.9 * np.sin(2 * np.pi * 60 * t),
+        "a high tone": 0.9 * np.sin(2 * np.pi * 6_000 * t),
+        "a tone at a bin of the FFT": 0.9 * np.sin(2 * np.pi * 32 * features.sample_rate_hz / features.fft_size * t),
+        "noise, then digital silence": np.where(t < 0.45, loud, 0),
+        "noise, then very quiet noise": np.where(t < 0.45, loud, 1e-8 * loud),
+        "an offset": 0.5 + 1e-4 * loud,
+        "an offset alone": np.full(len(t), 0.5),
+        "an impulse": np.where(np.arange(len(t)) == 5_000, 1.0, 0),
+        "full scale": np.sign(loud),
+    }
+    return {name: clip.astype(np.float32) for name, clip in clips.items()}
+
+
+def test_quiet_parts_beside_loud_ones_equal_the_reference(features):
+    mfcc = Mfcc(features)
+    for name, clip in hard_clips(features).items():
+        np.testing.assert_allclose(mfcc(clip), reference(clip, features), atol=1e-4, err_msg=name)
+
+
 def test_double_precision_samples_equal_the_reference(features):
     clip = 0.1 * np.random.default_rng(1).standard_normal(features.clip_samples)
     np.testing.assert_allclose(Mfcc(features)(clip), reference(clip, features), atol=1e-4)
