@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 REPORT ?= report.html
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint demo clean
+.PHONY: help setup test lint demo bench-pi armv7-root test-armv7 clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## create .venv with everything that the tests and the demo need
 
@@ -29,6 +29,40 @@ lint: $(READY)  ## ruff and mypy
 demo: $(READY)  ## three devices learn sounds together [DATA=folder NEW=a,b JSON=file REPORT=report.html]
 	$(BIN)/python -m benchmarks.demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
 		$(if $(NEW),--new '$(NEW)') $(if $(JSON),--json '$(JSON)')
+
+# A board takes NumPy, cffi and soundfile from its distribution, and ready bundles; a workstation builds bundles itself.
+BOARD := $(filter arm% aarch64,$(shell uname -m))
+BOARD_VENV := .venv-edge
+
+$(BOARD_VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --system-site-packages $(BOARD_VENV)
+	$(BOARD_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[edge]'
+	@touch $@
+
+bench-pi: $(if $(BOARD),$(BOARD_VENV)/.ready,$(READY))  ## measure training and recognition on this board [BUNDLES=folder]
+	$(if $(BOARD),$(BOARD_VENV),$(VENV))/bin/python -m benchmarks.pi $(if $(BUNDLES),--bundles '$(BUNDLES)')
+
+export DEBIAN_MIRROR
+armv7-root: $(READY)  ## build build/armv7-root, a 32-bit ARM system, as root [DEBIAN_MIRROR=address]
+	$(BIN)/python -m tests.armv7 root
+
+test-armv7: $(READY)  ## run the device's tests on emulated 32-bit ARM, as root [DEBIAN_MIRROR=address]
+	$(BIN)/python -m tests.armv7
+
+# Services of this machine; systemd/setup.sh says what APT, DESTDIR, PURGE and WHEELS do.
+export APT DESTDIR PURGE WHEELS
+install-edge:  ## set the device up as a service, as root [WHEELS=folder APT=1 DESTDIR=folder]
+	PYTHON='$(PYTHON)' systemd/setup.sh install edge
+
+install-aggregator:  ## set the aggregator up as a service, as root [WHEELS=folder APT=1 DESTDIR=folder]
+	PYTHON='$(PYTHON)' systemd/setup.sh install aggregator
+
+uninstall-edge:  ## remove the device's service, as root; keeps what it learned [PURGE=1 removes that too]
+	systemd/setup.sh uninstall edge
+
+uninstall-aggregator:  ## remove the aggregator's service, as root; keeps its data [PURGE=1 removes that too]
+	systemd/setup.sh uninstall aggregator
 
 clean:  ## remove what the build made (keeps .venv)
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache
