@@ -5,9 +5,10 @@ device computes a round's. Repetitions take turns, and medians of the thread's p
 of as many frames is measured alone as well, since it is part of either time.
 
 How long the reference takes depends on whether the allocator keeps the pages of its temporary arrays. Here it is led
-to keep them, as it may in a process that has handled large arrays, which favours the reference: ``speedup`` is the worst
-preset's so measured with all clips in one call, ``speedup_single`` with a call per clip. ``speedup_fresh`` compares both
-in fresh processes, as a script that computes nothing else finds them: there the reference gets new pages at every clip.
+to keep them, as it may in a process that has handled large arrays, which favours the reference: ``speedup`` is the
+worst preset's so measured with all clips in one call, ``speedup_single`` with a call per clip. ``speedup_fresh``
+compares both in fresh processes, as a script that computes nothing else finds them: there the reference may get new
+pages at every clip.
 """
 
 from __future__ import annotations
