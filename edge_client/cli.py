@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from edge_client.commands import devices, public_set, run
+from edge_client.commands import devices, public_set, run, status
 from fleet_protocol.errors import AuricleError
 
-_COMMANDS = (run, public_set, devices)
+_COMMANDS = (run, status, public_set, devices)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.durable import make_folder, remove_durably, write_durably
 from edge_client.errors import StateError
-from edge_client.locks import take_lock
+from edge_client.locks import is_locked, take_lock
 from fleet_protocol.bundle import Bundle, read_bundle
-from fleet_protocol.errors import LabelError, TensorError
+from fleet_protocol.errors import LabelError, ProtocolError, TensorError
+from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
+from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, pack, unpack
 
 _KINDS = ("trained/", "listening/")
+# The names that write_durably gives to files on their way.
+_HALF_WRITTEN = re.compile(r"\.(identity\.json|model\.safetensors|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
@@ -39,12 +44,15 @@ class Progress:
         label_map: which slot is which class.
         contributed: last round that it trained for; 0 before the first.
         learned: last round whose result it learned; 0 before the first.
+        taught: digest of the clip store that the owner's sounds were last learned from; "" before that, and after
+            a round's result was learned, since the fleet's consensus knows nothing of the owner's sounds and room.
     """
 
     architecture: str
     label_map: LabelMap
     contributed: int = 0
     learned: int = 0
+    taught: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,11 @@ class DeviceState:
             )
         return descriptor
 
+    def locked(self, purpose: str) -> bool:
+        """Return whether a process holds the lock."""
+        path = self.folder / f"{purpose}.lock"
+        return path.exists() and is_locked(path)
+
     def identity(self) -> Identity:
         """Return the device's identity, drawn on first use.
 
@@ -119,6 +132,7 @@ class DeviceState:
                 LabelMap.from_json(document["label_map"]),
                 int(document["contributed"]),
                 int(document["learned"]),
+                str(document.get("taught", "")),
             )
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
@@ -133,6 +147,14 @@ class DeviceState:
             )
         trained, listening = ({name: arrays[kind + name] for name in manifest.weight_shapes} for kind in _KINDS)
         return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
+
+    def taught(self) -> str:
+        """Return :attr:`Progress.taught` of the saved model, without opening the bundle; "" where it cannot be read."""
+        try:
+            document = unpack((self.folder / "model.safetensors").read_bytes())[1]
+        except (OSError, TensorError):
+            return ""
+        return str(document.get("taught", ""))
 
     def save_model(self, trained: Arrays, listening: Arrays, progress: Progress) -> None:
         """Replace both sets of weights and the progress together."""
@@ -149,6 +171,18 @@ class DeviceState:
         """Return where the news that a round's result was learned waits."""
         return self.folder / "outbox" / f"learned-{round_id}.json"
 
+    def unsent(self) -> bool:
+        """Return whether something waits to be sent."""
+        folder = self.folder / "outbox"
+        return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
+
+    def remove_leftovers(self) -> None:
+        """Remove the half-written files of a process that was killed; only for the process that holds the locks."""
+        for folder in (self.folder, self.folder / "outbox", self.folder / "blobs"):
+            for path in folder.glob(".*"):
+                if _HALF_WRITTEN.fullmatch(path.name):
+                    path.unlink()
+
     def discard(self, path: Path) -> None:
         """Remove what was sent, or what nobody wants any more."""
         remove_durably(path)
@@ -156,6 +190,19 @@ class DeviceState:
     def blob_path(self, sha256: str) -> Path:
         """Return where a blob of the aggregator is kept."""
         return self.folder / "blobs" / sha256
+
+    def public_set(self, settings: FeatureSettings) -> PublicSet | None:
+        """Return the newest public set in the cache whose features were computed in this way; None where none is."""
+        folder = self.folder / "blobs"
+        cached = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+        for path in sorted(cached, key=lambda path: path.stat().st_mtime, reverse=True):
+            try:
+                found = PublicSet.unpack(path.read_bytes())
+            except ProtocolError:  # the fleet's scores lie there too
+                continue
+            if found.settings.digest == settings.digest:
+                return found
+        return None
 
     def keep_blobs(self, wanted: set[str]) -> None:
         """Remove every cached blob that is not wanted."""

@@ -1,4 +1,4 @@
-"""The loop that talks to the aggregator and trains: enrol, ask for work, do it in a child process, send, repeat.
+"""The loop that talks to the aggregator: enrol, ask for work, have it done in a child process, send, repeat.
 
 It never gives up: while the aggregator is away it tries again after growing pauses, and work done is kept on disk.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import logging
 import random
-import subprocess
-import sys
 import threading
-from pathlib import Path
+import time
+from collections.abc import Callable
+from typing import Any
 
 from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
@@ -19,13 +19,14 @@ from edge_client.device_state import DeviceState, Progress
 from edge_client.durable import write_durably
 from edge_client.errors import RefusedError, UnreachableError, WorkError
 from edge_client.server_link import ServerLink
+from edge_client.trainer import Trainer
 from fleet_protocol.messages import Enrolment, Learned, Work, parse, to_json
 
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.5
-# Seconds that a child has to end before it is killed.
-_GRACE_S = 5.0
+# Longest time without a sign of progress while the loop merely waits.
+_BEAT_S = 5.0
 # What the aggregator says of an upload that it will never take: there is no use in keeping it.
 _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected"}
 
@@ -33,49 +34,79 @@ _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selecte
 class Learner:
     """One device's learning loop; :meth:`run` returns only after ``stop`` was set."""
 
-    def __init__(self, config: Config, server: ServerConfig, config_path: Path, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        config: Config,
+        server: ServerConfig,
+        state: DeviceState,
+        trainer: Trainer,
+        stop: threading.Event,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
         """Prepare; nothing is sent or trained yet.
 
+        Args:
+            config: the device's.
+            server: its section [server].
+            state: the state folder.
+            trainer: runs what a round asks for.
+            stop: ends the loop.
+            beat: called whenever the loop makes progress.
+
         Raises:
-            EdgeError: the state folder is in use or damaged, or the bundle cannot be read.
+            EdgeError: the state folder is damaged, the bundle cannot be read, or the address cannot be one.
         """
         self._config = config
         self._server = server
-        self._config_path = config_path
+        self._state = state
+        self._trainer = trainer
         self._stop = stop
-        self._state = DeviceState(config.device.state)
-        self._lock = self._state.lock("daemon")
-        self._identity = self._state.identity()
-        self._manifest = self._state.load_model(config.model.bundle).bundle.manifest
+        self._beat = beat
+        self._identity = state.identity()
+        self._manifest = state.load_model(config.model.bundle).bundle.manifest
         self._link = ServerLink(server.url, self._identity)
         self._jitter = random.Random(self._identity.device_id)  # noqa: S311  (spreads devices, guards nothing)
+        # A round whose training failed here: trying it for ever would keep the device from everything else.
+        self._given_up: tuple[int, str] | None = None
+        self.status: dict[str, Any] = {"server": server.url, "enrolled": False, "reachable": None, "error": ""}
 
     def run(self) -> None:
         """Work until stopped."""
-        enrolled, pause = False, _FIRST_PAUSE_S
+        pause = _FIRST_PAUSE_S
         while not self._stop.is_set():
+            self._beat()
             try:
-                if not enrolled:
+                if not self.status["enrolled"]:
                     self._enrol()
-                    enrolled = True
+                if not self._state.unsent():
+                    self._trainer.wait(self._beat)
+                if self._stop.is_set():
+                    break
                 self._step()
                 pause = _FIRST_PAUSE_S
+                self.status.update(reachable=True, error="")
                 continue
             except UnreachableError as error:
+                self.status.update(reachable=False, error=str(error))
                 log.warning("%s; trying again", error)
             except RefusedError as error:
+                self.status.update(reachable=True, error=str(error))
                 log.error("%s", error)
                 # 401: the aggregator lost its memory, or never knew this device; enrolling again mends it.
-                enrolled = enrolled and error.status not in (401, 403)
+                if error.status in (401, 403):
+                    self.status["enrolled"] = False
             except WorkError as error:
-                log.error("%s; the work will be asked for again", error)
+                self.status["error"] = str(error)
+                log.error("%s", error)
             self._pause(pause)
             pause = min(2 * pause, self._server.longest_pause_s)
         self._link.close()
 
     def _pause(self, longest: float) -> None:
         """Wait between half and all of a time, so that a fleet does not come back all at once."""
-        self._stop.wait(longest * self._jitter.uniform(0.5, 1.0))
+        deadline = time.monotonic() + longest * self._jitter.uniform(0.5, 1.0)
+        while (left := deadline - time.monotonic()) > 0 and not self._stop.wait(min(left, _BEAT_S)):
+            self._beat()
 
     def _progress(self) -> Progress:
         return self._state.load_model(self._config.model.bundle).progress
@@ -90,12 +121,17 @@ class Learner:
             labels=self._progress().label_map.names if self._config.device.share_names else (),
         )
         enrolled = self._link.enrol(message, self._server.enrol_token)
+        self.status["enrolled"] = True
         log.info("enrolled as %s; the fleet knows %d classes", self._config.device.name, len(enrolled.classes))
 
     def _step(self) -> None:
         """Ask for one piece of work and bring it to its end."""
         work = self._link.work(self._server.wait_s)
+        self._beat()
         if work is None:
+            return
+        if (work.round_id, work.kind) == self._given_up:
+            self._pause(self._server.longest_pause_s)
             return
         blobs = {work.public_set} | ({work.consensus} if work.consensus else set())
         for sha256 in sorted(blobs):
@@ -130,42 +166,14 @@ class Learner:
         self._state.discard(path)
 
     def _train(self, work: Work) -> None:
-        """Run the child process to its end.
+        """Have the work done.
 
         Raises:
             WorkError: it failed, or was stopped.
         """
-        log.info("round %d: %s", work.round_id, work.kind)
-        child = subprocess.Popen(
-            [sys.executable, "-m", "edge_client.learning.worker", str(self._config_path)],
-            stdin=subprocess.PIPE,
-            text=True,
-        )
-        assert child.stdin is not None
         try:
-            child.stdin.write(json.dumps(to_json(work)) + "\n")
-            child.stdin.flush()
-            while child.poll() is None and not self._stop.is_set():
-                try:
-                    child.wait(timeout=0.2)
-                except subprocess.TimeoutExpired:
-                    continue
-        except BrokenPipeError:
-            log.warning("round %d: the training process ended before it was told what to do", work.round_id)
-        finally:
-            status = _end(child)
-        if status:
-            raise WorkError(f"round {work.round_id}: the training process for {work.kind!r} ended with status {status}")
-
-
-def _end(child: subprocess.Popen[str]) -> int:
-    """Make sure that a child is gone; return its exit status."""
-    if child.poll() is None:
-        child.terminate()
-        try:
-            child.wait(timeout=_GRACE_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-    if child.stdin is not None:
-        child.stdin.close()
-    return child.wait()
+            self._trainer.train(to_json(work), f"round {work.round_id}: {work.kind}", self._beat)
+        except WorkError:
+            if not self._stop.is_set():
+                self._given_up = (work.round_id, work.kind)
+            raise

@@ -1,0 +1,77 @@
+"""``status``: how the daemon is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from edge_client.commands import add_config
+
+if TYPE_CHECKING:
+    from edge_client.commands import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    status = commands.add_parser("status", help="how the daemon is; exit status 3 when it does not run, 4 when ill")
+    add_config(status)
+    status.add_argument("--json", action="store_true", help="as one JSON object")
+    status.set_defaults(command=_status)
+
+
+def _status(options: argparse.Namespace) -> int:
+    from edge_client.config import load_config
+    from edge_client.device_state import DeviceState
+    from edge_client.status import read_status
+
+    status = read_status(DeviceState(load_config(options.config).device.state))
+    if options.json:
+        print(json.dumps(status))
+    else:
+        print("\n".join(_lines(status)))
+    if not status["running"]:
+        return 3
+    return 4 if _ill(status) else 0
+
+
+def _ill(status: dict[str, Any]) -> bool:
+    return any(loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values())
+
+
+def _lines(status: dict[str, Any]) -> list[str]:
+    """Return the status for people, a subject a line."""
+    if "time" not in status:
+        return ["starting"]
+    age = time.time() - status["time"]
+    head = f"running for {_span(time.time() - status['started'])}" if status["running"] else "NOT running"
+    model = status["model"]
+    lines = [
+        f"{status['name']}: {head} (process {status['pid']}, seen {_span(age)} ago)",
+        f"model     {model['architecture']}: {', '.join(model['labels']) or 'no labels yet'}",
+    ]
+    for name, loop in status["loops"].items():
+        trouble = f", {loop['restarts']} restarts, last error: {loop['error']}" if loop["error"] else ""
+        lines.append(f"{name:9s} {'STUCK' if loop['stuck'] else loop['state']}{trouble}")
+    subjects = {name: status.get(name) for name in ("listening", "server", "training", "clips", "board")}
+    return lines + [
+        f"{name:9s} " + ", ".join(f"{key} {_value(value)}" for key, value in found.items())
+        for name, found in subjects.items()
+        if found
+    ]
+
+
+def _value(value: Any) -> str:  # noqa: ANN401  (whatever JSON holds)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{key} {_value(item)}" for key, item in value.items()) + ")"
+    return {None: "-", True: "yes", False: "no", "": "-"}.get(value, str(value))
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

@@ -1,0 +1,108 @@
+"""The daemon's loops, each in a thread of its own: one that fails is started again alone, after growing pauses."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet_protocol.errors import AuricleError
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+# A loop that ran for this long before it failed begins with short pauses again.
+_SETTLED_S = 300.0
+
+
+@dataclass
+class Loop:
+    """One of the daemon's loops.
+
+    Attributes:
+        name: for people.
+        body: returns only once ``stop`` was set; whatever it raises starts it again.
+        stuck_after_s: seconds without a sign of progress after which the loop counts as stuck.
+        state: ``running``, ``waiting`` after a failure, or ``ended``.
+        restarts: how often it was started again.
+        error: the last failure, in words; "" when there was none.
+        progressed: when it last showed progress, on the monotonic clock.
+    """
+
+    name: str
+    body: Callable[[], None]
+    stuck_after_s: float
+    state: str = "running"
+    restarts: int = 0
+    error: str = ""
+    progressed: float = field(default_factory=time.monotonic)
+
+    def beat(self) -> None:
+        """Note that the loop made progress."""
+        self.progressed = time.monotonic()
+
+    def stuck(self) -> bool:
+        """Return whether the loop stands still."""
+        return time.monotonic() - self.progressed > self.stuck_after_s
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the status says of it."""
+        return {"state": self.state, "restarts": self.restarts, "error": self.error, "stuck": self.stuck()}
+
+
+class Supervisor:
+    """Starts loops and keeps them running until ``stop`` is set."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self.loops: dict[str, Loop] = {}
+        self._stop = stop
+        self._threads: list[threading.Thread] = []
+
+    def add(self, name: str, body: Callable[[], None], stuck_after_s: float) -> Loop:
+        """Prepare a loop; :meth:`start` starts it."""
+        self.loops[name] = Loop(name, body, stuck_after_s)
+        return self.loops[name]
+
+    def start(self) -> None:
+        """Start all loops."""
+        for loop in self.loops.values():
+            thread = threading.Thread(target=self._keep, args=(loop,), name=loop.name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def join(self, seconds: float) -> list[str]:
+        """Wait for the loops to end, together at most so long; return the names of those that did not."""
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return [thread.name for thread in self._threads if thread.is_alive()]
+
+    def _keep(self, loop: Loop) -> None:
+        pause = _FIRST_PAUSE_S
+        while not self._stop.is_set():
+            began = time.monotonic()
+            loop.state = "running"
+            loop.beat()
+            try:
+                loop.body()
+            except Exception as error:
+                loop.error = str(error) or type(error).__name__
+                # What the product names itself needs no trace; anything else is a defect, and the trace finds it.
+                log.error("%s: %s", loop.name, loop.error, exc_info=not isinstance(error, AuricleError | OSError))
+                if time.monotonic() - began > _SETTLED_S:
+                    pause = _FIRST_PAUSE_S
+                loop.state = "waiting"
+                self._wait(loop, pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                loop.restarts += 1
+        loop.state = "ended"
+
+    def _wait(self, loop: Loop, seconds: float) -> None:
+        """Pause; waiting for the next attempt is progress."""
+        deadline = time.monotonic() + seconds
+        while not self._stop.wait(min(1.0, max(0.0, deadline - time.monotonic()))) and time.monotonic() < deadline:
+            loop.beat()

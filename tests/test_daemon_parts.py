@@ -1,0 +1,213 @@
+"""The daemon's parts: loops that fail alone, training that waits, is retried and killed, and words to systemd."""
+
+import os
+import socket
+import textwrap
+import threading
+import time
+
+import pytest
+
+from edge_client.board import resident_mb, temperature_c
+from edge_client.config.sections import TrainingConfig, window_minutes
+from edge_client.device_state import DeviceState
+from edge_client.errors import ConfigError, StateError, WorkError
+from edge_client.status import StatusFile, read_status
+from edge_client.supervisor import Supervisor
+from edge_client.systemd_notify import notify
+from edge_client.trainer import Trainer
+
+
+def nothing():
+    pass
+
+
+def test_a_loop_that_fails_is_started_again_and_the_others_never_notice():
+    stop, calls, ticks = threading.Event(), [], []
+
+    def failing():
+        calls.append(time.monotonic())
+        raise OSError("the microphone is gone")
+
+    def steady():
+        while not stop.wait(0.01):
+            ticks.append(1)
+
+    supervisor = Supervisor(stop)
+    supervisor.add("failing", failing, 60)
+    supervisor.add("steady", steady, 60)
+    supervisor.start()
+    deadline = time.monotonic() + 20
+    while len(calls) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    before = len(ticks)
+    time.sleep(0.2)
+    status = supervisor.loops["failing"].to_json()
+    stop.set()
+    assert supervisor.join(5) == []
+    assert len(calls) >= 2
+    assert len(ticks) > before
+    assert status["error"] == "the microphone is gone"
+    assert supervisor.loops["steady"].restarts == 0
+
+
+def test_a_loop_without_progress_counts_as_stuck_and_a_waiting_one_does_not():
+    stop = threading.Event()
+    supervisor = Supervisor(stop)
+    supervisor.add("hangs", stop.wait, 0.2)
+    supervisor.add("fails", lambda: 1 / 0, 1.5)
+    supervisor.start()
+    time.sleep(2.5)
+    stuck = {name: loop.stuck() for name, loop in supervisor.loops.items()}
+    stop.set()
+    supervisor.join(5)
+    assert stuck == {"hangs": True, "fails": False}
+
+
+@pytest.fixture
+def worker(tmp_path, monkeypatch):
+    """A training process of the test's own, in place of edge_client.learning.worker's module."""
+
+    def install(code):
+        package = tmp_path / "edge_client" / "learning"
+        package.mkdir(parents=True)
+        (tmp_path / "edge_client" / "__init__.py").write_text("")
+        (package / "__init__.py").write_text("")
+        (package / "worker.py").write_text(textwrap.dedent(code))
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    return install
+
+
+def trainer(tmp_path, trained=nothing, stop=None, **settings):
+    return Trainer(TrainingConfig(**settings), tmp_path / "edge.toml", stop or threading.Event(), trained)
+
+
+def test_training_that_fails_is_tried_once_more(tmp_path, worker):
+    worker("""
+        import json, pathlib, sys
+        job = json.loads(sys.stdin.readline())
+        mark = pathlib.Path("tried")
+        if not mark.exists():
+            mark.write_text("")
+            sys.exit(7)
+        pathlib.Path("done").write_text(job["kind"])
+    """)
+    trained = []
+    made = trainer(tmp_path, lambda: trained.append(True))
+    made.train({"kind": "teach"}, "teaching", nothing)
+    assert (tmp_path / "done").read_text() == "teach"
+    assert trained == [True]
+    assert (made.status["trained"], made.status["failed"]) == (1, 1)
+    assert "status 7" in made.status["error"]
+
+
+def test_training_that_fails_twice_is_given_up_by_name(tmp_path, worker):
+    worker("import sys; sys.exit(3)")
+    with pytest.raises(WorkError, match=r"round 5.*status 3, 2 times"):
+        trainer(tmp_path).train({}, "round 5", nothing)
+
+
+def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path, worker):
+    worker("""
+        import os, pathlib, signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with open("pids", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        time.sleep(60)
+    """)
+    with pytest.raises(WorkError, match=r"was not done after 0\.5 s"):
+        trainer(tmp_path, deadline_s=0.5).train({}, "round 5", nothing)
+    for pid in (tmp_path / "pids").read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+
+
+def test_stopping_ends_the_training_without_a_retry(tmp_path, worker):
+    worker("import time; open('started', 'a').write('x'); time.sleep(60)")
+    stop = threading.Event()
+    made = trainer(tmp_path, stop=stop)
+    threading.Timer(1.0, stop.set).start()
+    with pytest.raises(WorkError, match="stopped"):
+        made.train({}, "round 5", nothing)
+    assert (tmp_path / "started").read_text() == "x"
+
+
+@pytest.mark.parametrize(("window", "minutes"), [("22:00-06:00", (1320, 360)), (" 1:05 - 2:10", (65, 130)), ("", None)])
+def test_windows_are_read(window, minutes):
+    assert window_minutes(window) == minutes
+
+
+@pytest.mark.parametrize("window", ["22-6", "24:00-06:00", "22:00", "22:00-22:00", "22:00-06:60", "a:b-c:d"])
+def test_what_is_no_window_is_refused(window):
+    with pytest.raises(ConfigError, match="22:00-06:00"):
+        window_minutes(window)
+
+
+def clock(offset_minutes):
+    moment = time.localtime(time.time() + 60 * offset_minutes)
+    return f"{moment.tm_hour:02d}:{moment.tm_min:02d}"
+
+
+def test_rounds_wait_for_the_training_window_and_the_owner_does_not(tmp_path):
+    later = f"{clock(120)}-{clock(180)}"
+    now = f"{clock(-60)}-{clock(60)}"
+    assert later in trainer(tmp_path, window=later).obstacle(owner_waits=False)
+    assert trainer(tmp_path, window=later).obstacle(owner_waits=True) is None
+    assert trainer(tmp_path, window=now).obstacle(owner_waits=False) is None
+
+
+def test_the_hottest_zone_counts_and_a_broken_one_does_not(tmp_path):
+    for number, text in enumerate(("41000\n", "56500\n", "no number\n")):
+        (tmp_path / f"thermal_zone{number}").mkdir()
+        (tmp_path / f"thermal_zone{number}" / "temp").write_text(text)
+    assert temperature_c(tmp_path) == 56.5
+    assert temperature_c(tmp_path / "none") is None
+
+
+def test_memory_is_that_of_the_process():
+    assert 5 < resident_mb() < 4000
+    assert resident_mb(os.getpid()) == pytest.approx(resident_mb(), rel=0.2)
+
+
+def test_systemd_hears_the_words_and_without_systemd_nothing_happens(tmp_path, monkeypatch):
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    assert notify("READY=1") is False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        assert notify("READY=1", "STATUS=running") is True
+        assert listener.recv(1000) == b"READY=1\nSTATUS=running"
+
+
+def test_the_status_is_in_memory_under_systemd_and_found_through_the_state_folder(tmp_path, monkeypatch):
+    state = DeviceState(tmp_path / "state")
+    with pytest.raises(StateError, match="no daemon has run"):
+        read_status(state)
+    (tmp_path / "run").mkdir()
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "run"))
+    file = StatusFile(state)
+    file.write({"name": "shelf"})
+    assert (tmp_path / "run" / "status.json").stat().st_mode & 0o777 == 0o600
+    assert read_status(state)["name"] == "shelf"
+    assert read_status(state)["running"] is False
+    lock = state.lock("daemon")
+    assert read_status(state)["running"] is True
+    os.close(lock)
+    monkeypatch.delenv("RUNTIME_DIRECTORY")
+    StatusFile(state).write({"name": "on disk"})
+    assert not (tmp_path / "state" / "status.json").is_symlink()
+    assert read_status(state)["name"] == "on disk"
+
+
+def test_half_written_files_are_removed_and_nothing_else(tmp_path):
+    state = DeviceState(tmp_path / "state")
+    keep = [tmp_path / "state" / name for name in (".bashrc", ".config", "model.safetensors")]
+    for path in keep:
+        path.write_text("mine")
+    left = tmp_path / "state" / ".model.safetensors.0123abcd"
+    left.write_text("half")
+    state.remove_leftovers()
+    assert not left.exists()
+    assert all(path.exists() for path in keep)
