@@ -50,7 +50,7 @@ def open_arecord(config: MicrophoneConfig, model_hz: int, cancelled: threading.E
         AudioError: it is not there, offers no such rate, or gives no sound.
     """
     name = _wanted(config.device)
-    rate_hz = config.rate_hz or _best_rate(name, candidate_rates(0, model_hz), cancelled)
+    rate_hz = _best_rate(name, candidate_rates(config.rate_hz, model_hz), cancelled)
     process = PcmProcess("arecord", [
         "arecord", "-q", "-D", name, "-t", "raw", "-f", "S16_LE", "-c", "1", "-r", str(rate_hz),
         "-F", str(_PERIOD_US), "-B", str(_BUFFER_US),
@@ -72,25 +72,29 @@ def _wanted(device: str) -> str:
 
 
 def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.Event) -> int:
-    """Return the first rate that the hardware behind a device has; where it has none of them, the model's.
+    """Return the first rate that the hardware behind a device has; where it has none of them, its highest.
 
     Raises:
-        AudioError: the device cannot be asked, because it is in use, or went away.
+        AudioError: it lacks the only candidate; or it cannot be asked, because it is in use or went away.
     """
     card = name.startswith("plughw:")
     device = name.replace("plughw:", "hw:", 1)
     status, _, text = _run("-D", device, "--dump-hw-params", "-t", "raw", "-s", "1", "/dev/null")
     offered = dict(re.findall(r"^([A-Z_]+): +(.+)$", text, re.MULTILINE))
     if "RATE" not in offered:
-        raise AudioError(f"arecord cannot open {device!r} (status {status}): {_last_line(text)}")
+        raise AudioError(
+            f"arecord cannot open {device!r} (status {status}): {_last_line(text)}; is another program using it?"
+        )
     bounds = [int(number) for number in re.findall(r"\d+", offered["RATE"])]
     for rate_hz in candidates_hz:
         if cancelled.is_set():
-            break
+            raise AudioError("closed while the microphone was being opened")
         inside = bounds[0] <= rate_hz <= bounds[-1]
         if inside and (not card or _has(device, rate_hz, offered)):
             return rate_hz
-    return candidates_hz[0]
+    if len(candidates_hz) == 1:
+        raise AudioError(f"{name!r} cannot record at {candidates_hz[0]} Hz; its rates: {offered['RATE']}; set rate_hz")
+    return bounds[-1]
 
 
 def _has(device: str, rate_hz: int, offered: dict[str, str]) -> bool:

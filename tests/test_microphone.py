@@ -1,0 +1,272 @@
+"""A microphone through ALSA, PortAudio and PulseAudio: what is played is heard, and what breaks comes back."""
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge_client.capture.microphone import open_microphone
+from edge_client.capture.pcm_process import PcmProcess
+from edge_client.capture.portaudio import portaudio_devices
+from edge_client.cli import main
+from edge_client.config.sections import MicrophoneConfig
+from edge_client.errors import AudioError
+
+RATE_HZ = 16_000
+TONE_HZ = 1_000
+BACKENDS = ["portaudio", "arecord"]
+pytestmark = pytest.mark.timeout(90)
+
+
+def tone(seconds=30.0, amplitude=0.5, frequency_hz=TONE_HZ):
+    return amplitude * np.sin(2 * np.pi * frequency_hz * np.arange(round(seconds * 48_000)) / 48_000)
+
+
+def config(backend="portaudio", device="shelf_microphone", **options):
+    return MicrophoneConfig(device=device, backend=backend, **{"silent_s": 2.0, **options})
+
+
+@pytest.fixture
+def open_source(sound_server):
+    """Opens microphones, and closes them after the test."""
+    opened = []
+
+    def opener(settings, rate_hz=RATE_HZ):
+        opened.append(open_microphone(settings, rate_hz))
+        return opened[-1]
+
+    yield opener
+    for source in opened:
+        source.close()
+
+
+def read_until_sound(source, seconds=20.0):
+    """Read until a tone is heard, past what was recorded before it; return whether it came."""
+    for _ in range(round(seconds / 0.1)):
+        if np.abs(source.read(source.sample_rate_hz // 10, 0.5)).max(initial=0) > 0.1:
+            source.read(source.sample_rate_hz // 5, 2)  # the tone's onset
+            return True
+    return False
+
+
+def fitted(samples, rate_hz=RATE_HZ, frequency_hz=TONE_HZ):
+    """Return the amplitude of the best sine through samples, and the root mean square of what it leaves."""
+    phase = 2 * np.pi * frequency_hz * np.arange(len(samples)) / rate_hz
+    basis = np.stack([np.sin(phase), np.cos(phase)], axis=1)
+    weights = np.linalg.lstsq(basis, samples, rcond=None)[0]
+    return float(np.hypot(*weights)), float(np.sqrt(np.mean((samples - basis @ weights) ** 2)))
+
+
+def recorders():
+    """Return the processes that this one started to record."""
+    listed = subprocess.run(
+        ["ps", "-o", "pid=,stat=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False
+    ).stdout
+    lines = [line.split(maxsplit=2) for line in listed.splitlines()]
+    return [int(pid) for pid, stat, command in lines if "Z" not in stat and
+            ("portaudio_process" in command or command.startswith("arecord"))]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("backend", "model_hz", "device_hz"),
+    [
+        ("portaudio", 16_000, 0),
+        ("portaudio", 14_400, 48_000),
+        ("portaudio", 16_000, 44_100),
+        ("arecord", 16_000, 0),
+        ("arecord", 14_400, 44_100),
+    ],
+)
+def test_a_tone_is_heard_at_its_pitch_and_level_without_a_gap(open_source, sound_server, backend, model_hz, device_hz):
+    sound_server.play(tone())
+    source = open_source(config(backend, rate_hz=device_hz), model_hz)
+    assert read_until_sound(source)
+    samples = source.read(2 * model_hz, 10)
+    assert (samples.dtype, len(samples), source.sample_rate_hz) == (np.float32, 2 * model_hz, model_hz)
+    assert source.device_rate_hz == (device_hz or model_hz)
+    amplitude, rest = fitted(samples, model_hz)
+    assert amplitude == pytest.approx(0.5, rel=0.02)
+    # A single lost block would turn the phase and leave much more.
+    assert rest < 0.01
+    assert (source.overflows, source.reopened) == (0, 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_both_channels_count_the_same(open_source, sound_server, backend):
+    left = tone()
+    sound_server.play(np.stack([left, np.zeros_like(left)], axis=1))
+    source = open_source(config(backend))
+    assert read_until_sound(source)
+    assert fitted(source.read(RATE_HZ, 5))[0] == pytest.approx(0.25, rel=0.03)
+
+
+def test_reading_counts_frames_and_gives_fewer_only_when_the_time_is_up(open_source):
+    source = open_source(config())
+    assert len(source.read(RATE_HZ, 10)) == RATE_HZ
+    few = len(source.read(100 * RATE_HZ, 0.3))
+    assert few < 100 * RATE_HZ
+    assert source.frames == RATE_HZ + few
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+class TestNames:
+    def test_part_of_a_name_in_any_case_will_do(self, open_source, backend):
+        assert open_source(config(backend, device="CELLAR")).device == "cellar_microphone"
+
+    def test_none_of_that_name_is_an_error_that_lists_those_present(self, sound_server, backend):
+        with pytest.raises(AudioError, match=r"named like 'Attic'; present: .*'shelf_microphone'.*part of its name"):
+            open_microphone(config(backend, device="Attic"), RATE_HZ)
+        assert recorders() == []
+
+    def test_several_of_that_name_are_an_error_that_lists_them(self, sound_server, backend):
+        with pytest.raises(AudioError, match=r"several .*'_microphone': 'shelf_microphone'.*'cellar_microphone'.*more"):
+            open_microphone(config(backend, device="_microphone"), RATE_HZ)
+
+    def test_a_rate_that_it_lacks_is_an_error_that_says_which_it_has(self, sound_server, backend):
+        with pytest.raises(AudioError, match=r"'shelf_microphone' cannot .* at 500000 Hz; it.*(192000|384000)"):
+            open_microphone(config(backend, rate_hz=500_000), RATE_HZ)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_recorder_that_dies_or_hangs_is_replaced(open_source, sound_server, backend, ending):
+    sound_server.play(tone())
+    source = open_source(config(backend))
+    assert read_until_sound(source)
+    (recorder,) = recorders()
+    os.kill(recorder, ending)
+    deadline = time.monotonic() + 20
+    while not source.reopened and time.monotonic() < deadline:
+        source.read(RATE_HZ // 10, 0.2)
+    assert source.reopened == 1
+    assert read_until_sound(source)
+    (replacement,) = recorders()
+    assert replacement != recorder
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_microphone_that_is_pulled_is_heard_again_once_it_is_back(open_source, sound_server, backend, caplog):
+    sound_server.play(tone())
+    source = open_source(config(backend))
+    assert read_until_sound(source)
+    sound_server.kill()
+    try:
+        while len(source.read(RATE_HZ // 10, 1.0)):
+            pass
+        assert len(source.read(RATE_HZ, 2.5)) == 0
+    finally:
+        sound_server.start()
+    sound_server.play(tone())
+    assert read_until_sound(source, 30)
+    assert source.reopened >= 1
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert any("shelf_microphone" in text and "opening it again" in text for text in warnings)
+    assert len(warnings) < 6
+
+
+def test_digital_silence_is_reopened_ever_more_rarely_and_heard_when_it_ends(open_source, sound_server, caplog):
+    source = open_source(config(silent_s=1.0))
+    heard = [source.read(RATE_HZ // 10, 1.0) for _ in range(45)]
+    assert not np.any(np.concatenate(heard))
+    assert 1 <= source.reopened <= 3
+    assert "nothing but digital zeros" in caplog.text
+    sound_server.play(tone())
+    assert read_until_sound(source)
+
+
+def test_closing_leaves_no_process_and_wakes_who_reads(open_source):
+    sources = [open_source(config(backend)) for backend in BACKENDS]
+    assert len(recorders()) == 2
+    for source in sources:
+        source.close()
+        assert len(source.read(100 * RATE_HZ, 60)) < 100 * RATE_HZ
+    assert recorders() == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_recording_ends_with_the_daemon_however_that_ends(sound_server, backend):
+    code = (
+        "import os, signal, subprocess\n"
+        "from edge_client.capture.microphone import open_microphone\n"
+        "from edge_client.config.sections import MicrophoneConfig\n"
+        f"open_microphone(MicrophoneConfig(device='shelf', backend={backend!r}), 16000)\n"
+        "print(*subprocess.run(['ps', '-o', 'pid=,comm=', '--ppid', str(os.getpid())],"
+        " capture_output=True, text=True).stdout.split(), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    words = result.stdout.split()
+    recorder = words[next(i for i, word in enumerate(words) if word.startswith(("python", "arecord"))) - 1]
+    deadline = time.monotonic() + 10
+    while Path("/proc", recorder).exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not Path("/proc", recorder).exists()
+
+
+def test_sound_that_nobody_reads_in_time_is_counted_and_the_latest_is_kept(open_source, sound_server, caplog):
+    source = open_source(config(silent_s=60))
+    time.sleep(4)
+    sound_server.play(tone())
+    time.sleep(3)
+    assert source.overflows >= 1
+    assert caplog.text.count("sound was lost") == 1
+    held = source.read(5 * RATE_HZ, 0)
+    assert len(held) == 5 * RATE_HZ
+    assert np.abs(held[-RATE_HZ:]).max() > 0.4
+
+
+def test_a_pipe_that_nobody_empties_makes_portaudio_count_overruns_and_go_on(sound_server):
+    wanted = '{"device": "shelf", "rates_hz": [192000]}'
+    process = PcmProcess("PortAudio", [sys.executable, "-m", "edge_client.capture.portaudio_process", "record", wanted])
+    try:
+        time.sleep(5)
+        frames = 0
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and not (process.overruns and frames > 1_000_000):
+            frames += len(process.read(2, 0.5))
+        assert process.overruns >= 1
+        assert frames > 1_000_000
+    finally:
+        process.close()
+
+
+class TestCommand:
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_devices_are_listed_by_name(self, sound_server, backend, capsys):
+        assert main(["devices", "--backend", backend]) == 0
+        listed = capsys.readouterr().out
+        assert "shelf_microphone" in listed
+        assert "cellar_microphone" in listed
+        assert ("16000, 22050" if backend == "portaudio" else "USB microphone on a shelf") in listed
+
+    def test_the_rates_are_those_that_can_be_opened(self, sound_server):
+        rates = {device.name: device.rates_hz for device in portaudio_devices()}
+        assert {16_000, 44_100, 48_000} <= set(rates["shelf_microphone"])
+
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_the_test_shows_the_level(self, sound_server, backend, capsys):
+        sound_server.play(tone())
+        assert main(["devices", "--test", "shelf", "--seconds", "4", "--backend", backend]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert "shelf_microphone: recording at 16000 Hz" in lines[0]
+        peak, rms = map(float, re.findall(r"-?\d+\.\d", lines[-2]))
+        assert peak == pytest.approx(-6.0, abs=0.3)
+        assert rms == pytest.approx(-9.0, abs=0.2)
+        assert "0 overflows" in lines[-1]
+
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_a_silent_microphone_fails_the_test_with_advice(self, sound_server, backend, capsys):
+        assert main(["devices", "--test", "cellar", "--seconds", "0.5", "--backend", backend]) == 1
+        assert "cellar_microphone is silent: it may be muted" in capsys.readouterr().err
+
+    def test_a_missing_arecord_is_named_with_its_package(self, monkeypatch, capsys):
+        monkeypatch.setenv("PATH", "/nonexistent")
+        assert main(["devices", "--backend", "arecord"]) == 1
+        assert "cannot run arecord: No such file or directory; install alsa-utils" in capsys.readouterr().err
