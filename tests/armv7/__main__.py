@@ -1,0 +1,87 @@
+"""`make test-armv7`: the device's tests and the parity of every bundle on 32-bit ARM, under emulation.
+
+The root is kept in build/armv7-root. Status: 0 where all is well, 77 where this machine cannot run ARM programs.
+Emulation shows what is correct and what fits into memory, never how quick it is.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.armv7 import debian, machine, packages
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+ROOT = CHECKOUT / "build" / "armv7-root"
+CANNOT = 77
+
+# Whatever else there is in tests/ is run, so that nobody can forget to name a device's test here.
+NOT_ON_A_DEVICE = (
+    "test_aggregator_*.py",
+    "test_arm_instructions.py",
+    "test_class_discovery.py",
+    "test_demo*.py",
+    "test_export_cli.py",
+    "test_imports.py",
+    "test_label_wise.py",
+    "test_layers.py",
+    "test_learner.py",
+    "test_rounds.py",
+    "test_security.py",
+    "test_store.py",
+    "test_zero_shot.py",
+)
+
+
+def device_tests() -> list[str]:
+    """Return the modules that are run in the root, from where the checkout is there."""
+    others = {path for pattern in NOT_ON_A_DEVICE for path in (CHECKOUT / "tests").glob(pattern)}
+    return [f"tests/{path.name}" for path in sorted((CHECKOUT / "tests").glob("test_*.py")) if path not in others]
+
+
+def build_root() -> None:
+    """Build what is not there yet, and say how long it took."""
+    start = time.monotonic()
+    machine.require()
+    debian.build(ROOT)
+    packages.install(ROOT, CHECKOUT)
+    print(f"{ROOT} is ready after {time.monotonic() - start:.0f} s", flush=True)
+
+
+def prepare() -> None:
+    """Have this machine build the bundles, and train them with Keras on the batches of the parity check."""
+    start = time.monotonic()
+    machine.run(sys.executable, "-m", "pytest", "tests/test_parity.py", cwd=CHECKOUT)
+    print(f"bundles and their references are ready after {time.monotonic() - start:.0f} s", flush=True)
+
+
+def test(*options: str) -> int:
+    """Run the tests in the root; return pytest's status."""
+    pytest = ["python", "-m", "pytest", "-p", "no:cacheprovider", "--timeout=1200", *(options or device_tests())]
+    # Hypothesis takes CI as a sign to be patient with slow machines.
+    environment = {"PYTHONPATH": "/mnt", "PYTHONPYCACHEPREFIX": "/var/cache/python", "CI": "true"}
+    shell = ["sh", "-c", 'cd /mnt && exec "$@"', "sh"]
+    command = machine.enter(ROOT, *shell, *pytest, sources=CHECKOUT, AURICLE_TESTS_EMULATED="1", **environment)
+    return subprocess.run(command, check=False).returncode
+
+
+def main(arguments: list[str]) -> int:
+    """`root` only builds the root; else further arguments are pytest's, in place of all of the device's tests."""
+    try:
+        build_root()
+        if arguments == ["root"]:
+            return 0
+        prepare()
+        start = time.monotonic()
+        status = test(*arguments)
+        print(f"tests on ARMv7 took {time.monotonic() - start:.0f} s", flush=True)
+    except machine.Armv7Error as error:
+        print(f"test-armv7: {error}", file=sys.stderr)
+        return CANNOT if isinstance(error, machine.UnsuitableMachineError) else 1
+    return status
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    sys.exit(main(sys.argv[1:]))
