@@ -25,10 +25,13 @@ from edge_client.config.sections import ClipsConfig
 from edge_client.durable import flush_folder, leftovers, make_folder, remove_durably, write_durably
 from edge_client.errors import ClipError, QuotaError
 from edge_client.labels import BACKGROUND, check_label
-from edge_client.locks import take_lock
+from edge_client.locks import is_locked, take_lock
 
 # How long a command waits for another one that is changing the store, in seconds.
 _PATIENCE_S = 5.0
+_LOCK = ".lock"
+# Pieces of the room's own sound that are kept.
+_MOST_BACKGROUND = 30
 _OWN_NAME = re.compile(r"[0-9a-f]{16}\.wav")
 _DAY_S = 86_400.0
 _MB = 1_000_000
@@ -111,6 +114,20 @@ class ClipStore:
                 self._write(path, data)
         return path
 
+    def add_background(self, samples: NDArray[np.float32], rate_hz: int, clip_s: float) -> None:
+        """Keep what the room sounds like when nothing happens, in pieces as long as a clip; the newest few stay.
+
+        Raises:
+            ClipError, QuotaError: as :meth:`add` does.
+        """
+        length = round(clip_s * rate_hz)
+        with self.changing():
+            for start in range(0, len(samples) - length + 1, length):
+                self.add(BACKGROUND, samples[start : start + length], rate_hz)
+            kept = sorted((self.folder / BACKGROUND).glob("*.wav"), key=lambda path: path.stat().st_mtime)
+            for path in kept[:-_MOST_BACKGROUND]:
+                self.delete(Clip(BACKGROUND, path))
+
     def take_in(self, source: Path, label: str) -> Path:
         """Move a file of the store's own format in, without a moment at which a power cut could lose it.
 
@@ -182,11 +199,6 @@ class ClipStore:
         """Return what all clips together take."""
         return sum(_size(path) for path in self._files())
 
-    def digest(self) -> str:
-        """Return 16 hex digits that change when a clip comes, goes or is renamed; only folders are looked at."""
-        names = "\n".join(f"{path.parent.name}/{path.name}" for path in self._files())
-        return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:16]
-
     def tidy(self, now: float | None = None) -> int:
         """Remove what a power cut left half-written and what has expired; return how many clips expired.
 
@@ -218,7 +230,7 @@ class ClipStore:
 
     def _lock(self) -> int:
         try:
-            descriptor = take_lock(self.folder / ".lock", _PATIENCE_S)
+            descriptor = take_lock(self.folder / _LOCK, _PATIENCE_S)
         except PermissionError as error:
             raise ClipError(
                 f"not allowed to change {self.folder}: run this as the daemon's user (sudo -u auricle ...)"
@@ -251,17 +263,44 @@ class ClipStore:
             flush_folder(self.folder)
 
     def _folders(self) -> list[Path]:
-        if not self.folder.is_dir():
-            return []
-        names = sorted(entry.name for entry in os.scandir(self.folder) if entry.is_dir())
-        return [self.folder / name for name in names if name == BACKGROUND or not name.startswith(("_", "."))]
+        return _label_folders(self.folder)
 
-    def _files(self) -> Iterator[Path]:
-        """Find every clip by its name alone, which costs no look at the file itself."""
-        for folder in self._folders():
-            for name in sorted(entry.name for entry in os.scandir(folder)):
-                if not name.startswith(".") and name.lower().endswith(tuple(SUFFIXES)):
-                    yield folder / name
+    def _files(self) -> list[Path]:
+        return _recordings(self.folder)
+
+
+def store_digest(folder: Path) -> str | None:
+    """Return 16 hex digits that change when a clip comes, goes or gets another label; None where no label has one.
+
+    Only names are looked at, no file is opened.
+    """
+    paths = _recordings(folder)
+    if all(path.parent.name == BACKGROUND for path in paths):
+        return None
+    names = "\n".join(f"{path.parent.name}/{path.name}" for path in paths)
+    return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def is_changing(folder: Path) -> bool:
+    """Tell whether a process is changing the clips at this moment."""
+    path = folder / _LOCK
+    return path.exists() and is_locked(path)
+
+
+def _label_folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    return [folder / name for name in names if name == BACKGROUND or not name.startswith(("_", "."))]
+
+
+def _recordings(folder: Path) -> list[Path]:
+    """Find every clip by its name alone."""
+    suffixes = tuple(SUFFIXES)
+    return [
+        label / name for label in _label_folders(folder) for name in sorted(entry.name for entry in os.scandir(label))
+        if not name.startswith(".") and name.lower().endswith(suffixes)
+    ]  # fmt: skip
 
 
 def _size(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""The owner's words for sounds: which ones can be a label, and the one that means no sound in particular."""
+"""The owner's words for sounds: which ones can be a label, and the folder of what is no sound in particular."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import unicodedata
 
 from edge_client.errors import ClipError
 
-# What the room sounds like when nothing happens. Its slot is switched on so that quiet is not taken for a sound: it is
-# no label, is never reported, and every name that starts like it is left out by those who list labels.
+# The folder of what the room sounds like when nothing happens, from which the model learns to stay undecided. It is no
+# label: whoever lists labels leaves out every name that starts like it.
 BACKGROUND = "_background_"
 
 # The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.

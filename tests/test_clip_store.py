@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.capture.recordings import Recordings
-from edge_client.clip_store import ClipStore
+from edge_client.clip_store import ClipStore, is_changing, store_digest
 from edge_client.config.sections import ClipsConfig
 from edge_client.durable import write_durably
 from edge_client.errors import ClipError, QuotaError
@@ -57,7 +57,9 @@ def test_another_rate_is_resampled_and_the_same_sound_is_stored_once(tmp_path):
 
 def test_the_room_s_own_sound_is_kept_but_is_no_label(tmp_path):
     store = store_at(tmp_path)
-    store.add(BACKGROUND, sound(1), RATE)
+    store.add_background(sound(1, 40.5), RATE, 1.0)
+    assert len(list((tmp_path / BACKGROUND).glob("*.wav"))) == 30  # the newest are kept
+    assert store_digest(tmp_path) is None  # nothing to learn
     assert store.labels() == ()
     assert store.clips() == []
     assert store.size_bytes() > 0
@@ -125,11 +127,11 @@ def test_clips_are_found_by_their_beginning_moved_and_deleted(tmp_path):
     store.add("siren", sound(1), RATE)
     other = store.find(store.add("siren", sound(2), RATE).stem)
     assert store.find(f"siren/{other.clip_id[:6]}") == other
-    before = store.digest()
+    before = store_digest(tmp_path)
     moved = store.relabel(other, "horn")
     assert (moved.label, moved.clip_id) == ("horn", other.clip_id)
     assert store.labels() == ("horn", "siren")
-    assert store.digest() != before
+    assert store_digest(tmp_path) != before
     store.delete(moved)
     assert store.labels() == ("siren",)
     assert not (tmp_path / "horn").exists()
@@ -188,10 +190,12 @@ def test_only_one_process_changes_the_store_at_a_time(tmp_path, monkeypatch):
     first, second = store_at(tmp_path), store_at(tmp_path)
     with first.changing():
         first.add("siren", sound(1), RATE)
+        assert is_changing(tmp_path)
         assert len(second.clips()) == 1  # whoever reads needs no lock
         with pytest.raises(ClipError, match="another command is changing"):
             second.add("siren", sound(2), RATE)
     second.add("siren", sound(2), RATE)
+    assert not is_changing(tmp_path)
 
 
 def test_many_writers_lose_nothing(tmp_path):

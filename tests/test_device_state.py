@@ -1,5 +1,6 @@
 """What a device must not lose is whole on the disk, and readable by its owner alone."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ from edge_client.device_state import DeviceState, Progress
 from edge_client.durable import write_durably
 from edge_client.errors import StateError
 from fleet_protocol.labels import LabelMap
+from fleet_protocol.tensors import pack, unpack
 
 
 def test_the_identity_is_drawn_once_and_private(tmp_path):
@@ -29,12 +31,26 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     assert first.listening == first.bundle.weights
     trained = {name: array + 1 for name, array in first.bundle.weights.items()}
     listening = {name: array + 2 for name, array in first.bundle.weights.items()}
-    saved = Progress("cnn1", LabelMap(32).add("yes", "yes").add("siren"), contributed=3, learned=2)
+    saved = Progress(
+        "cnn1", LabelMap(32).add("yes", "yes").add("siren"), contributed=3, learned=2, taught="0123456789abcdef"
+    )
     state.save_model(trained, listening, saved)
     again = state.load_model(bundles["cnn1"])
     assert again.progress == saved
+    assert state.taught() == "0123456789abcdef"
     assert all(np.array_equal(again.bundle.weights[name], trained[name]) for name in trained)
     assert all(np.array_equal(again.listening[name], listening[name]) for name in trained)
+
+
+def test_a_model_that_was_saved_before_there_was_teaching_still_loads(tmp_path, bundles):
+    state = DeviceState(tmp_path)
+    saved = state.load_model(bundles["cnn1"])
+    state.save_model(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, contributed=4))
+    arrays, document = unpack((tmp_path / "model.safetensors").read_bytes())
+    del document["taught"]
+    write_durably(tmp_path / "model.safetensors", pack(arrays, document))
+    assert state.load_model(bundles["cnn1"]).progress == Progress("cnn1", LabelMap(32), contributed=4)
+    assert state.taught() == ""
 
 
 def test_a_model_of_another_bundle_is_refused_and_kept(tmp_path, bundles):

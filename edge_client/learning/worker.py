@@ -1,8 +1,9 @@
 """The child process that trains: its memory returns when it ends, and listening goes on meanwhile.
 
-`python -m edge_client.learning.worker CONFIG` reads the work as one line of JSON from its standard input. What it makes
-is in the state folder when it exits with 0: an upload or a report in the outbox, then the model, each written whole.
-Its parent keeps the pipe open for as long as the work is wanted.
+`python -m edge_client.learning.worker CONFIG` reads the work as one line of JSON from its standard input: what the
+aggregator asks for, or `{"kind": "teach"}` when the owner taught something. What it makes is in the state folder when
+it exits with 0: an upload or a report in the outbox, then the model, each written whole. Its parent keeps the pipe open
+for as long as the work is wanted.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from edge_client.capture.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.device_state import DeviceState, SavedModel
 from edge_client.durable import write_durably
+from edge_client.learning.teach import TEACH, teach
 from edge_client.learning.training_data import gather
 from edge_client.learning.zero_shot import Fleet, ZeroShot
 from edge_client.model_runtime import ModelRuntime
@@ -37,7 +39,8 @@ def main() -> int:
     """Do the work that stands on standard input; return the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
-        work = parse(Work, json.loads(sys.stdin.readline()))
+        document = json.loads(sys.stdin.readline())
+        work = None if document == TEACH else parse(Work, document)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         os.nice(_NICENESS)
         run(load_config(Path(sys.argv[1])), work)
@@ -53,16 +56,23 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def run(config: Config, work: Work) -> None:
+def run(config: Config, work: Work | None) -> None:
     """Do one piece of work and save what came of it: first what is to be sent, then the model.
 
     Should power fail in between, the model is as it was, and the same work is done again.
+
+    Args:
+        config: the device's.
+        work: of the aggregator; None: learn what the owner taught.
 
     Raises:
         AuricleError: naming what is wrong with the state, the bundle, the recordings or what the aggregator sent.
     """
     state = DeviceState(config.device.state)
     state.lock("training")
+    if work is None:
+        teach(config, state)
+        return
     identity = state.identity()
     saved = state.load_model(config.model.bundle)
     model = ModelRuntime(saved.bundle, config.device.threads)
@@ -110,7 +120,7 @@ def _learn(config: Config, state: DeviceState, saved: SavedModel, job: ZeroShot)
     metrics.update(_held_out(config, job))
     report = Learned(job.work.round_id, metrics)
     write_durably(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
-    progress = dataclasses.replace(saved.progress, label_map=job.label_map, learned=job.work.round_id)
+    progress = dataclasses.replace(saved.progress, label_map=job.label_map, learned=job.work.round_id, taught="")
     state.save_model(saved.bundle.weights, job.model.get_weights(), progress)
 
 

@@ -1,0 +1,158 @@
+"""What the owner taught is learned at once: new labels take a slot, and the device hears them before any round.
+
+Both sets of weights learn it: the one that listens now, and the one with which the next round goes on and reports the
+new labels as new classes. docs/teaching.md has the figures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.augmentation import BackgroundNoise
+from edge_client.capture.recordings import Recordings
+from edge_client.clip_store import is_changing, store_digest
+from edge_client.config import Config
+from edge_client.device_state import DeviceState, SavedModel
+from edge_client.errors import RecordingError
+from edge_client.features import Mfcc
+from edge_client.labels import BACKGROUND
+from edge_client.learning.lesson import Lesson, learn
+from edge_client.learning.training_data import gather
+from edge_client.model_runtime import ModelRuntime
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.labels import LabelMap
+
+Floats = NDArray[np.float32]
+
+log = logging.getLogger(__name__)
+
+# What the training process is told when the owner taught something.
+TEACH = {"kind": "teach"}
+
+# Clips of a label that are looked at; rounds see all of them in time.
+_MOST_CLIPS = 200
+_COPIES = 6
+# Windows of silence, of artificial noise, and of the room or [recordings] background.
+_QUIET_ROWS = 400
+# Artificial noise: levels in dB full scale, and how its amplitude falls with frequency (white to brown).
+_LEVELS_DB = (-75.0, -15.0)
+_SLOPES = (0.0, 1.2)
+
+
+def to_teach(config: Config, state: DeviceState) -> str | None:
+    """Tell cheaply whether the clips are others than those last learned from; the answer names what there is.
+
+    A device without a microphone learns in rounds alone: nobody waits for it to hear. Nor is there anything to learn
+    while a command is changing the clips.
+
+    Returns:
+        The store's digest, or None where there is nothing to learn now.
+    """
+    folder = config.clips_folder
+    if config.microphone is None or is_changing(folder):
+        return None
+    digest = store_digest(folder)
+    return None if digest == state.taught() else digest
+
+
+def teach(config: Config, state: DeviceState) -> None:
+    """Learn from all clips of the owner, and save both sets of weights, the labels and the store's digest together.
+
+    Raises:
+        AuricleError: naming what is wrong with the state, the bundle or the clips; nothing is changed then.
+    """
+    began = time.monotonic()
+    digest = store_digest(config.clips_folder)  # before the clips are read: one that comes meanwhile is learned next
+    if digest is None:
+        raise RecordingError(f"no clips in {config.clips_folder}; record or import some first")
+    saved = state.load_model(config.model.bundle)
+    model = ModelRuntime(saved.bundle, config.device.threads)
+    lesson = _lesson(config, state, saved, model, np.random.default_rng([config.device.seed, int(digest, 16)]))
+    sets = [saved.bundle.weights, saved.listening]
+    if all(np.array_equal(sets[0][name], sets[1][name]) for name in sets[0]):
+        sets = sets[:1]  # before the first consensus both are the same
+    settings, seed = config.training, int(digest, 16)
+    learned = [
+        learn(model, weights, lesson, settings.teach_epochs, settings.teach_learning_rate, seed) for weights in sets
+    ]
+    progress = dataclasses.replace(saved.progress, label_map=lesson.label_map, taught=digest)
+    state.save_model(learned[0], learned[-1], progress)
+    new = lesson.label_map.names[len(saved.progress.label_map.names) :]
+    log.info(
+        "learned from %d clips in %.0f s; new: %s", len(lesson.clips.slots), time.monotonic() - began,
+        ", ".join(new) or "none",
+    )  # fmt: skip
+
+
+def _lesson(
+    config: Config, state: DeviceState, saved: SavedModel, model: ModelRuntime, rng: np.random.Generator
+) -> Lesson:
+    settings = model.manifest.feature_settings
+    source = Recordings(config.clips_folder, settings, per_round=(_MOST_CLIPS, _MOST_CLIPS), seed=config.device.seed)
+    labels, former = source.labels(), saved.progress.label_map
+    label_map = former
+    for label in labels:
+        if label not in label_map.names:
+            label_map = label_map.add(label)
+    rooms = _rooms(config, settings)
+    noise = BackgroundNoise((*rooms, *artificial_noise(12, settings, rng)))
+    slots = {label: label_map.slot_of(label) for label in labels}
+    clips = gather(source, 0, slots, model, rng, copies=_COPIES, noise=noise)
+    if not len(clips.slots):
+        raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
+    quiet = np.concatenate([artificial_noise(_QUIET_ROWS, settings, rng), _windows(rooms, settings, rng)])
+    return Lesson(
+        label_map=label_map,
+        known=_known(former, set(slots.values()), keep_all=config.clips.expire_days > 0),
+        clips=clips,
+        quiet=model.normalise(Mfcc(settings)(quiet)),
+        public_set=state.public_set(settings),
+    )
+
+
+def _known(former: LabelMap, with_clips: set[int], *, keep_all: bool) -> tuple[int, ...]:
+    """Return the slots that must not be forgotten.
+
+    A label of which the owner deleted every clip, and which the fleet does not know either, is meant to be forgotten;
+    where clips expire by themselves nobody can tell, and it is kept.
+    """
+    return tuple(
+        slot for slot, class_id in enumerate(former.class_ids) if keep_all or class_id is not None or slot in with_clips
+    )
+
+
+def _rooms(config: Config, settings: FeatureSettings) -> tuple[Floats, ...]:
+    """Return what tells of the room: what ``record`` heard before the takes, and [recordings] background."""
+    folders = [folder for folder in (config.clips_folder / BACKGROUND, config.recordings.background) if folder]
+    return tuple(
+        recording for folder in folders if folder.is_dir()
+        for recording in BackgroundNoise.load(folder, settings.sample_rate_hz).recordings
+    )  # fmt: skip
+
+
+def _windows(rooms: tuple[Floats, ...], settings: FeatureSettings, rng: np.random.Generator) -> Floats:
+    """Draw clip-long stretches of the room at several volumes: float32 [rows, clip_samples]; none without a room."""
+    length = settings.clip_samples
+    rows = np.empty((_QUIET_ROWS if rooms else 0, length), np.float32)
+    for row in rows:
+        room = rooms[rng.integers(len(rooms))]
+        start = rng.integers(max(1, len(room) - length + 1))
+        row[:] = np.resize(room[start : start + length], length) * rng.uniform(0.1, 1.0)
+    return rows
+
+
+def artificial_noise(count: int, settings: FeatureSettings, rng: np.random.Generator) -> Floats:
+    """Return clips of noise, white to brown, from nearly silent to loud: float32 [count, clip_samples]."""
+    length = settings.clip_samples
+    frequency = np.maximum(np.fft.rfftfreq(length), 1 / length)
+    clips = np.empty((count, length), np.float32)
+    for clip in clips:
+        spectrum = rng.normal(size=len(frequency)) + 1j * rng.normal(size=len(frequency))
+        noise = np.fft.irfft(spectrum * frequency ** -rng.uniform(*_SLOPES), length)
+        clip[:] = noise / np.sqrt(np.mean(noise**2)) * 10 ** (rng.uniform(*_LEVELS_DB) / 20)
+    return np.clip(clips, -1.0, 1.0, out=clips)
