@@ -210,6 +210,12 @@ def test_recording_ends_with_the_daemon_however_that_ends(sound_server, backend)
     assert not Path("/proc", recorder).exists()
 
 
+def test_recording_needs_no_memory_that_is_writable_and_executable(open_source):
+    open_source(config())
+    (recorder,) = recorders()
+    assert "rwx" not in Path(f"/proc/{recorder}/maps").read_text()
+
+
 def test_sound_that_nobody_reads_in_time_is_counted_and_the_latest_is_kept(open_source, sound_server, caplog):
     source = open_source(config(silent_s=60))
     time.sleep(4)

@@ -1,7 +1,8 @@
 """The process that records by PortAudio: ``record`` writes a line of JSON, then raw 16-bit frames; ``list`` lists.
 
-PortAudio's callback hands its frames straight to the pipe, which is bounded and never waits: when it is full, or the
-hardware was not read in time, sound is lost, and standard error says ``overrun N``. It ends when nobody reads.
+It reads in a loop rather than by a callback: Python's callbacks need memory that is writable and executable, which a
+hardened service may not have, and a process that does nothing else comes in time without one. Its writes never wait:
+when the pipe is full, or the hardware was not read in time, sound is lost, and standard error says ``overrun N``.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ import os
 import select
 import signal
 import sys
+import threading
+import time
 from types import ModuleType
 from typing import Any
 
 from edge_client.capture.sound_devices import USUAL_RATES_HZ, CaptureDevice, matching_device, presence
 from edge_client.errors import AudioError
 
-# A write of up to this many bytes goes into a pipe whole or not at all (POSIX), so frames are never torn.
-_ATOMIC_BYTES = select.PIPE_BUF
 # Devices with more are plug-ins that make up as many channels as one likes.
 _MOST_CHANNELS = 8
 # Sound that the driver holds while this process waits for the processor.
 _LATENCY_S = 0.25
-_REPORT_MS = 1_000
+_BLOCKS_PER_S = 20
 _OUTPUT = 1
 
 
@@ -49,58 +50,56 @@ def _record(sounddevice: ModuleType, device: str, rates_hz: list[int]) -> None:
     """
     info = _wanted(sounddevice, device)
     rate_hz, channels = _setting(sounddevice, info, rates_hz)
-    recorder = _Recorder(2 * channels)
     try:
         stream = sounddevice.RawInputStream(
-            device=info["index"], samplerate=rate_hz, channels=channels, dtype="int16", latency=_LATENCY_S,
-            callback=recorder.heard,
-        )  # fmt: skip
+            device=info["index"], samplerate=rate_hz, channels=channels, dtype="int16", latency=_LATENCY_S
+        )
         opened = {"device": info["name"], "rate_hz": rate_hz, "channels": channels}
         os.write(_OUTPUT, json.dumps(opened).encode() + b"\n")
         os.set_blocking(_OUTPUT, False)
+        threading.Thread(target=_end_when_unread, daemon=True).start()
         stream.start()
-        recorder.report_until_unread(stream)
+        _hand_on(stream, rate_hz // _BLOCKS_PER_S)
     except sounddevice.PortAudioError as error:
         raise AudioError(f"PortAudio cannot record from {info['name']!r}: {error}") from error
-    raise AudioError(f"{info['name']!r} stopped recording")
 
 
-class _Recorder:
-    """Hands frames on, and counts what is lost."""
+def _hand_on(stream: Any, frames: int) -> None:  # noqa: ANN401  (sounddevice has no types)
+    """Hand blocks of so many frames on for ever, dropping those for which the pipe has no room.
 
-    def __init__(self, frame_bytes: int) -> None:
-        self._piece = _ATOMIC_BYTES // frame_bytes * frame_bytes
-        self._lost = 0
-
-    def heard(self, data: Any, frames: int, time: Any, status: Any) -> None:  # noqa: ANN401, ARG002  (PortAudio's)
-        """Take one block; called by PortAudio in its own thread, so it must not wait."""
-        if status.input_overflow:
-            self._lost += 1
-        block = memoryview(data)
+    Raises:
+        PortAudioError: the stream ended.
+    """
+    rest, lost, last_report = b"", 0, time.monotonic()
+    while True:
+        block, overflowed = stream.read(frames)
+        lost += bool(overflowed)
         try:
-            for start in range(0, len(block), self._piece):
-                os.write(_OUTPUT, block[start : start + self._piece])
+            if rest:  # of a block for which the pipe had too little room; it goes first, so that no frame is torn
+                rest = rest[os.write(_OUTPUT, rest) :]
+            if rest:
+                lost += 1
+            else:
+                rest = bytes(block)[os.write(_OUTPUT, block) :]
         except BlockingIOError:
-            self._lost += 1
+            lost += 1
+        if lost and time.monotonic() - last_report > 1:
+            print(f"overrun {lost}", file=sys.stderr, flush=True)
+            lost, last_report = 0, time.monotonic()
 
-    def report_until_unread(self, stream: Any) -> None:  # noqa: ANN401  (sounddevice has no types)
-        """Say on standard error what was lost, until the reader is gone or the stream has ended."""
-        unread = select.poll()
-        unread.register(_OUTPUT, 0)
-        reported = 0
-        while stream.active:
-            if unread.poll(_REPORT_MS):
-                os._exit(0)
-            lost = self._lost
-            if lost > reported:
-                print(f"overrun {lost - reported}", file=sys.stderr, flush=True)
-                reported = lost
+
+def _end_when_unread() -> None:
+    """End the process when nobody reads its output any more, also when the hardware gives nothing to write."""
+    closed = select.poll()
+    closed.register(_OUTPUT, 0)
+    closed.poll()
+    os._exit(0)
 
 
 def _sounddevice() -> ModuleType:
     try:
         import sounddevice
-    except (ImportError, OSError) as error:
+    except Exception as error:  # PortAudio is started while it is imported, and fails with errors of its own
         raise AudioError(
             f"cannot record by PortAudio, because sounddevice cannot be loaded ({error}): install auricle[edge] and "
             'the system\'s libportaudio2, or set backend = "arecord"'
