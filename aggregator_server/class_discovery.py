@@ -1,14 +1,13 @@
 """Which reports of new sounds are the same class (Gudur & Perepu 2021, algorithm 1, global update, choice 2).
 
-A report is described by two things that hold neither audio nor weights. Its data impressions: their mean, less the mean
-of the same device's impressions of known classes, so that what is particular to the device drops out. And its profile:
-the device's scores of the new class on the public recordings, less their mean over each public class; two devices that
-mean the same sound find the same public clips a little like it, whatever their architectures. Then k-medoids by cosine
-distance. The devices' descriptions of KNOWN classes serve as a yardstick: where nobody says how many new classes there
-are, the number is taken that gives reports and yardsticks together the best silhouette, which can also be one.
+A report is described by its profile: how much every public recording sounds like it to the device, less the mean over
+each public class. Two devices that mean the same sound find the same public recordings a little like it, whatever their
+architectures. Then k-medoids by cosine distance. The devices' descriptions of KNOWN classes serve as a yardstick: where
+nobody says how many new classes there are, the number is taken that gives reports and yardsticks together the best
+silhouette, which can also be one.
 
-(The paper clusters impressions alone. On Speech Commands that told two words apart in a few trials of ten; profiles
-alone did in six of seven, both together in more: docs/class-discovery.md.)
+(The paper clusters data impressions. On Speech Commands, from networks of different designs, they agreed no better than
+chance: docs/class-discovery.md. They are used where a device sent no profile.)
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from fleet_protocol.public_set import PublicSet
 
 # The distance of two sounds that are surely not the same: the largest that a cosine gives.
 _APART = 2.0
-# Share of the impressions in the cosine; the profiles have the rest.
-_IMPRESSIONS_SHARE = 0.4
 # Numbers of classes that are tried, at most: reports beyond it are rare, and each number costs a clustering.
 _MOST_COUNTS = 64
 
@@ -40,7 +37,7 @@ class ReportedClass:
         slot: the slot that the device gave it.
         name: the owner's word, where it is shared; it helps to count, never to match.
         impressions: float32 [n, frames, coefficients].
-        profile: float32 [public samples], the device's scores of it; None: the device sent none.
+        profile: float32 [public samples], how much each sounds like it; None: the device sent none.
     """
 
     device_id: str
@@ -58,7 +55,7 @@ class KnownClass:
         device_id: the device.
         class_id: the class.
         impressions: float32 [n, frames, coefficients].
-        profile: float32 [public samples], the device's scores of it; None: the device sent none.
+        profile: float32 [public samples], how much each sounds like it; None: the device sent none.
     """
 
     device_id: str
@@ -187,20 +184,18 @@ def _numbered(names: list[str]) -> NDArray[np.int64]:
 def _descriptors(
     items: Sequence[ReportedClass | KnownClass], known: Sequence[KnownClass], public_set: PublicSet
 ) -> NDArray[np.float64]:
-    """Return float64 [items, features], so that cosines weigh impressions and profiles as they should."""
+    """Return float64 [items, features], whose cosines say how alike two items are."""
+    profiles = [item.profile for item in items if item.profile is not None]
+    if len(profiles) == len(items):
+        return _residuals(np.stack(profiles), public_set)
+    # What is particular to a device is in all of its impressions: their mean is taken out.
     scale = np.maximum(public_set.features.std(axis=(0, 1), dtype=np.float64), np.finfo(np.float32).tiny)
     means = {id(item): item.impressions.mean(axis=0, dtype=np.float64) / scale for item in items}
     centres = {
         device_id: np.mean([means[id(item)] for item in known if item.device_id == device_id], axis=0)
         for device_id in {item.device_id for item in known}
     }
-    impressions = _unit(np.stack([(means[id(item)] - centres.get(item.device_id, 0.0)).ravel() for item in items]))
-    profiles = [item.profile for item in items if item.profile is not None]
-    if len(profiles) < len(items):  # they can be compared only where everybody sent one
-        return impressions
-    residuals = _unit(_residuals(np.stack(profiles), public_set))
-    share = np.sqrt([_IMPRESSIONS_SHARE, 1 - _IMPRESSIONS_SHARE])
-    return np.concatenate([share[0] * impressions, share[1] * residuals], axis=1)
+    return np.stack([(means[id(item)] - centres.get(item.device_id, 0.0)).ravel() for item in items])
 
 
 def _residuals(profiles: NDArray[np.float32], public_set: PublicSet) -> NDArray[np.float64]:

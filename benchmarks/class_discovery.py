@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from aggregator_server.class_discovery import KnownClass, ReportedClass, discover
 from edge_client.learning.impressions import Synthesis, synthesise
 from edge_client.learning.local_update import Optimiser, train_epoch
+from edge_client.learning.profiles import profiles
 from edge_client.learning.targets import from_slots
 from edge_client.model_runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
@@ -41,7 +42,6 @@ LABELS = (KNOWN[0:4], KNOWN[2:6], KNOWN[4:8], (*KNOWN[6:8], *KNOWN[0:2]))
 CLIPS = 300
 PUBLIC_SPEAKERS = 0.3
 EPOCHS = 12
-SCORE_TEMPERATURE = 4.0
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,9 @@ def _describe(
             train_epoch(model, np.stack(moved), targets, mask, optimiser, rng)
     slots = list(range(len(labels)))
     impressions = model.normalise(synthesise(model, mask, slots, Synthesis(), rng))
-    return impressions, model.predict(public_set.features, mask, SCORE_TEMPERATURE)[:, slots].T
+    rows = np.concatenate([clips[label] for label in labels])
+    own_embedding, owners = model.embed(corpus.x[rows]), np.repeat(slots, CLIPS)
+    return impressions, profiles(model.embed(public_set.features), own_embedding, owners, slots)
 
 
 def adjusted_rand_index(truth: list[str], found: list[int]) -> float:

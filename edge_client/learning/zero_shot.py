@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.impressions import Synthesis, synthesise
 from edge_client.learning.local_update import Optimiser, accuracy, alpha_update, train_epoch
+from edge_client.learning.profiles import profiles
 from edge_client.learning.targets import from_consensus, from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model_runtime import ModelRuntime
@@ -106,7 +107,8 @@ class ZeroShot:
         known = [slot for slot in slots if clips.count(slot)] if new else []
         if new:
             arrays["impressions"] = self._impressions(known + new)
-            arrays["profiles"] = np.ascontiguousarray(scores[:, known + new].T)
+            own_embedding, public_embedding = self.model.embed(clips.x[0]), self.model.embed(self._x0)
+            arrays["profiles"] = profiles(public_embedding, own_embedding, clips.slots, known + new)
         update = Update(
             round_id=self.work.round_id,
             device_id=self.device_id,
