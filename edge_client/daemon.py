@@ -13,13 +13,20 @@ from types import FrameType
 from typing import Any
 
 from edge_client.board import resident_mb, temperature_c
+from edge_client.capture.microphone import open_microphone
+from edge_client.clip_store import ClipStore
 from edge_client.config import Config, load_config
 from edge_client.device_state import DeviceState
+from edge_client.events import open_sinks
 from edge_client.learner import Learner
+from edge_client.listener import Listener, load_listening
 from edge_client.status import StatusFile
 from edge_client.supervisor import Supervisor
 from edge_client.systemd_notify import notify
+from edge_client.teacher import Teacher
 from edge_client.trainer import Trainer
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.errors import AuricleError
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +38,9 @@ _STATUS_S = (2.0, 30.0)
 _FEED_S = 5.0
 # Longest time without progress: one question for work, an answer's time-out and some patience.
 _LEARNER_STUCK_S = 300.0
+_TEACHER_STUCK_S = 120.0
+# A microphone that gave sound and gives none any more has been opened anew several times by then.
+_LISTENER_STUCK_S = 60.0
 
 
 def run(config_path: Path) -> int:
@@ -71,12 +81,19 @@ class Daemon:
         self._file = StatusFile(self._state)
         self._supervisor = Supervisor(stop)
         self._trainer = Trainer(config.training, config_path, stop, self._reload)
+        settings = read_bundle(config.model.bundle).manifest.feature_settings
+        self._sample_rate_hz = settings.sample_rate_hz
+        self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         self._architecture = ""
         self._labels: tuple[str, ...] = ()
+        self._listener: Listener | None = None
+        self._frames = 0
         self._reload()
-        self._learner: Learner | None = None
-        if config.server is not None:
-            self._add_learner(config)
+        self._sinks = open_sinks(config, self._state.identity().device_id) if config.microphone else []
+        self._learner = self._add_learner() if config.server is not None else None
+        self._teacher = self._add_teacher()
+        if config.microphone is not None:
+            self._supervisor.add("listening", self._listen, _LISTENER_STUCK_S)
 
     def run(self) -> None:
         """Run until stopped."""
@@ -94,21 +111,64 @@ class Daemon:
         notify("STOPPING=1")
         for name in self._supervisor.join(_GRACE_S):
             log.info("left the loop %s waiting", name)
+        for sink in self._sinks:
+            sink.close()
         self._write_status()
 
-    def _add_learner(self, config: Config) -> None:
-        assert config.server is not None
+    def _add_learner(self) -> Learner:
+        assert self._config.server is not None
         loop = self._supervisor.add("rounds", lambda: learner.run(), _LEARNER_STUCK_S)
-        learner = Learner(config, config.server, self._state, self._trainer, self._stop, loop.beat)
-        self._learner = learner
+        learner = Learner(self._config, self._config.server, self._state, self._trainer, self._stop, loop.beat)
+        return learner
+
+    def _add_teacher(self) -> Teacher:
+        loop = self._supervisor.add("teaching", lambda: teacher.run(), _TEACHER_STUCK_S)
+        teacher = Teacher(self._config, self._state, self._store, self._trainer, self._stop, loop.beat)
+        return teacher
+
+    def _listen(self) -> None:
+        """Listen until stopped, or until the microphone fails.
+
+        Raises:
+            EdgeError: it cannot be opened, or the model cannot be loaded.
+        """
+        assert self._config.microphone is not None
+        source = open_microphone(self._config.microphone, self._sample_rate_hz)
+        try:
+            self._listener = Listener(source, lambda: load_listening(self._config), self._config.detector, self._sinks)
+            log.info("listening for %s", ", ".join(self._labels) or "nothing yet: teach a sound")
+            self._listener.run(self._stop)
+        finally:
+            self._listener = None
+            source.close()
 
     def _reload(self) -> None:
         """Take up the model that is on the disk."""
         saved = self._state.load_model(self._config.model.bundle)
         self._architecture, self._labels = saved.progress.architecture, saved.progress.label_map.names
+        if (listener := self._listener) is not None:
+            try:
+                listener.reload()
+            except AuricleError as error:  # what listens goes on listening with the model that it has
+                log.error("cannot take up the new model: %s", error)
+
+    def _hear_progress(self) -> None:
+        """Let sound count as the listening loop's progress.
+
+        A microphone that never gave sound to this process is waited for: starting the daemon again would not bring it,
+        and would disturb the training. One that fell silent for good gets the daemon started again, once.
+        """
+        loop, listener = self._supervisor.loops.get("listening"), self._listener
+        if loop is None or (listener is None and self._frames):
+            return
+        frames = int(listener.counters()["frames"] or 0) if listener is not None else 0
+        if frames != self._frames or not frames:
+            loop.beat()
+        self._frames = frames
 
     def _feed_watchdog(self) -> None:
         """Tell systemd that all is well; where a loop stands still it is left to start the daemon again."""
+        self._hear_progress()
         stuck = [loop.name for loop in self._supervisor.loops.values() if loop.stuck()]
         if stuck:
             log.error("no progress: %s", ", ".join(stuck))
@@ -129,7 +189,9 @@ class Daemon:
             "started": self._started,
             "model": {"architecture": self._architecture, "labels": self._labels},
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
+            "listening": listener.counters() if (listener := self._listener) is not None else None,
             "server": self._learner.status if self._learner else None,
             "training": self._trainer.status,
+            "teaching": self._teacher.status,
             "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},
         }

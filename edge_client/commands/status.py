@@ -54,7 +54,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
     for name, loop in status["loops"].items():
         trouble = f", {loop['restarts']} restarts, last error: {loop['error']}" if loop["error"] else ""
         lines.append(f"{name:9s} {'STUCK' if loop['stuck'] else loop['state']}{trouble}")
-    subjects = {name: status.get(name) for name in ("listening", "server", "training", "clips", "board")}
+    subjects = {name: status.get(name) for name in ("listening", "server", "training", "teaching", "board")}
     return lines + [
         f"{name:9s} " + ", ".join(f"{key} {_value(value)}" for key, value in found.items())
         for name, found in subjects.items()
