@@ -1,5 +1,6 @@
 """A microphone through ALSA, PortAudio and PulseAudio: what is played is heard, and what breaks comes back."""
 
+import contextlib
 import logging
 import os
 import re
@@ -64,14 +65,20 @@ def fitted(samples, rate_hz=RATE_HZ, frequency_hz=TONE_HZ):
     return float(np.hypot(*weights)), float(np.sqrt(np.mean((samples - basis @ weights) ** 2)))
 
 
-def recorders():
-    """Return the processes that this one started to record."""
-    listed = subprocess.run(
-        ["ps", "-o", "pid=,stat=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False
-    ).stdout
-    lines = [line.split(maxsplit=2) for line in listed.splitlines()]
-    return [int(pid) for pid, stat, command in lines if "Z" not in stat and
-            ("portaudio_process" in command or command.startswith("arecord"))]  # fmt: skip
+def recorders(parent=None):
+    """Return the processes that a process, this one by default, started to record."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            state, ppid = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            command = (folder / "cmdline").read_bytes()
+            if (
+                int(ppid) == (parent or os.getpid())
+                and state != "Z"
+                and re.search(b"portaudio_process|^arecord", command)
+            ):
+                found.append(int(folder.name))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -193,21 +200,24 @@ def test_closing_leaves_no_process_and_wakes_who_reads(open_source):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_recording_ends_with_the_daemon_however_that_ends(sound_server, backend):
     code = (
-        "import os, signal, subprocess\n"
+        "import time\n"
         "from edge_client.capture.microphone import open_microphone\n"
         "from edge_client.config.sections import MicrophoneConfig\n"
-        f"open_microphone(MicrophoneConfig(device='shelf', backend={backend!r}), 16000)\n"
-        "print(*subprocess.run(['ps', '-o', 'pid=,comm=', '--ppid', str(os.getpid())],"
-        " capture_output=True, text=True).stdout.split(), flush=True)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"source = open_microphone(MicrophoneConfig(device='shelf', backend={backend!r}), 16000)\n"
+        "print('recording', flush=True)\n"
+        "time.sleep(60)\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    words = result.stdout.split()
-    recorder = words[next(i for i, word in enumerate(words) if word.startswith(("python", "arecord"))) - 1]
+    daemon = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert daemon.stdout.readline() == "recording\n"
+        (recorder,) = recorders(daemon.pid)
+    finally:
+        daemon.kill()
+        daemon.communicate()
     deadline = time.monotonic() + 10
-    while Path("/proc", recorder).exists() and time.monotonic() < deadline:
+    while Path(f"/proc/{recorder}").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not Path("/proc", recorder).exists()
+    assert not Path(f"/proc/{recorder}").exists()
 
 
 def test_recording_needs_no_memory_that_is_writable_and_executable(open_source):
@@ -232,7 +242,7 @@ def test_a_pipe_that_nobody_empties_makes_portaudio_count_overruns_and_go_on(sou
     wanted = '{"device": "shelf", "rates_hz": [192000]}'
     process = PcmProcess("PortAudio", [sys.executable, "-m", "edge_client.capture.portaudio_process", "record", wanted])
     try:
-        time.sleep(5)
+        time.sleep(4)
         frames = 0
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline and not (process.overruns and frames > 1_000_000):
