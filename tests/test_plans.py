@@ -48,8 +48,9 @@ def test_what_is_refused_is_named_with_what_is_allowed(part, choice, words):
 NUMBERS = [(name, s) for name, s in METHODS["local"]["zero_shot"].items() if type(s.default) in (int, float)]
 
 
+# No subnormal numbers: the runtime of a 32-bit Pi, once loaded, has its process round them to zero.
 @settings(derandomize=True)
-@given(st.sampled_from(NUMBERS), st.floats() | st.integers() | st.text(max_size=3) | st.booleans())
+@given(st.sampled_from(NUMBERS), st.floats(allow_subnormal=False) | st.integers() | st.text(max_size=3) | st.booleans())
 def test_whatever_is_accepted_lies_in_the_range_and_has_the_type(case, value):
     name, setting = case
     try:

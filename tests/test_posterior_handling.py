@@ -64,8 +64,9 @@ def test_no_labels_hear_nothing():
     assert feed(handler(), [()] * 5) == []
 
 
+# No subnormal numbers: the runtime of a 32-bit Pi, once loaded, has its process round them to zero.
 @given(
-    rows=st.lists(st.tuples(*[st.floats(0, 1, width=32)] * 3), max_size=80),
+    rows=st.lists(st.tuples(*[st.floats(0, 1, width=32, allow_subnormal=False)] * 3), max_size=80),
     refractory_s=st.sampled_from([0.0, 0.5, 2.0]),
     average_s=st.sampled_from([0.0, 0.5, 1.0]),
 )

@@ -27,6 +27,7 @@ path-exclude=/usr/share/man/*
 path-exclude=/usr/share/locale/*
 path-exclude=/usr/bin/py3compile
 """
+_STAMP = ".recipe"
 
 
 def mirror() -> str:
@@ -45,16 +46,23 @@ def mirror() -> str:
 
 def build(root: Path) -> None:
     """Build the root, unless it is there; it appears under its name when it is complete."""
-    if root.exists():
+    stamp = root / _STAMP
+    if stamp.exists() and stamp.read_text() == _recipe():
         return
     root.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=root.parent, prefix=f".{root.name}-"))
     try:
         making.chmod(0o755)
         _bootstrap(making)
+        (making / _STAMP).write_text(_recipe())
+        shutil.rmtree(root, ignore_errors=True)
         making.rename(root)
     finally:
         shutil.rmtree(making, ignore_errors=True)
+
+
+def _recipe() -> str:
+    return "\n".join([SUITE, *PACKAGES, _DPKG])
 
 
 def _bootstrap(root: Path) -> None:

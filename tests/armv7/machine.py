@@ -4,20 +4,13 @@ QEMU's user-mode emulator runs them; the kernel hands them to it (binfmt_misc), 
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
 _BINFMT = Path("/proc/sys/fs/binfmt_misc")
 _PACKAGES = "qemu-user-static binfmt-support debootstrap"
-# Mounts live in a namespace of their own and end with it: outside, nothing in a root leads to the machine's own files.
-_MOUNTS = """
-mount -t proc proc "$root/proc"
-mount --rbind /dev "$root/dev"
-mount -t tmpfs tmpfs "$root/tmp"
-mount --bind "$sources" "$root/mnt"
-mount -o remount,bind,ro "$root/mnt"
-"""
 
 
 class Armv7Error(Exception):
@@ -58,13 +51,24 @@ def require() -> None:
         raise UnsuitableMachineError(f"the kernel took no registration for ARM programs: no {_BINFMT}/qemu-arm")
 
 
-def enter(root: Path, *command: str, sources: Path | None = None, **environment: str) -> list[str]:
+def enter(
+    root: Path, *command: str, sources: Path | None = None, recordings: Path | None = None, **environment: str
+) -> list[str]:
     """Return the command line that runs a command in the root, as a Cortex-A7.
 
-    With ``sources``, a folder, that is at /mnt to be read, and /proc, /dev and /tmp are there too.
+    With ``sources``, a folder, that is at /mnt to be read, ``recordings`` at /srv, and /proc, /dev, /tmp are there too.
+    Mounts live in a namespace of their own and end with it: outside, nothing in the root leads to the machine's files.
     """
-    script = f'set -e; root=$1 sources=$2; shift 2\n{_MOUNTS if sources else ""}exec chroot "$root" "$@"'
-    inside = {
+    steps = ["set -e"]
+    if sources:
+        steps += [f"mount -t proc proc {_q(root / 'proc')}", f"mount --rbind /dev {_q(root / 'dev')}"]
+        steps += [f"mount -t tmpfs tmpfs {_q(root / 'tmp')}"]
+    for inside, outside in {"mnt": sources, "srv": recordings}.items():
+        if outside:
+            there = _q(root / inside)
+            steps += [f"mount --bind {_q(outside)} {there}", f"mount -o remount,bind,ro {there}"]
+    steps.append(f'exec chroot {_q(root)} "$@"')
+    variables = {
         "PATH": "/opt/auricle/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
         "LANG": "C.UTF-8",
@@ -73,6 +77,10 @@ def enter(root: Path, *command: str, sources: Path | None = None, **environment:
     }
     return [
         "unshare", "--mount", "--pid", "--fork", "--kill-child",
-        "env", "--ignore-environment", *(f"{name}={value}" for name, value in inside.items()),
-        "sh", "-c", script, "enter", str(root), str(sources or ""), *command,
+        "env", "--ignore-environment", *(f"{name}={value}" for name, value in variables.items()),
+        "sh", "-c", "\n".join(steps), "enter", *command,
     ]  # fmt: skip
+
+
+def _q(path: Path) -> str:
+    return shlex.quote(str(path))
