@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 REPORT ?= report.html
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint demo bench-pi armv7-root test-armv7 clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test lint demo soak bench-pi armv7-root test-armv7 clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ $(READY): pyproject.toml constraints.txt
 
 test: $(READY)  ## run the tests
 	$(BIN)/python -m pytest
+
+soak: $(READY)  ## kill a device 200 times at random instants, and see that nothing is lost
+	AURICLE_POWER_CUTS=200 $(BIN)/python -m pytest tests/test_power_cuts.py
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
