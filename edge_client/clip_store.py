@@ -12,15 +12,14 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.capture.recordings import SUFFIXES
 from edge_client.capture.resampling import resample
 from edge_client.capture.wave_files import encode_wave
+from edge_client.clip_files import Clip, clip_files, label_folders
 from edge_client.config.sections import ClipsConfig
 from edge_client.durable import flush_folder, leftovers, make_folder, remove_durably, write_durably
 from edge_client.errors import ClipError, QuotaError
@@ -37,24 +36,6 @@ _DAY_S = 86_400.0
 _MB = 1_000_000
 # A board without a clock of its own starts in 1970; what it records before it has the time is not half a century old.
 _FIRST_CLOCK = 1_600_000_000
-
-
-@dataclass(frozen=True)
-class Clip:
-    """One clip of the store.
-
-    Attributes:
-        label: what it is a sound of.
-        path: where it is.
-    """
-
-    label: str
-    path: Path
-
-    @property
-    def clip_id(self) -> str:
-        """The file's name without its suffix."""
-        return self.path.stem
 
 
 class ClipStore:
@@ -104,15 +85,19 @@ class ClipStore:
             ClipError: the label or the samples cannot be stored, or another process is changing the store.
             QuotaError: there is no room.
         """
-        label = label if label == BACKGROUND else check_label(label)
-        if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
-            raise ClipError(f"a clip must be one channel of finite samples, not an array of shape {samples.shape}")
-        data = encode_wave(resample(np.asarray(samples, np.float32), rate_hz, self._rate_hz), self._rate_hz)
-        path = self._place(label, data)
+        path, data = self._stored_form(label, samples, rate_hz)
         with self.changing():
             if not path.exists():
                 self._write(path, data)
         return path
+
+    def holds(self, label: str, samples: NDArray[np.float32], rate_hz: int) -> bool:
+        """Tell whether a label has this very clip already.
+
+        Raises:
+            ClipError: the label or the samples cannot be stored.
+        """
+        return self._stored_form(label, samples, rate_hz)[0].exists()
 
     def add_background(self, samples: NDArray[np.float32], rate_hz: int, clip_s: float) -> None:
         """Keep what the room sounds like when nothing happens, in pieces as long as a clip; the newest few stay.
@@ -175,7 +160,7 @@ class ClipStore:
 
     def clips(self, label: str | None = None) -> list[Clip]:
         """Return all clips, or those of a label, in the order of their names."""
-        return [Clip(path.parent.name, path) for path in self._files() if label in (None, path.parent.name)
+        return [Clip(path.parent.name, path) for path in clip_files(self.folder) if label in (None, path.parent.name)
                 and path.parent.name != BACKGROUND]  # fmt: skip
 
     def find(self, given: str) -> Clip:
@@ -197,7 +182,7 @@ class ClipStore:
 
     def size_bytes(self) -> int:
         """Return what all clips together take."""
-        return sum(_size(path) for path in self._files())
+        return sum(_size(path) for path in clip_files(self.folder))
 
     def tidy(self, now: float | None = None) -> int:
         """Remove what a power cut left half-written and what has expired; return how many clips expired.
@@ -211,7 +196,7 @@ class ClipStore:
             return 0
         now = time.time() if now is None else now
         with self.changing():
-            for folder in self._folders():
+            for folder in label_folders(self.folder):
                 for path in list(leftovers(folder)):
                     path.unlink()
             expired = [clip for clip in self.clips() if self._config.expire_days and self._has_expired(clip.path, now)]
@@ -239,6 +224,13 @@ class ClipStore:
             raise ClipError(f"another command is changing the clips in {self.folder}; wait for it to end")
         return descriptor
 
+    def _stored_form(self, label: str, samples: NDArray[np.float32], rate_hz: int) -> tuple[Path, bytes]:
+        label = label if label == BACKGROUND else check_label(label)
+        if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
+            raise ClipError(f"a clip must be one channel of finite samples, not an array of shape {samples.shape}")
+        data = encode_wave(resample(np.asarray(samples, np.float32), rate_hz, self._rate_hz), self._rate_hz)
+        return self._place(label, data), data
+
     def _place(self, label: str, data: bytes) -> Path:
         return self.folder / label / f"{hashlib.sha256(data).hexdigest()[:16]}.wav"
 
@@ -262,45 +254,11 @@ class ClipStore:
             folder.rmdir()
             flush_folder(self.folder)
 
-    def _folders(self) -> list[Path]:
-        return _label_folders(self.folder)
-
-    def _files(self) -> list[Path]:
-        return _recordings(self.folder)
-
-
-def store_digest(folder: Path) -> str | None:
-    """Return 16 hex digits that change when a clip comes, goes or gets another label; None where no label has one.
-
-    Only names are looked at, no file is opened.
-    """
-    paths = _recordings(folder)
-    if all(path.parent.name == BACKGROUND for path in paths):
-        return None
-    names = "\n".join(f"{path.parent.name}/{path.name}" for path in paths)
-    return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:16]
-
 
 def is_changing(folder: Path) -> bool:
     """Tell whether a process is changing the clips at this moment."""
     path = folder / _LOCK
     return path.exists() and is_locked(path)
-
-
-def _label_folders(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
-    return [folder / name for name in names if name == BACKGROUND or not name.startswith(("_", "."))]
-
-
-def _recordings(folder: Path) -> list[Path]:
-    """Find every clip by its name alone."""
-    suffixes = tuple(SUFFIXES)
-    return [
-        label / name for label in _label_folders(folder) for name in sorted(entry.name for entry in os.scandir(label))
-        if not name.startswith(".") and name.lower().endswith(suffixes)
-    ]  # fmt: skip
 
 
 def _size(path: Path) -> int:

@@ -163,6 +163,11 @@ class DeviceState:
         arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
         write_durably(self.folder / "model.safetensors", pack(arrays, document))
 
+    @property
+    def unknown_folder(self) -> Path:
+        """Where unknown sounds wait for a name."""
+        return self.folder / "unknown"
+
     def update_path(self, round_id: int) -> Path:
         """Return where the upload for a round waits."""
         return self.folder / "outbox" / f"update-{round_id}.safetensors"

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.capture.recordings import Recordings
-from edge_client.clip_store import ClipStore, is_changing, store_digest
+from edge_client.clip_files import store_digest
+from edge_client.clip_store import ClipStore, is_changing
 from edge_client.config.sections import ClipsConfig
 from edge_client.durable import write_durably
 from edge_client.errors import ClipError, QuotaError

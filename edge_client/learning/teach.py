@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from edge_client.augmentation import BackgroundNoise
 from edge_client.capture.recordings import Recordings
-from edge_client.clip_store import is_changing, store_digest
+from edge_client.clip_files import store_digest
+from edge_client.clip_store import is_changing
 from edge_client.config import Config
 from edge_client.device_state import DeviceState, SavedModel
 from edge_client.errors import RecordingError

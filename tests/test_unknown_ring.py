@@ -1,0 +1,76 @@
+"""Unknown sounds are kept for their owner to name: the newest few, for a while, and for nobody else to hear."""
+
+import numpy as np
+import pytest
+
+from edge_client.capture.recordings import read_recording
+from edge_client.clip_store import ClipStore
+from edge_client.config.sections import ClipsConfig
+from edge_client.errors import ClipError, QuotaError
+from edge_client.unknown_ring import UnknownRing
+
+RATE = 14_400
+NOW = 1_800_000_000.0
+
+
+def ring_at(folder, **limits):
+    return UnknownRing(folder, ClipsConfig(unknown_days=36_500, **limits), RATE)
+
+
+def window(seed):
+    return np.random.default_rng(seed).uniform(-0.5, 0.5, RATE).astype(np.float32)
+
+
+def test_the_newest_sounds_are_kept_and_private(tmp_path):
+    ring = ring_at(tmp_path / "unknown", unknown_count=3)
+    for number in range(5):
+        ring.add(NOW + number / 8, number / 10, window(number))
+    sounds = ring.sounds()
+    assert [sound.heard_at for sound in sounds] == [NOW + 0.5, NOW + 0.375, NOW + 0.25]
+    assert [sound.score for sound in sounds] == [0.4, 0.3, 0.2]
+    np.testing.assert_allclose(read_recording(sounds[0].path, RATE), window(4), atol=2**-16)
+    for path in (tmp_path / "unknown", *(tmp_path / "unknown").iterdir()):
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_sounds_expire_and_what_a_power_cut_left_goes(tmp_path):
+    ring = UnknownRing(tmp_path, ClipsConfig(unknown_days=7), RATE)
+    ring.add(NOW * 2, 0.1, window(1))
+    half = tmp_path / ".0123456789012-0100-01234567.wav.89abcdef"
+    half.write_bytes(b"RIFF")
+    ring.tidy(NOW * 2 + 6 * 86_400)
+    assert len(ring.sounds()) == 1
+    assert not half.exists()
+    ring.tidy(NOW * 2 + 8 * 86_400)
+    assert ring.sounds() == []
+
+
+def test_a_count_of_zero_keeps_nothing(tmp_path):
+    ring_at(tmp_path / "unknown", unknown_count=0).add(NOW, 0.1, window(1))
+    assert not (tmp_path / "unknown").exists()
+
+
+def test_a_named_sound_moves_into_the_store_whole(tmp_path):
+    ring, store = ring_at(tmp_path / "unknown"), ClipStore(tmp_path / "clips", ClipsConfig(), RATE)
+    ring.add(NOW, 0.1, window(1))
+    sound = ring.find(ring.sounds()[0].clip_id[:4])
+    content = sound.path.read_bytes()
+    path = store.take_in(sound.path, "doorbell")
+    assert path.read_bytes() == content
+    assert ring.sounds() == []
+    assert store.labels() == ("doorbell",)
+    assert path == store.add("doorbell", window(1), RATE)  # the very clip that the store would have made
+
+
+def test_a_sound_for_which_the_store_has_no_room_stays_where_it_is(tmp_path):
+    ring, store = ring_at(tmp_path / "unknown"), ClipStore(tmp_path / "clips", ClipsConfig(quota_mb=0.01), RATE)
+    ring.add(NOW, 0.1, window(1))
+    with pytest.raises(QuotaError):
+        store.take_in(ring.sounds()[0].path, "doorbell")
+    assert len(ring.sounds()) == 1
+
+
+def test_a_sound_that_is_not_there_is_named(tmp_path):
+    ring = ring_at(tmp_path)
+    with pytest.raises(ClipError, match="no unknown sound is called 'abc'"):
+        ring.find("abc")
