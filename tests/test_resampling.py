@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from edge_client.capture.resampling import StreamResampler, resample
 from edge_client.errors import RecordingError
 
-scipy_signal = pytest.importorskip("scipy.signal")
-
 PAIRS = [(16_000, 14_400), (44_100, 16_000), (48_000, 16_000), (44_100, 14_400), (48_000, 14_400), (22_050, 16_000),
          (8_000, 16_000), (11_025, 14_400)]  # fmt: skip
 
@@ -47,6 +45,7 @@ def test_rising_to_a_higher_rate_leaves_no_images():
 
 @pytest.mark.parametrize(("from_hz", "to_hz"), PAIRS)
 def test_speech_like_sound_agrees_with_scipy(from_hz, to_hz):
+    scipy_signal = pytest.importorskip("scipy.signal")
     rng = np.random.default_rng(0)
     # Noise below 0.8 of the lower rate's half, where both filters pass everything.
     spectrum = np.fft.rfft(rng.standard_normal(from_hz))
