@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 REPORT ?= report.html
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint demo soak bench-pi armv7-root test-armv7 clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test lint demo soak bench-pi armv7-root test-armv7 test-pi clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ armv7-root: $(READY)  ## build build/armv7-root, a 32-bit ARM system, as root [D
 
 test-armv7: $(READY)  ## run the device's tests on emulated 32-bit ARM, as root [DEBIAN_MIRROR=address]
 	$(BIN)/python -m tests.armv7
+
+test-pi: $(READY)  ## have a whole emulated board take part in a round through a kill and a power cut, as root
+	$(BIN)/python -m tests.board
 
 # Services of this machine; systemd/setup.sh says what APT, DESTDIR, PURGE and WHEELS do.
 export APT DESTDIR PURGE WHEELS

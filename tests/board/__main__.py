@@ -1,0 +1,132 @@
+"""`make test-pi`: a whole emulated board takes part in a round, although it is killed and its power is cut meanwhile.
+
+It is installed with `make install-edge` from wheels, without a network but for the aggregator on this machine, hears a
+sound card that loops back what is played, and trains under its unit's limits. Emulation shows what works and what fits
+into memory, never how quick it is.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.aggregator_process import Aggregator
+from tests.armv7.__main__ import CANNOT, CHECKOUT
+from tests.armv7.machine import Armv7Error, UnsuitableMachineError, require
+from tests.board import system
+from tests.board.board import Board
+from tests.board.device import Device, prepare_share
+from tests.board.round import open_round, wait_until_done
+
+BUILD = CHECKOUT / "build"
+MEMORY_LIMIT_MB = 150
+# How far into its training the device is when it is killed.
+_INTO_TRAINING_S = 10
+_PROGRAMS = ("qemu-system-arm", "mkfs.ext4", "depmod", "dpkg-deb", "systemctl")
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 where all is well, 77 where this machine cannot emulate."""
+    parser = argparse.ArgumentParser(prog="python -m tests.board", description=__doc__)
+    parser.add_argument("--architecture", default="cnn2", help="the board's model (cnn2)")
+    parser.add_argument("--keep", action="store_true", help="leave disk, console and the aggregator's log behind")
+    options = parser.parse_args(arguments)
+    try:
+        if missing := [name for name in _PROGRAMS if shutil.which(name) is None]:
+            raise Armv7Error(
+                f"not installed: {', '.join(missing)}; on Debian: apt-get install qemu-system-arm e2fsprogs kmod"
+            )
+        require()
+        with Clock("the board's software is there"):
+            system.build(BUILD / "board", BUILD / "armv7-root")
+        folder = Path(tempfile.mkdtemp(dir=BUILD, prefix="board-run-"))
+        board, aggregator = Board(BUILD / "board", folder), Aggregator(folder / "aggregator")
+        try:
+            take_part(board, aggregator, options.architecture)
+        finally:
+            board.cut_power()
+            aggregator.kill()
+            if not options.keep:
+                shutil.rmtree(folder)
+    except Armv7Error as error:
+        print(f"test-pi: {error}", file=sys.stderr)
+        return CANNOT if isinstance(error, UnsuitableMachineError) else 1
+    return 0
+
+
+def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
+    """Go through it all. Raises Armv7Error at the first thing that is not as it should be."""
+    with Clock("wheels, model, clips and public set are there"):
+        prepare_share(board.share, architecture, BUILD)
+    device = Device(board)
+    with Clock("the board has started"):
+        board.power_on()
+        board.run("true", 300)
+    with Clock("make install-edge"):
+        device.install()
+    aggregator.start()
+    with Clock("the service is active and has enrolled"):
+        device.configure(aggregator.url)
+        device.start()
+        aggregator_knows(board, aggregator)
+    round_id = open_round(aggregator, board.share / "public.safetensors")
+    peaks = {}
+    with Clock("it trains"):
+        trains = device.wait_for_training()
+    time.sleep(_INTO_TRAINING_S)
+    peaks["before it was killed"] = device.memory()
+    with Clock("it was killed; systemd has started it again, and it trains again"):
+        device.kill()
+        board.wait(lambda: device.training() not in (None, trains), 300, "the device trains again")
+    time.sleep(_INTO_TRAINING_S)
+    peaks["before the power cut"] = device.memory()
+    board.cut_power()
+    with Clock("its power was cut; it has started again, and trains again"):
+        board.power_on()
+        device.wait_for_training(limit_s=600)
+    with Clock("the round is done, and the board has learned from it"):
+        wait_until_done(board, aggregator, round_id)
+    peaks["at the end"] = device.memory()
+    report(device, peaks)
+
+
+def aggregator_knows(board: Board, aggregator: Aggregator) -> None:
+    """Wait until a device has enrolled."""
+    with aggregator.client() as client:
+        board.wait(lambda: client.get("/v1/devices").json(), 300, "the board enrols")
+
+
+def report(device: Device, peaks: dict[str, dict[str, float]]) -> None:
+    """Print the figures; refuse too large a memory."""
+    status = device.status()
+    print(json.dumps(status))
+    for when, figures in peaks.items():
+        print(f"memory of the unit {when}: " + ", ".join(f"{name} {value:.0f} MB" for name, value in figures.items()))
+    most = max(figures["peak"] for figures in peaks.values())
+    if most >= MEMORY_LIMIT_MB:
+        raise Armv7Error(f"the unit's memory reached {most:.0f} MB; less than {MEMORY_LIMIT_MB} MB was promised")
+    device.power_off()
+    print(f"test-pi passed; the unit's memory never reached more than {most:.0f} MB of {MEMORY_LIMIT_MB}")
+
+
+class Clock:
+    """Says how long something took."""
+
+    def __init__(self, what: str):
+        self._what = what
+
+    def __enter__(self) -> None:
+        self._start = time.monotonic()
+
+    def __exit__(self, kind, *_) -> None:
+        if kind is None:
+            print(f"{time.monotonic() - self._start:6.0f} s  {self._what}", flush=True)
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    sys.exit(main(sys.argv[1:]))

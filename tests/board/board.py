@@ -1,0 +1,74 @@
+"""An emulated board: QEMU with two Cortex-A7 and 1 GB: a Raspberry Pi 2 but for its chipset, and a shared folder."""
+
+import itertools
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from tests.armv7.machine import Armv7Error
+
+
+class Board:
+    """A board with a disk of its own, whose power can be cut; ``share`` is /share on it."""
+
+    def __init__(self, system: Path, folder: Path):
+        self._system = system
+        self._folder = folder
+        self._numbers = itertools.count(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.share = folder / "share"
+        self._jobs = self.share / "jobs"
+        self._jobs.mkdir(parents=True)
+        subprocess.run(["cp", "--sparse=always", system / "disk.img", folder / "disk.img"], check=True)
+
+    def power_on(self) -> None:
+        """Start the board; its console is appended to console.log."""
+        for path in self._jobs.iterdir():
+            path.unlink()
+        command = [
+            "qemu-system-arm", "-machine", "virt", "-cpu", "cortex-a7", "-smp", "2", "-m", "1024", "-nographic",
+            "-no-reboot", "-kernel", self._system / "kernel", "-initrd", self._system / "initramfs",
+            "-append", "console=ttyAMA0 quiet panic=-1 net.ifnames=0 systemd.show_status=no",
+            "-drive", f"file={self._folder / 'disk.img'},format=raw,if=none,id=disk",
+            "-device", "virtio-blk-device,drive=disk",
+            "-fsdev", f"local,id=share,path={self.share},security_model=none",
+            "-device", "virtio-9p-device,fsdev=share,mount_tag=share",
+            "-netdev", "user,id=net", "-device", "virtio-net-device,netdev=net",
+        ]  # fmt: skip
+        with (self._folder / "console.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def cut_power(self) -> None:
+        """Kill the emulator: whatever the board had not written to its disk is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def run(self, script: str, limit_s: float = 60, check: bool = True) -> str:
+        """Run a shell script on the board; return what it prints. Raises Armv7Error where it fails or is too slow."""
+        job = self._jobs / f"{next(self._numbers):04d}"
+        job.with_suffix(".part").write_text(script + "\n")
+        job.with_suffix(".part").rename(job.with_suffix(".sh"))
+        status = job.with_suffix(".status")
+        self.wait(status.exists, limit_s, f"the board runs: {script}")
+        output = job.with_suffix(".out").read_text(errors="replace")
+        if check and int(status.read_text()):
+            raise Armv7Error(f"on the board failed: {script}\n{output[-6000:]}")
+        return output
+
+    def wait(self, condition, limit_s: float, what: str) -> None:
+        """Wait until something holds. Raises Armv7Error where it does not in time, or the board ends."""
+        deadline = time.monotonic() + limit_s
+        while not condition():
+            if self._process is None or self._process.poll() is not None:
+                raise Armv7Error(f"the board ended while waiting ({what}); its console: {self._folder / 'console.log'}")
+            if time.monotonic() > deadline:
+                raise Armv7Error(f"gave up after {limit_s:.0f} s ({what})")
+            time.sleep(0.5)
+
+    def remove(self) -> None:
+        """Cut the power and throw the disk away."""
+        self.cut_power()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,148 @@
+"""The device on the board: what its owner types, and what the service does."""
+
+import json
+import shutil
+import sys
+import wave
+from pathlib import Path
+
+from benchmarks.demo import corpus
+from tests.aggregator_process import ENROL
+from tests.armv7 import packages
+from tests.armv7.__main__ import CHECKOUT
+from tests.armv7.machine import Armv7Error, run
+from tests.board.board import Board
+
+# What builds the project's own wheel on the board.
+_BUILDS = "setuptools>=77"
+LABELS = ("yes", "no", "stop")
+_SPEAKERS, _TAKES, _PUBLIC_SPEAKERS = 12, 3, 8
+_CGROUP = "/sys/fs/cgroup/system.slice/auricle-edge.service"
+_CONFIGURATION = """\
+[device]
+name = "board"
+state = "/var/lib/auricle"
+[model]
+bundle = "/etc/auricle/model.auricle"
+[server]
+url = "{url}"
+[microphone]
+device = "hw:0,1"
+[detector]
+hop_s = 1.0
+[recordings]
+per_round = [20, 30]
+"""
+# A sound card that gives back what is played into it, and somebody who plays.
+_ROOM = """\
+[Service]
+ExecStart=/usr/bin/aplay -q -D plughw:CARD=Loopback,DEV=0 /var/lib/room.wav
+Restart=always
+RestartSec=0
+[Unit]
+StartLimitIntervalSec=0
+[Install]
+WantedBy=multi-user.target
+"""
+_MEMORY = f"""
+cd {_CGROUP}
+echo current $(cat memory.current)
+echo peak $(cat memory.peak)
+awk '$1 == "anon" || $1 == "file" || $1 == "kernel" {{ print $1, $2 }}' memory.stat
+for pid in $(cat cgroup.procs); do
+    awk -v pid=$pid '/^Pss:/ {{ print "process-" pid, $2 * 1024 }}' /proc/$pid/smaps_rollup
+done
+"""
+
+
+def prepare_share(share: Path, architecture: str, build: Path) -> None:
+    """Put the sources, wheels, a model, clips and a public set where the board and its aggregator find them."""
+    _copy_sources(share / "auricle")
+    packages.download(share / "wheels", [*packages.needed("auricle[edge,mqtt]"), _BUILDS])
+    run(sys.executable, "-m", "model_export.cli", "build", architecture, "-o", share / "model.auricle", cwd=CHECKOUT)
+    clips = corpus.cached(build, LABELS, _SPEAKERS, _TAKES, seed=1)
+    shutil.copytree(clips, share / "clips")
+    _join(sorted(clips.glob("*/*.wav"))[::2], share / "room.wav")
+    public = corpus.cached(build, LABELS, _PUBLIC_SPEAKERS, 1, seed=2)
+    options = ("--per-label", str(_PUBLIC_SPEAKERS), "-o", share / "public.safetensors")
+    run(sys.executable, "-m", "edge_client.cli", "public-set", public, *options, cwd=CHECKOUT)
+
+
+def _copy_sources(target: Path) -> None:
+    """Copy what Git knows, as an owner would who clones it, with what is not committed yet."""
+    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=CHECKOUT).splitlines()
+    for name in names:
+        if (CHECKOUT / name).exists():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(CHECKOUT / name, target / name)
+
+
+def _join(paths: list[Path], target: Path) -> None:
+    """Write recordings one after the other."""
+    with wave.open(str(target), "wb") as joined:
+        for path in paths:
+            with wave.open(str(path), "rb") as clip:
+                if not joined.getnframes():
+                    joined.setparams(clip.getparams())
+                joined.writeframes(clip.readframes(clip.getnframes()))
+
+
+class Device:
+    """The service on a board."""
+
+    def __init__(self, board: Board):
+        self._board = board
+
+    def install(self) -> None:
+        """Install it as its owner would who has no network."""
+        said = self._board.run("cd /share/auricle && make install-edge WHEELS=/share/wheels", 2400)
+        if "enable --now auricle-edge" not in said:
+            raise Armv7Error(f"make install-edge does not say what is left to do:\n{said}")
+
+    def configure(self, url: str) -> None:
+        """Do what `make install-edge` said is left to do."""
+        share = self._board.share
+        (share / "edge.toml").write_text(_CONFIGURATION.format(url=url.replace("127.0.0.1", "10.0.2.2")))
+        (share / "edge.env").write_text(f"AURICLE_ENROL_TOKEN={ENROL}\n")
+        (share / "room.service").write_text(_ROOM)
+        self._board.run(
+            "set -e; cp /share/model.auricle /share/edge.toml /share/edge.env /etc/auricle\n"
+            "cp /share/room.wav /var/lib; cp /share/room.service /etc/systemd/system\n"
+            "install -d -m 0700 /var/lib/auricle/clips; cp -r /share/clips/. /var/lib/auricle/clips\n"
+            "chown -R auricle: /var/lib/auricle; systemctl enable --now room; sync"
+        )
+
+    def start(self) -> None:
+        """Start it, now and at every boot; returns when it says that it is ready."""
+        self._board.run("systemctl enable --now auricle-edge || { journalctl -u auricle-edge; exit 1; }", 300)
+
+    def training(self) -> int | None:
+        """Return the process that trains."""
+        found = self._board.run("grep -lz edge_client.learning.worker /proc/[0-9]*/cmdline", check=False).split("/")
+        return int(found[2]) if len(found) > 2 else None
+
+    def wait_for_training(self, limit_s: float = 300) -> int:
+        """Wait until it trains; return the process."""
+        self._board.wait(self.training, limit_s, "the device trains")
+        return self.training() or 0
+
+    def kill(self) -> None:
+        """Kill the daemon and all that it started."""
+        self._board.run("systemctl kill --signal=SIGKILL --kill-who=all auricle-edge")
+
+    def memory(self) -> dict[str, float]:
+        """Return what the kernel counts for the unit, and of each process its share of what is in memory, in MB."""
+        lines = (line.split() for line in self._board.run(_MEMORY).splitlines())
+        return {name: int(value) / 2**20 for name, value in lines}
+
+    def status(self) -> dict:
+        """Return what `auricle-edge status` says."""
+        return json.loads(self._board.run("auricle-edge status --json"))
+
+    def journal(self) -> str:
+        """Return what the service logged since the board started."""
+        return self._board.run("journalctl --no-pager --boot --unit auricle-edge --output cat")
+
+    def power_off(self) -> None:
+        """Stop the service in good order."""
+        self._board.run("systemctl stop auricle-edge; systemctl is-failed auricle-edge && exit 1; exit 0", 90)

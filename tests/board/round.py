@@ -1,0 +1,34 @@
+"""The round that the aggregator on this machine runs with the board."""
+
+from pathlib import Path
+
+from tests.aggregator_process import Aggregator
+from tests.armv7.machine import Armv7Error
+from tests.board.board import Board
+
+# Training long enough to be interrupted twice, and short enough to be waited for.
+SETTINGS = {"epochs": 30, "augmented_copies": 2, "distill_epochs": 1}
+_LIMIT_S = 2400
+
+
+def open_round(aggregator: Aggregator, public_set: Path) -> int:
+    """Publish the public set and open a round; return its number."""
+    with aggregator.client() as client:
+        client.put("/v1/public-set", content=public_set.read_bytes()).raise_for_status()
+        wanted = {"strategy": "zero_shot", "settings": SETTINGS, "deadline_s": _LIMIT_S, "quorum": 1.0}
+        reply = client.post("/v1/rounds", json=wanted)
+        reply.raise_for_status()
+        return int(reply.json()["round_id"])
+
+
+def wait_until_done(board: Board, aggregator: Aggregator, round_id: int) -> None:
+    """Wait until the board's upload was taken and it has learned from the result."""
+    with aggregator.client() as client:
+
+        def detail() -> dict:
+            found = client.get(f"/v1/rounds/{round_id}").json()
+            if found["state"] == "failed":
+                raise Armv7Error(f"the round failed: {found['reason']}")
+            return found
+
+        board.wait(lambda: all(device["learned"] for device in detail()["participants"]), _LIMIT_S, "the round ends")
