@@ -1,0 +1,227 @@
+"""Teaching: is a new sound recognised after 5, 10, 20 takes, and is what the device knew still known?
+
+The device got eight words from the fleet (trained on 65 % of Speech Commands' test speakers) and has no clip of them.
+It is then taught by the device's own code, `edge_client.learning.teach`, from takes in its clip store. Measured on
+clips that were not taught: words of other speakers, sounds from the sources that the takes came from, as an owner's
+own. The room is the first halves of the background recordings; noise is judged on their second halves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
+from edge_client.augmentation import BackgroundNoise, augment
+from edge_client.capture.recordings import read_clip, speaker_of
+from edge_client.clip_store import ClipStore
+from edge_client.config import load_config
+from edge_client.device_state import DeviceState, Progress
+from edge_client.durable import write_durably
+from edge_client.features import Mfcc
+from edge_client.learning.local_update import Optimiser, train_epoch
+from edge_client.learning.targets import from_slots
+from edge_client.learning.teach import teach
+from edge_client.model_runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import preset
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays, digest
+
+Floats = NDArray[np.float32]
+
+SETTINGS = preset("gudur")
+RATE = SETTINGS.sample_rate_hz
+KNOWN = ("yes", "no", "up", "down", "left", "right", "on", "off")
+WORDS, SOUNDS = ("stop",), ("siren", "dog_bark")
+TAKES = (5, 10, 20)
+SOURCES = 6
+PUBLIC_CLIPS, ROOM_CLIPS = 50, 10
+EPOCHS, SETTLE_AT = 25, 18
+THRESHOLD = 0.6
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is taught, and what else the device has.
+
+    Attributes:
+        label: the new sound.
+        takes: how many.
+        public_set: whether a public set is in the cache, as after any round.
+        room: whether `record` has heard the room.
+    """
+
+    label: str
+    takes: int
+    public_set: bool = True
+    room: bool = True
+
+
+class Material:
+    """Clips by label as float32 [clips, samples], their sources, and background recordings."""
+
+    def __init__(self, data: Path) -> None:
+        """Read the recordings."""
+        self.clips: dict[str, Floats] = {}
+        self.sources: dict[str, NDArray[np.str_]] = {}
+        folders = [data / "gsc_v2_test" / name for name in (*KNOWN, *WORDS)]
+        for folder in folders + [data / "urbansound8k_subset" / name for name in SOUNDS]:
+            paths = sorted(path for path in folder.glob("*") if path.suffix in (".flac", ".ogg"))
+            if not paths:
+                raise BenchmarkError(f"there are no recordings in {folder}; set AURICLE_DATA to the folder above it")
+            self.clips[folder.name] = np.stack([read_clip(path, SETTINGS) for path in paths])
+            source = speaker_of if folder.parent.name == "gsc_v2_test" else _recording_of
+            self.sources[folder.name] = np.array([source(path) for path in paths])
+        self.background = BackgroundNoise.load(data / "gsc_background_noise", RATE).recordings
+        people = np.unique(np.concatenate([self.sources[word] for word in (*KNOWN, *WORDS)]))
+        np.random.default_rng(SEED).shuffle(people)
+        self._trained_on = people[: round(0.65 * len(people))]
+
+    def split(self, word: str) -> tuple[Floats, Floats]:
+        """Return a word's clips of the speakers that are trained on, and of the others."""
+        known = np.isin(self.sources[word], self._trained_on)
+        return self.clips[word][known], self.clips[word][~known]
+
+    def takes(self, case: Case, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Draw takes of a new sound, and clips to test on."""
+        if case.label in WORDS:
+            pool, test = self.split(case.label)
+            return pool[rng.permutation(len(pool))[: case.takes]], test
+        sources = self.sources[case.label]
+        common = sorted(np.unique(sources), key=lambda name: -int((sources == name).sum()))[:SOURCES]
+        pool = self.clips[case.label][np.isin(sources, common)]
+        order = rng.permutation(len(pool))
+        return pool[order[: case.takes]], pool[order[case.takes :]]
+
+    def noise(self, count: int, rng: np.random.Generator, *, room: bool) -> Floats:
+        """Draw stretches of background at several volumes: of the first halves for the room, of the second to test."""
+        stretches = np.empty((count, SETTINGS.clip_samples), np.float32)
+        for stretch in stretches:
+            recording = self.background[rng.integers(len(self.background))]
+            half = recording[: len(recording) // 2] if room else recording[len(recording) // 2 :]
+            start = rng.integers(len(half) - len(stretch))
+            stretch[:] = half[start : start + len(stretch)] * np.exp(rng.uniform(np.log(0.02), 0.0))
+        return stretches
+
+
+def _recording_of(path: Path) -> str:
+    """Return the recording that an UrbanSound8K clip was cut from."""
+    return path.stem.split("_")[1].split("-")[0]
+
+
+def known_words(material: Material, bundle: Path) -> Arrays:
+    """Train the weights that the device got from the fleet."""
+    model, rng, mfcc = ModelRuntime.open(bundle), np.random.default_rng(SEED), Mfcc(SETTINGS)
+    clips = [material.split(word)[0] for word in KNOWN]
+    samples, slots = np.concatenate(clips), np.repeat(np.arange(len(KNOWN)), [len(part) for part in clips])
+    noise = BackgroundNoise(tuple(material.noise(60, rng, room=True)))
+    variants = [samples, *(augment(samples, RATE, rng, noise) for _ in range(3))]
+    x = np.stack([model.normalise(mfcc(variant)) for variant in variants])
+    mask = _known_map().mask
+    for epoch in range(EPOCHS):
+        rows = x[rng.integers(len(x), size=len(slots)), np.arange(len(slots))]
+        optimiser = Optimiser(0.02 if epoch < SETTLE_AT else 0.005)
+        train_epoch(model, rows, from_slots(slots, model.manifest.capacity), mask, optimiser, rng)
+    return model.get_weights()
+
+
+def _known_map() -> LabelMap:
+    return LabelMap(32).adopt((word, word) for word in KNOWN)
+
+
+def trial(case: Case, seed: int, material: Material, bundle: Path, weights: Arrays) -> dict[str, float]:
+    """Teach one device; return shares in %, and the seconds that it took."""
+    rng = np.random.default_rng([seed, case.takes])
+    takes, test = material.takes(case, rng)
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "edge.toml"
+        path.write_text(f'[device]\nname = "x"\nstate = "state"\nseed = {seed}\n[model]\nbundle = "{bundle}"\n')
+        config = load_config(path)
+        state = DeviceState(config.device.state)
+        state.save_model(weights, weights, Progress("cnn2", _known_map(), contributed=1, learned=1))
+        store = ClipStore(config.clips_folder, config.clips, RATE)
+        with store.changing():
+            for take in takes:
+                store.add(case.label, take, RATE)
+            if case.room:
+                store.add_background(material.noise(ROOM_CLIPS, rng, room=True).ravel(), RATE, SETTINGS.clip_s)
+        if case.public_set:
+            blob = _public_set(material).pack()
+            write_durably(state.blob_path(digest(blob)), blob)
+        began = time.perf_counter()
+        teach(config, state)
+        seconds = time.perf_counter() - began
+        saved = state.load_model(bundle)
+    model = ModelRuntime(dataclasses.replace(saved.bundle, weights=saved.listening))
+    return _judged(model, saved.progress.label_map, case.label, test, material) | {"seconds": seconds}
+
+
+def _public_set(material: Material) -> PublicSet:
+    clips = np.concatenate([material.split(word)[0][:PUBLIC_CLIPS] for word in KNOWN])
+    labels = np.repeat(np.arange(len(KNOWN), dtype=np.int64), PUBLIC_CLIPS)
+    classes = tuple(ClassInfo(word, word) for word in KNOWN)
+    return PublicSet(SETTINGS, classes, Mfcc(SETTINGS)(clips), labels, np.zeros(len(labels), np.bool_))
+
+
+def _judged(
+    model: ModelRuntime, labels: LabelMap, new: str | None, test: Floats, material: Material
+) -> dict[str, float]:
+    """Return shares in %: known words still right, the new sound recognised, and noise taken for a sound."""
+    mfcc, mask = Mfcc(SETTINGS), labels.mask
+    tests = [material.split(word)[1] for word in KNOWN]
+    slots = np.repeat([labels.slot_of(word) for word in KNOWN], [len(part) for part in tests])
+    known = model.predict(model.normalise(mfcc(np.concatenate(tests))), mask).argmax(axis=1)
+    noise = material.noise(300, np.random.default_rng(99), room=False)
+    shares = {
+        "known": float((known == slots).mean()),
+        "noise": float((model.predict(model.normalise(mfcc(noise)), mask).max(axis=1) > THRESHOLD).mean()),
+    }
+    if new is not None:
+        found = model.predict(model.normalise(mfcc(test)), mask)
+        shares["new"] = float((found.argmax(axis=1) == labels.slot_of(new)).mean())
+        shares["mistaken"] = float((known == labels.slot_of(new)).mean())
+    return {name: 100 * share for name, share in shares.items()}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=5, help="of each case, with other takes (5)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    options = parser.parse_args()
+    material = Material(Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")))
+    build_bundles(ROOT / "build" / "teaching", ["cnn2"])
+    bundle = ROOT / "build" / "teaching" / "cnn2.auricle"
+    weights = known_words(material, bundle)
+    model = ModelRuntime(dataclasses.replace(read_bundle(bundle), weights=weights))
+    before = _judged(model, _known_map(), None, np.zeros((0, SETTINGS.clip_samples), np.float32), material)
+    print(f"before: {before['known']:.1f} % of known words are recognised, {before['noise']:.1f} % of noise is a sound")
+    cases = [Case(label, takes) for label in (*WORDS, *SOUNDS) for takes in TAKES]
+    cases += [Case("siren", 10, room=False), Case("siren", 10, public_set=False), Case("stop", 10, public_set=False)]
+    rows = []
+    for case in cases:
+        results = [trial(case, seed, material, bundle, weights) for seed in range(options.trials)]
+        mean = {name: float(np.mean([result[name] for result in results])) for name in results[0]}
+        rows.append(dataclasses.asdict(case) | mean)
+        extras = ("" if case.public_set else " no public set") + ("" if case.room else " no room")
+        figures = "  ".join(f"{name} {value:5.1f}" for name, value in mean.items())
+        print(f"{case.label:9s} {case.takes:3d} takes{extras:15s} {figures}", flush=True)
+    if options.json:
+        print(json.dumps({"before": before, "cases": rows}))
+
+
+if __name__ == "__main__":
+    main()
