@@ -47,6 +47,7 @@ class Detector:
     Attributes:
         counters: what it did so far.
         level_db: of the newest window, dB full scale.
+        scores: float32 [labels], of the newest window alone; zeros where it was too quiet to say.
         sample_rate_hz: of the stream, the model's.
         hop_samples: samples from one window to the next: ``hop_s`` in whole frames, at most a clip.
         unknown_window: float32 [clip_samples], what the last ``unknown`` event was about; None before the first.
@@ -69,6 +70,7 @@ class Detector:
         """
         self.counters = Counters()
         self.level_db = _SILENCE_DB
+        self.scores: Floats = np.zeros(0, np.float32)
         self.unknown_window: Floats | None = None
         self._config = config
         self._clock = clock
@@ -149,7 +151,8 @@ class Detector:
         self.counters.windows += 1
         self.level_db = _level_db(self._window)
         at_s = self._heard_samples / self._settings.sample_rate_hz
-        slot = self._decisions.update(self._scores(), at_s)
+        self.scores = self._scores()
+        slot = self._decisions.update(self.scores, at_s)
         averaged = self._decisions.averaged
         best = float(averaged.max(initial=0.0))
         sound = self._unknown_sounds.update(

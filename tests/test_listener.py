@@ -1,17 +1,16 @@
 """The listening loop: events to the sinks, news of the model without a gap, and never behind the stream."""
 
 import dataclasses
-import subprocess
-import sys
 import threading
 import time
 
 import numpy as np
 import pytest
-from conftest import ROOT
 from sound_stream import SoundStream
 
+from benchmarks.listening.idle import idle_mb
 from edge_client.config.sections import DetectorConfig
+from edge_client.device_state import DeviceState
 from edge_client.errors import AudioError, StateError
 from edge_client.listener import Listener
 from edge_client.model_runtime import ModelRuntime
@@ -178,33 +177,7 @@ def test_a_slow_board_is_not_asked_for_more_windows_than_its_hop(bundles):
         wait_for(lambda: one.listener.counters()["windows"] == 5)
 
 
-IDLE = """
-import sys, threading, time
-from pathlib import Path
-sys.path.insert(0, "tests")
-import numpy as np
-from sound_stream import SoundStream
-from edge_client.config import load_config
-from edge_client.events import open_sinks
-from edge_client.listener import Listener, load_listening
-
-config = load_config(Path(sys.argv[1]))
-source, stop = SoundStream(), threading.Event()
-listener = Listener(source, lambda: load_listening(config), config.detector, open_sinks(config, "0" * 32))
-threading.Thread(target=listener.run, args=[stop], daemon=True).start()
-for _ in range(60):
-    source.put(np.random.default_rng(0).normal(scale=0.05, size=3600))
-    source.wait_until_read()
-assert listener.counters()["windows"] > 40, listener.counters()
-assert listener.counters()["gated"] == 0, listener.counters()
-status = Path("/proc/self/status").read_text().splitlines()
-print(next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS")))
-"""
-
-
 def test_a_process_that_listens_stays_below_70_mb(bundles, tmp_path):
-    from edge_client.device_state import DeviceState
-
     config = tmp_path / "edge.toml"
     config.write_text(f'[device]\nname = "shelf"\nstate = "state"\n[model]\nbundle = "{bundles["cnn2"]}"\n')
     state = DeviceState(tmp_path / "state")
@@ -212,8 +185,4 @@ def test_a_process_that_listens_stays_below_70_mb(bundles, tmp_path):
     label_map = saved.progress.label_map.add("yes").add("no")
     weights = {name: array + 1 for name, array in saved.bundle.weights.items()}
     state.save_model(saved.bundle.weights, weights, dataclasses.replace(saved.progress, label_map=label_map))
-    result = subprocess.run(
-        [sys.executable, "-c", IDLE, str(config)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    assert float(result.stdout.split()[-1]) < 70
+    assert idle_mb(config) < 70

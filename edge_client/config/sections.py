@@ -145,12 +145,12 @@ class DetectorConfig:
     """
 
     hop_s: float = 0.25
-    average_s: float = 0.75
-    threshold: float = 0.6
+    average_s: float = 0.5
+    threshold: float = 0.7
     thresholds: dict[str, float] = field(default_factory=dict)
     refractory_s: float = 1.0
     energy_gate_db: float = -60.0
-    unknown_threshold: float = 0.4
+    unknown_threshold: float = 0.5
     unknown_onset_db: float = 10.0
     unknown_refractory_s: float = 10.0
 

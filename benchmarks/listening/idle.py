@@ -1,0 +1,85 @@
+"""What a process that does nothing but listen costs: its memory, and the time that its import takes.
+
+`python -m benchmarks.listening.idle CONFIG` listens to a minute of noise and prints its resident memory in MB.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.bundles import ROOT, BenchmarkError
+from edge_client.config import load_config
+from edge_client.events import open_sinks
+from edge_client.listener import Floats, Listener, load_listening
+
+_SECONDS = 60
+_TRIES = 5
+
+
+class Noise:
+    """An :class:`edge_client.capture.AudioSource` that always has the next noise ready, and ends a listener."""
+
+    def __init__(self, sample_rate_hz: int, stop: threading.Event) -> None:
+        self.sample_rate_hz = sample_rate_hz
+        self.frames = self.overflows = self.reopened = 0
+        self._rng = np.random.default_rng(0)
+        self._stop = stop
+
+    def read(self, samples: int, timeout_s: float) -> Floats:
+        """Return noise at -26 dB; none waits."""
+        if not timeout_s:
+            return np.zeros(0, np.float32)
+        self.frames += samples
+        if self.frames > _SECONDS * self.sample_rate_hz:
+            self._stop.set()
+        return self._rng.normal(scale=0.05, size=samples).astype(np.float32)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def idle_mb(config: Path) -> float:
+    """Return the resident memory of a process that listens with a configuration, in MB (2^20 bytes).
+
+    Raises:
+        BenchmarkError: with what the process said.
+    """
+    command = [sys.executable, "-m", "benchmarks.listening.idle", str(config)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise BenchmarkError(f"{' '.join(command)} failed:\n{result.stderr[-4000:]}")
+    return float(result.stdout.splitlines()[-1])
+
+
+def import_s() -> float:
+    """Return the seconds that importing the command line takes, the best of a few processes."""
+    code = "import time; began = time.perf_counter(); import edge_client.cli; print(time.perf_counter() - began)"
+    times = []
+    for _ in range(_TRIES):
+        result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        times.append(float(result.stdout))
+    return min(times)
+
+
+def main() -> None:
+    """Listen and print."""
+    config = load_config(Path(sys.argv[1]))
+    stop = threading.Event()
+    model, label_map = load_listening(config)
+    source = Noise(model.manifest.feature_settings.sample_rate_hz, stop)
+    sinks = open_sinks(config, "0" * 32)
+    listener = Listener(source, lambda: (model, label_map), config.detector, sinks)
+    listener.run(stop)
+    for sink in sinks:
+        sink.close()
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    print(next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS")))
+
+
+if __name__ == "__main__":
+    main()

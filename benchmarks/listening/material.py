@@ -1,0 +1,113 @@
+"""The recordings: who trains, who is listened to while defaults are chosen, and who when figures are reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.bundles import BenchmarkError
+from edge_client.capture.recordings import read_recording, speaker_of
+from fleet_protocol.feature_settings import FeatureSettings
+
+# What the first device knows in Gudur & Perepu 2021, table 1.
+KNOWN = ("yes", "no", "up", "down")
+OTHER = ("left", "right", "on", "off", "stop", "go", "_unknown_")
+# Shares of the speakers.
+TRAINING, TUNING = 0.6, 0.2
+# Sounds that go on and on; none of them is heard in training.
+URBAN = ("air_conditioner", "children_playing", "drilling", "engine_idling", "street_music")
+URBAN_CLIPS = 20
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One word: its label, None for a word that the device does not know, and where it is."""
+
+    label: str | None
+    path: Path
+
+
+@dataclass(frozen=True)
+class Half:
+    """What is listened to: words of speakers of its own, and backgrounds, each float32 [samples]."""
+
+    clips: tuple[Clip, ...]
+    backgrounds: tuple[Floats, ...]
+
+
+@dataclass(frozen=True)
+class Material:
+    """Training clips with known labels, the backgrounds that training may mix in, and the two halves.
+
+    Attributes:
+        settings: of the features that the clips are for.
+    """
+
+    settings: FeatureSettings
+    training: tuple[Clip, ...]
+    noise: tuple[Floats, ...]
+    tuning: Half
+    report: Half
+
+
+def load_material(data: Path, settings: FeatureSettings, seed: int) -> Material:
+    """Split the words by speaker and the backgrounds by time or recording.
+
+    Raises:
+        BenchmarkError: a folder is missing.
+    """
+    words, noises, urban = data / "gsc_v2_test", data / "gsc_background_noise", data / "urbansound8k_subset"
+    for folder in (words, noises, urban):
+        if not folder.is_dir():
+            raise BenchmarkError(f"there is no {folder}; give the folder that holds it by --data or AURICLE_DATA")
+    clips = [Clip(None if label in OTHER else label, path) for label in KNOWN + OTHER for path in _files(words / label)]
+    speakers = np.random.default_rng(seed).permutation(sorted({_speaker(clip.path) for clip in clips}))
+    first, second = round(TRAINING * len(speakers)), round((TRAINING + TUNING) * len(speakers))
+    parts = [set(part) for part in np.split(speakers, [first, second])]
+    training, tuning, report = (tuple(clip for clip in clips if _speaker(clip.path) in part) for part in parts)
+    noise, *backgrounds = _split_noises(noises, settings.sample_rate_hz)
+    street = _urban(urban, settings.sample_rate_hz)
+    return Material(
+        settings,
+        tuple(clip for clip in training if clip.label is not None),
+        noise,
+        Half(tuning, backgrounds[0] + street[0]),
+        Half(report, backgrounds[1] + street[1]),
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.flac"))
+
+
+def _speaker(path: Path) -> str:
+    """Return the speaker; the names of other words begin with the word."""
+    return speaker_of(path).rpartition("_")[2]
+
+
+def _split_noises(folder: Path, rate_hz: int) -> tuple[tuple[Floats, ...], ...]:
+    """Return the first half of every noise recording, its third quarter, and its last."""
+    recordings = [read_recording(path, rate_hz) for path in _files(folder)]
+    parts = [np.split(samples, [len(samples) // 2, len(samples) * 3 // 4]) for samples in recordings]
+    return tuple(zip(*parts, strict=True))
+
+
+def _urban(folder: Path, rate_hz: int) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Return sounds that go on, one slice of each original recording (fsID), the even ones and the odd ones."""
+    parts: tuple[list[Floats], list[Floats]] = ([], [])
+    taken: set[int] = set()
+    for sound in URBAN:
+        count = [0, 0]
+        for path in sorted((folder / sound).glob("*.ogg")):
+            recording = int(path.stem.split("_")[-1].split("-")[0])
+            part = recording % 2
+            if recording not in taken and count[part] < URBAN_CLIPS:
+                taken.add(recording)
+                count[part] += 1
+                parts[part].append(read_recording(path, rate_hz))
+    return tuple(parts[0]), tuple(parts[1])
