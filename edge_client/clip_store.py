@@ -187,12 +187,10 @@ class ClipStore:
     def tidy(self, now: float | None = None) -> int:
         """Remove what a power cut left half-written and what has expired; return how many clips expired.
 
-        Only clips that the store named itself can expire, never recordings that somebody put into the folder.
-
-        Raises:
-            ClipError: another process is changing the store.
+        Only clips that the store named itself can expire, never recordings that somebody put into the folder. While
+        another process is changing the store nothing is done: there will be another time.
         """
-        if not self.folder.is_dir():
+        if not self.folder.is_dir() or is_changing(self.folder):
             return 0
         now = time.time() if now is None else now
         with self.changing():

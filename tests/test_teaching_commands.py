@@ -16,6 +16,7 @@ from sounds import melody, write_clips
 
 from edge_client.capture.recordings import Recordings
 from edge_client.config.sections import ClipsConfig
+from edge_client.device_state import DeviceState
 from edge_client.unknown_ring import UnknownRing
 from fleet_protocol.feature_settings import PRESETS
 
@@ -25,7 +26,7 @@ SETTINGS = PRESETS["gudur"]
 
 class Edge:
     def __init__(self, folder, bundle):
-        self.folder = folder
+        self.folder, self.bundle = folder, bundle
         self.config = folder / "edge.toml"
         self.config.write_text(
             f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundle}"\n'
@@ -82,6 +83,36 @@ def test_takes_are_recorded_from_a_real_microphone_cut_and_stored(edge, sound_se
     assert edge.count("_background_") == 1  # three seconds of the same digital silence
     for path in (edge.folder / "state").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_running_daemon_lends_its_microphone_and_learns_what_was_recorded(edge, sound_server):
+    log = edge.folder / "log"
+    with log.open("w") as out:
+        command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(edge.config)]
+        daemon = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
+    try:
+        wait_for(lambda: "recording from" in log.read_text())
+        child = edge.start("record", "--label", "whistle", "--count", "1")
+        assert "be quiet" in child.stdout.readline()
+        assert child.stdout.readline().startswith("The room has")
+        player(sound_server)
+        out, errors = child.communicate(timeout=60)
+        assert child.returncode == 0, out + errors
+        wait_for(lambda: "took the microphone back" in log.read_text())
+        wait_for(lambda: "learned from 1 clips" in log.read_text())
+    finally:
+        daemon.terminate()
+        assert daemon.wait(20) == 0
+    saved = DeviceState(edge.folder / "state").load_model(edge.bundle)
+    assert saved.progress.label_map.names == ("whistle",)
+    assert "Traceback" not in log.read_text()
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"did not happen in {seconds} s"
+        time.sleep(0.1)
 
 
 def test_a_label_that_cannot_be_one_is_refused_before_anything_is_recorded(edge):
