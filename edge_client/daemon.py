@@ -12,12 +12,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edge_client.board import resident_mb, temperature_c
 from edge_client.capture.microphone import open_microphone
 from edge_client.clip_store import ClipStore
 from edge_client.config import Config, load_config
 from edge_client.device_state import DeviceState
-from edge_client.events import open_sinks
+from edge_client.events import Event, open_sinks
+from edge_client.hand_over import LentMicrophone
 from edge_client.learner import Learner
 from edge_client.listener import Listener, load_listening
 from edge_client.status import StatusFile
@@ -25,6 +29,7 @@ from edge_client.supervisor import Supervisor
 from edge_client.systemd_notify import notify
 from edge_client.teacher import Teacher
 from edge_client.trainer import Trainer
+from edge_client.unknown_ring import UnknownRing
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 
@@ -86,7 +91,9 @@ class Daemon:
         self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         self._architecture = ""
         self._labels: tuple[str, ...] = ()
+        self._unknown = UnknownRing(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
         self._listener: Listener | None = None
+        self._source: LentMicrophone | None = None
         self._frames = 0
         self._reload()
         self._sinks = open_sinks(config, self._state.identity().device_id) if config.microphone else []
@@ -123,8 +130,13 @@ class Daemon:
 
     def _add_teacher(self) -> Teacher:
         loop = self._supervisor.add("teaching", lambda: teacher.run(), _TEACHER_STUCK_S)
-        teacher = Teacher(self._config, self._state, self._store, self._trainer, self._stop, loop.beat)
+        teacher = Teacher(self._config, self._state, self._tidy, self._trainer, self._stop, loop.beat)
         return teacher
+
+    def _tidy(self) -> None:
+        """Delete what is too old, and what a power cut left half-written."""
+        self._store.tidy()
+        self._unknown.tidy()
 
     def _listen(self) -> None:
         """Listen until stopped, or until the microphone fails.
@@ -133,14 +145,25 @@ class Daemon:
             EdgeError: it cannot be opened, or the model cannot be loaded.
         """
         assert self._config.microphone is not None
-        source = open_microphone(self._config.microphone, self._sample_rate_hz)
+        microphone, rate_hz = self._config.microphone, self._sample_rate_hz
+        source = LentMicrophone(lambda: open_microphone(microphone, rate_hz), rate_hz, self._state.folder)
         try:
-            self._listener = Listener(source, lambda: load_listening(self._config), self._config.detector, self._sinks)
+            self._listener = Listener(
+                source, lambda: load_listening(self._config), self._config.detector, self._sinks, self._keep_unknown
+            )
+            self._source = source
             log.info("listening for %s", ", ".join(self._labels) or "nothing yet: teach a sound")
             self._listener.run(self._stop)
         finally:
-            self._listener = None
+            self._listener = self._source = None
             source.close()
+
+    def _keep_unknown(self, event: Event, window: NDArray[np.float32]) -> None:
+        """Keep an unknown sound for its owner to name."""
+        try:
+            self._unknown.add(event.time, event.score, window)
+        except OSError as error:  # a full disk must not end the listening
+            log.warning("cannot keep an unknown sound: %s", error)
 
     def _reload(self) -> None:
         """Take up the model that is on the disk."""
@@ -162,7 +185,8 @@ class Daemon:
         if loop is None or (listener is None and self._frames):
             return
         frames = int(listener.counters()["frames"] or 0) if listener is not None else 0
-        if frames != self._frames or not frames:
+        lent = (source := self._source) is not None and source.lent
+        if frames != self._frames or not frames or lent:
             loop.beat()
         self._frames = frames
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from edge_client.clip_store import ClipStore
 from edge_client.config import Config
 from edge_client.device_state import DeviceState
 from edge_client.errors import WorkError
@@ -29,7 +28,7 @@ class Teacher:
         self,
         config: Config,
         state: DeviceState,
-        store: ClipStore,
+        tidy: Callable[[], None],
         trainer: Trainer,
         stop: threading.Event,
         beat: Callable[[], None],
@@ -39,14 +38,14 @@ class Teacher:
         Args:
             config: the device's.
             state: the state folder.
-            store: the clips.
+            tidy: deletes clips that are too old.
             trainer: runs the training.
             stop: ends the loop.
             beat: called whenever the loop makes progress.
         """
         self._config = config
         self._state = state
-        self._store = store
+        self._tidy = tidy
         self._trainer = trainer
         self._stop = stop
         self._beat = beat
@@ -59,7 +58,7 @@ class Teacher:
         while not self._stop.wait(_LOOK_S):
             self._beat()
             if looks % _LOOKS_PER_TIDYING == 0:
-                self._store.tidy()
+                self._tidy()
             looks += 1
             found = to_teach(self._config, self._state)
             settled, seen = found is not None and found == seen, found

@@ -89,7 +89,7 @@ class SoundServer:
 
     def play(self, samples: np.ndarray, sink: str = "shelf") -> None:
         """Begin to play float [frames] or [frames, channels] at 48 kHz, once."""
-        path = self.folder / "played.raw"
+        path = self.folder / f"played-{len(self._players)}.raw"  # an earlier one may still be read
         path.write_bytes(samples.astype("<f4").tobytes())
         channels = 1 if samples.ndim == 1 else samples.shape[1]
         with path.open("rb") as file:

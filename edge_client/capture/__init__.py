@@ -25,19 +25,23 @@ class ClipSource(Protocol):
 
 
 class AudioSource(Protocol):
-    """An endless stream of sound, read in order by one thread.
+    """An endless stream of sound, read in order by one thread."""
 
-    Attributes:
-        sample_rate_hz: of the samples that ``read`` returns, the model's.
-        frames: samples delivered so far, at that rate.
-        overflows: bursts of sound that were lost, because nobody read in time or the hardware said so.
-        reopened: how many times the stream was opened anew, because it died or fell silent.
-    """
+    @property
+    def sample_rate_hz(self) -> int:
+        """Of the samples that ``read`` returns, the model's."""
 
-    sample_rate_hz: int
-    frames: int
-    overflows: int
-    reopened: int
+    @property
+    def frames(self) -> int:
+        """Samples delivered so far, at that rate."""
+
+    @property
+    def overflows(self) -> int:
+        """Bursts of sound that were lost, because nobody read in time or the hardware said so."""
+
+    @property
+    def reopened(self) -> int:
+        """How many times the stream was opened anew, because it died or fell silent."""
 
     def read(self, samples: int, timeout_s: float) -> NDArray[np.float32]:
         """Return the next samples: float32 [samples] in -1..1; fewer (also none) only when the timeout ends first."""
