@@ -32,8 +32,6 @@ from fleet_protocol.messages import Learned, Work, parse, to_json
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import pack
 
-_NICENESS = 10
-
 
 def main() -> int:
     """Do the work that stands on standard input; return the exit status."""
@@ -42,8 +40,9 @@ def main() -> int:
         document = json.loads(sys.stdin.readline())
         work = None if document == TEACH else parse(Work, document)
         threading.Thread(target=_end_with_parent, daemon=True).start()
-        os.nice(_NICENESS)
-        run(load_config(Path(sys.argv[1])), work)
+        config = load_config(Path(sys.argv[1]))
+        os.nice(config.training.nice)
+        run(config, work)
     except (AuricleError, OSError) as error:
         print(f"auricle-edge: {error}", file=sys.stderr)
         return 1
