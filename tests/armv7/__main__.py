@@ -27,6 +27,7 @@ NOT_ON_A_DEVICE = (
     "test_label_wise.py",
     "test_layers.py",
     "test_learner.py",
+    "test_power_cuts.py",
     "test_rounds.py",
     "test_security.py",
     "test_store.py",
@@ -34,10 +35,14 @@ NOT_ON_A_DEVICE = (
     "test_zero_shot.py",
 )
 
-# How quick emulation is, and how much memory the emulator itself takes, says nothing about a board.
+# How quick emulation is, and how much memory the emulator itself takes, says nothing about a board. Whole lessons take
+# half an hour there; `make test-pi` has a whole board learn.
 NOT_UNDER_EMULATION = (
+    "tests/test_daemon_parts.py::test_training_is_killed_at_its_deadline_even_if_it_will_not_listen",
     "tests/test_listener.py::test_sound_that_it_cannot_keep_up_with_is_skipped_and_never_piles_up",
     "tests/test_listener.py::test_a_process_that_listens_stays_below_70_mb",
+    "tests/test_teach.py",
+    "tests/test_teaching_benchmark.py",
 )
 
 

@@ -17,6 +17,7 @@ from tests.board.board import Board
 _BUILDS = "setuptools>=77"
 LABELS = ("yes", "no", "stop")
 _SPEAKERS, _TAKES, _PUBLIC_SPEAKERS = 12, 3, 8
+_STATUS = "/run/auricle/status.json"
 _CGROUP = "/sys/fs/cgroup/system.slice/auricle-edge.service"
 _CONFIGURATION = """\
 [device]
@@ -117,12 +118,26 @@ class Device:
         self._board.run("systemctl enable --now auricle-edge || { journalctl -u auricle-edge; exit 1; }", 300)
 
     def training(self) -> int | None:
-        """Return the process that trains."""
-        found = self._board.run("grep -lz edge_client.learning.worker /proc/[0-9]*/cmdline", check=False).split("/")
-        return int(found[2]) if len(found) > 2 else None
+        """Return the process that trains for a round."""
+        text = self._board.run(
+            f"cat {_STATUS} && grep -lz edge_client.learning.worker /proc/[0-9]*/cmdline", check=False
+        )
+        status, _, found = text.partition("\n")
+        if not found or "contribute" not in str(json.loads(status)["training"]["training"]):
+            return None
+        return int(found.split("/")[2])
+
+    def wait_until_taught(self) -> None:
+        """Wait until it has learned what its owner taught: the clips that were there when it started."""
+
+        def taught() -> bool:
+            status = self.status()
+            return len(status["model"]["labels"]) == len(LABELS) and status["training"]["training"] is None
+
+        self._board.wait(taught, 600, "the device learns what its owner taught")
 
     def wait_for_training(self, limit_s: float = 300) -> int:
-        """Wait until it trains; return the process."""
+        """Wait until it trains for a round; return the process."""
         self._board.wait(self.training, limit_s, "the device trains")
         return self.training() or 0
 
@@ -136,8 +151,16 @@ class Device:
         return {name: int(value) / 2**20 for name, value in lines}
 
     def status(self) -> dict:
-        """Return what `auricle-edge status` says."""
-        return json.loads(self._board.run("auricle-edge status --json"))
+        """Return what the daemon last said of itself."""
+        return json.loads(self._board.run(f"cat {_STATUS}"))
+
+    def is_well(self) -> None:
+        """Raise Armv7Error unless it hears something, and says itself that it is well."""
+        said = self._board.run("auricle-edge status", 120)
+        listening = self.status()["listening"]
+        if not listening or not listening["frames"]:
+            raise Armv7Error(f"the device hears nothing:\n{said}")
+        print(said)
 
     def journal(self) -> str:
         """Return what the service logged since the board started."""

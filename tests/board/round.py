@@ -7,7 +7,7 @@ from tests.armv7.machine import Armv7Error
 from tests.board.board import Board
 
 # Training long enough to be interrupted twice, and short enough to be waited for.
-SETTINGS = {"epochs": 30, "augmented_copies": 2, "distill_epochs": 1}
+SETTINGS = {"epochs": 60, "augmented_copies": 2, "distill_epochs": 1}
 _LIMIT_S = 2400
 
 
@@ -27,8 +27,8 @@ def wait_until_done(board: Board, aggregator: Aggregator, round_id: int) -> None
 
         def detail() -> dict:
             found = client.get(f"/v1/rounds/{round_id}").json()
-            if found["state"] == "failed":
-                raise Armv7Error(f"the round failed: {found['reason']}")
+            if found["summary"]["state"] == "failed":
+                raise Armv7Error(f"the round failed: {found['summary']['reason']}")
             return found
 
         board.wait(lambda: all(device["learned"] for device in detail()["participants"]), _LIMIT_S, "the round ends")
