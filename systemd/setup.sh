@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs or removes a service: setup.sh install|uninstall edge|aggregator (the Makefile's targets call it).
 #   PYTHON=python3.11  of the service's own environment
-#   WHEELS=folder      install from wheels in a folder, without a network
+#   WHEELS=folder      install from wheels in a folder, setuptools among them, without a network
 #   APT=1              let apt-get install what is missing
 #   PURGE=1            uninstall: remove data, configuration and user as well
 #   DESTDIR=folder     work in a folder instead of this machine, without root's rights; nothing is started there

@@ -40,11 +40,14 @@ class Machine:
     def path(self, name):
         return self.folder / name.lstrip("/")
 
-    def make(self, *words):
+    def try_to_make(self, *words):
         command = ["make", "--no-print-directory", *words]
-        result = subprocess.run(
+        return subprocess.run(
             command, cwd=ROOT, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
+
+    def make(self, *words):
+        result = self.try_to_make(*words)
         assert result.returncode == 0, result.stdout
         return result.stdout
 
@@ -200,6 +203,14 @@ def test_a_configuration_is_never_overwritten_and_what_is_new_stands_beside_it(u
     assert edge.path("/etc/auricle/edge.toml").read_text().endswith("# mine\n")
     assert edge.path("/etc/auricle/edge.env").read_text() == "AURICLE_ENROL_TOKEN=secret\n"
     assert edge.path("/etc/auricle/edge.toml.default").read_text() == (ROOT / "systemd/edge.toml").read_text()
+
+
+def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path, wheels):
+    machine = Machine(tmp_path, wheels)
+    result = machine.try_to_make("install-edge", "PYTHON=python3.99")
+    assert result.returncode != 0
+    assert "sudo apt-get install --no-install-recommends python3.99 python3.99-venv" in result.stdout
+    assert not machine.path("/etc").exists()
 
 
 def test_uninstalling_keeps_what_was_learned_unless_told_otherwise(aggregator):

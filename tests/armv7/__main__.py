@@ -36,7 +36,7 @@ NOT_ON_A_DEVICE = (
 )
 
 # How quick emulation is, and how much memory the emulator itself takes, says nothing about a board. Whole lessons take
-# half an hour there; `make test-pi` has a whole board learn.
+# minutes there; `make test-pi` has a whole board learn.
 NOT_UNDER_EMULATION = (
     "tests/test_daemon_parts.py::test_training_is_killed_at_its_deadline_even_if_it_will_not_listen",
     "tests/test_listener.py::test_sound_that_it_cannot_keep_up_with_is_skipped_and_never_piles_up",

@@ -166,6 +166,13 @@ class Device:
         """Return what the service logged since the board started."""
         return self._board.run("journalctl --no-pager --boot --unit auricle-edge --output cat")
 
-    def power_off(self) -> None:
-        """Stop the service in good order."""
-        self._board.run("systemctl stop auricle-edge; systemctl is-failed auricle-edge && exit 1; exit 0", 90)
+    def uninstall(self) -> None:
+        """Remove it while it runs: its data stays; then with all that is its own."""
+        self._board.run(
+            "set -e; cd /share/auricle; make uninstall-edge\n"
+            "if systemctl is-active auricle-edge; then exit 1; fi\n"
+            "test ! -e /opt/auricle-edge -a ! -e /usr/local/bin/auricle-edge\n"
+            "test -e /var/lib/auricle/identity.json -a -e /etc/auricle/edge.toml; getent passwd auricle\n"
+            "make uninstall-edge PURGE=1; test ! -e /var/lib/auricle -a ! -e /etc/auricle; ! getent passwd auricle",
+            180,
+        )
