@@ -152,7 +152,7 @@ def _print_head(material: Material, streams: dict[float, Stream]) -> None:
     known = sum(word.label is not None for word in words)
     print(
         f"taught with {len(material.training) // len(KNOWN)} clips of each of {', '.join(KNOWN)}; "
-        f"{minutes:.0f} minutes of streams with {known} known and {len(words) - known} other words\n{DetectorConfig()}\n"
+        f"{minutes:.0f} minutes of streams with {known} known and {len(words) - known} others\n{DetectorConfig()}\n"
     )
     print(f"{'':<16}false rejects, %{'':<{6 * len(KNOWN) + 1}}false accepts per hour")
     print(f"{'':<16}{'all':>6}  " + "  ".join(f"{label:>5}" for label in KNOWN) + f"   {'all':>7}  " + "  ".join(
