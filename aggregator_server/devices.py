@@ -29,6 +29,7 @@ from fleet_protocol.messages import Enrolled, Enrolment
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
 _SECRET = re.compile(r"[!-~]{32,256}")
 _LABELS = 4_096
+CLIPS_LIMIT = 2**31
 
 
 def enrol(store: Store, enrolment: Enrolment, now: float) -> Enrolled:
@@ -51,7 +52,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float) -> Enrolled:
         if row is None:
             if session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash)):
                 raise SecretTakenError("another device enrolled with this secret; draw a new random one")
-            row = DeviceRow(device_id=enrolment.device_id, secret_hash=secret_hash, enrolled_at=now)
+            row = DeviceRow(device_id=enrolment.device_id, secret_hash=secret_hash, enrolled_at=now, clips=0)
             session.add(row)
         elif not same(row.secret_hash, secret_hash):
             raise DeviceTakenError(
@@ -60,7 +61,8 @@ def enrol(store: Store, enrolment: Enrolment, now: float) -> Enrolled:
         require_active(row)
         row.name, row.architecture = enrolment.name, enrolment.architecture
         row.features, row.features_digest = settings.to_json(), settings.digest
-        row.labels = list(enrolment.labels)
+        row.labels, row.seen_at = list(enrolment.labels), now
+        row.clips = enrolment.clips or row.clips
         return Enrolled(enrolment.device_id, all_classes(session))
 
 
@@ -120,6 +122,8 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
         raise InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
     check_name(enrolment.name, "a device's name")
     check_name(enrolment.architecture, "an architecture's name")
+    if not 0 <= enrolment.clips < CLIPS_LIMIT:
+        raise InvalidRequestError(f"clips must be from 0 to {CLIPS_LIMIT - 1}, not {enrolment.clips}")
     if len(enrolment.labels) > _LABELS:
         raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {_LABELS} that are allowed")
     for label in enrolment.labels:
@@ -153,5 +157,6 @@ def require_active(row: DeviceRow) -> None:
 def _info(row: DeviceRow) -> DeviceInfo:
     revoked_at = None if row.revoked_at is None else moment(row.revoked_at)
     return DeviceInfo(
-        row.device_id, row.name, row.architecture, row.features, tuple(row.labels), moment(row.enrolled_at), revoked_at
-    )
+        row.device_id, row.name, row.architecture, row.features, tuple(row.labels), row.clips,
+        moment(row.enrolled_at), moment(row.seen_at), revoked_at,
+    )  # fmt: skip

@@ -29,14 +29,19 @@ class Health:
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """An enrolled device."""
+    """An enrolled device.
+
+    ``clips`` is its data size as it last told (0: not yet), ``seen_at`` when it was last heard of, to half a minute.
+    """
 
     device_id: str
     name: str
     architecture: str
     features: dict[str, Any]
     labels: tuple[str, ...]
+    clips: int
     enrolled_at: datetime
+    seen_at: datetime
     revoked_at: datetime | None
 
 
@@ -72,6 +77,15 @@ class ClassName:
 
 
 @dataclass(frozen=True)
+class Method:
+    """A method for one part of a round's plan, by name; settings that are left out take their defaults."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    name: str
+    settings: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class RoundRequest:
     """The round that an administrator wants.
 
@@ -83,6 +97,8 @@ class RoundRequest:
         quorum: share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
         seed: of everything random in the round.
         new_classes: how many new classes the reports hold, where that is known.
+        selection: which devices take part; left out: the strategy's own rule.
+        personalisation: how the result becomes a model of each device's own.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
@@ -93,6 +109,8 @@ class RoundRequest:
     quorum: float = 0.5
     seed: int = 0
     new_classes: int | None = None
+    selection: Method | None = None
+    personalisation: Method = field(default_factory=lambda: Method("none"))
 
 
 @dataclass(frozen=True)
@@ -109,6 +127,7 @@ class RoundSummary:
         closed_at: when it was done or failed.
         selected: devices that were selected.
         uploaded: how many of them uploaded.
+        training_loss: the median of what they uploaded; None before the round is done, and where none told it.
     """
 
     round_id: int
@@ -120,6 +139,7 @@ class RoundSummary:
     closed_at: datetime | None
     selected: int
     uploaded: int
+    training_loss: float | None
 
 
 @dataclass(frozen=True)

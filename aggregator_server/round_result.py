@@ -9,6 +9,7 @@ import numpy as np
 from sqlalchemy import delete, insert, tuple_, update
 from sqlalchemy.orm import Session
 
+from aggregator_server.candidates import training_loss
 from aggregator_server.public_sets import public_set_row
 from aggregator_server.round_data import Contribution, RoundInputs, RoundResult
 from aggregator_server.round_snapshot import RoundSnapshot
@@ -94,6 +95,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
         "result_public_set": stored.public_set,
         "result_consensus": stored.consensus,
         "details": result.details,
+        "training_loss": training_loss(session, round_id),
     }
     session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**changed))
 

@@ -100,6 +100,7 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.closed_at,
         count(ParticipantRow.device_id.expression).label("selected"),
         count(ParticipantRow.upload.expression).label("uploaded"),
+        RoundRow.training_loss,
     )
 
 
@@ -114,6 +115,7 @@ def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no 
         None if row.closed_at is None else moment(row.closed_at),
         row.selected,
         row.uploaded,
+        row.training_loss,
     )
 
 

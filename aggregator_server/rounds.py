@@ -14,6 +14,7 @@ from dataclasses import asdict
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
+from aggregator_server.candidates import read_candidates, read_history
 from aggregator_server.errors import (
     InvalidPlanError,
     NoDevicesError,
@@ -22,13 +23,13 @@ from aggregator_server.errors import (
     RoundOpenError,
 )
 from aggregator_server.public_sets import current_consensus, current_version
-from aggregator_server.replies import RoundRequest
+from aggregator_server.replies import Method, RoundRequest
 from aggregator_server.round_result import apply_result, compute_result
 from aggregator_server.round_snapshot import read_open_round
 from aggregator_server.round_views import require_round
-from aggregator_server.selection import SELECTIONS
+from aggregator_server.selection import select as select_devices
 from aggregator_server.store import Store
-from aggregator_server.store.tables import DeviceRow, ParticipantRow, RoundRow
+from aggregator_server.store.tables import ParticipantRow, RoundRow
 from aggregator_server.strategies import strategy
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice, RoundPlan
@@ -55,14 +56,17 @@ def make_plan(request: RoundRequest) -> RoundPlan:
         raise InvalidPlanError(f"seed must be from 0 to {2**31 - 1}, not {request.seed!r}")
     if request.new_classes is not None and not 1 <= request.new_classes <= 1_000:
         raise InvalidPlanError(f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}")
+    selection = request.selection or Method(chosen.selection)
+    personalisation = request.personalisation
     try:
         return RoundPlan(
             complete("local", Choice(chosen.local, request.settings)),
             complete("aggregation", Choice(chosen.aggregation, request.aggregation)),
-            complete("selection", Choice(chosen.selection)),
+            complete("selection", Choice(selection.name, selection.settings)),
             float(request.deadline_s),
             float(request.quorum),
             request.seed,
+            complete("personalisation", Choice(personalisation.name, personalisation.settings)),
         )
     except PlanError as error:
         raise InvalidPlanError(str(error)) from error
@@ -84,10 +88,6 @@ def open_round(store: Store, request: RoundRequest, now: float) -> int:
         public_set = current_version(session)
         if public_set is None:
             raise NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
-        active = select(DeviceRow.device_id).where(DeviceRow.revoked_at.is_(None)).order_by(DeviceRow.device_id)
-        selected = SELECTIONS[plan.selection.name](session.scalars(active).all(), plan)
-        if not selected:
-            raise NoDevicesError("no device is enrolled; start `auricle-edge run` on one first")
         row = RoundRow(
             state="open",
             strategy=request.strategy,
@@ -101,9 +101,25 @@ def open_round(store: Store, request: RoundRequest, now: float) -> int:
         )
         session.add(row)
         session.flush()
-        chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in selected]
-        session.execute(insert(ParticipantRow), chosen)
+        _select(session, row, plan, now)
         return row.round_id
+
+
+def _select(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> None:
+    """Draw the round's devices.
+
+    Raises:
+        NoDevicesError: none is enrolled, or none was heard of lately.
+    """
+    candidates, history = read_candidates(session, now), read_history(session, row.strategy)
+    selected = select_devices(candidates, plan.selection, history, (plan.seed, row.round_id))
+    if not candidates:
+        raise NoDevicesError("no device is enrolled; start `auricle-edge run` on one first")
+    if not selected:
+        limit = plan.selection.settings["seen_within_s"]
+        raise NoDevicesError(f"no device was heard of in the last {limit:g} s; raise the selection's seen_within_s")
+    chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in selected]
+    session.execute(insert(ParticipantRow), chosen)
 
 
 def cancel_round(store: Store, round_id: int, now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from aggregator_server.devices import CLIPS_LIMIT
 from aggregator_server.errors import (
     DuplicateUpdateError,
     ForeignFeaturesError,
@@ -20,7 +21,7 @@ from aggregator_server.round_data import UploadTerms
 from aggregator_server.round_views import require_round
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
-from aggregator_server.store.tables import BlobRow, ParticipantRow
+from aggregator_server.store.tables import BlobRow, DeviceRow, ParticipantRow
 from aggregator_server.strategies import strategy
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings
@@ -28,7 +29,6 @@ from fleet_protocol.messages import Receipt, Update, parse
 from fleet_protocol.tensors import unpack
 
 _METRICS = 200
-_CLIPS = 2**31
 
 
 def accept_update(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
@@ -62,6 +62,8 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
         session.flush()
         row.upload, row.uploaded_at = sha256, now
         row.clips, row.metrics = update.clips, update.metrics
+        device = session.get_one(DeviceRow, device_id)
+        device.clips = update.clips or device.clips
     return Receipt(round_id, sha256, repeated=False)
 
 
@@ -116,8 +118,8 @@ def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) ->
             f"the upload scored public set {update.public_set!r}, the round's is {terms.public_set}; "
             "fetch that one and score it again"
         )
-    if type(update.clips) is not int or not 0 <= update.clips < _CLIPS:
-        raise MalformedUpdateError(f"clips must be a whole number from 0 to {_CLIPS - 1}, not {update.clips!r}")
+    if type(update.clips) is not int or not 0 <= update.clips < CLIPS_LIMIT:
+        raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS_LIMIT - 1}, not {update.clips!r}")
     try:
         check_metrics(update.metrics)
     except InvalidRequestError as error:

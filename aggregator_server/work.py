@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
+from aggregator_server.candidates import note_seen
 from aggregator_server.devices import require_active
 from aggregator_server.errors import RoundNotDoneError
 from aggregator_server.fleet_classes import all_classes
@@ -24,6 +25,7 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     Raises:
         DeviceRevokedError: the device was revoked, perhaps while it waited.
     """
+    note_seen(store, device_id, now)
     with store.reading() as session:
         require_active(session.get_one(DeviceRow, device_id))
         finished = _to_learn(session, device_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,12 @@ def clip_files(folder: Path) -> list[Path]:
         label / name for label in label_folders(folder) for name in _names(label)
         if not name.startswith(".") and name.lower().endswith(suffixes)
     ]  # fmt: skip
+
+
+def clips_of_a_round(folder: Path, most: int) -> int:
+    """Return how many clips a round would take: all of every label, or ``most`` where it has more."""
+    counts = Counter(path.parent.name for path in clip_files(folder) if path.parent.name != BACKGROUND)
+    return sum(min(count, most) for count in counts.values())
 
 
 def _names(folder: Path) -> list[str]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from edge_client.clip_files import clips_of_a_round
 from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
 from edge_client.device_state import DeviceState, Progress
@@ -119,6 +120,7 @@ class Learner:
             architecture=self._manifest.architecture,
             features=self._manifest.features,
             labels=self._progress().label_map.names if self._config.device.share_names else (),
+            clips=clips_of_a_round(self._config.clips_folder, self._config.recordings.per_round[1]),
         )
         enrolled = self._link.enrol(message, self._server.enrol_token)
         self.status["enrolled"] = True

@@ -69,6 +69,7 @@ class Enrolment:
         architecture: of its bundle.
         features: its feature settings in full (``FeatureSettings.to_json``), so that a mismatch can be explained.
         labels: names of the labels that its owner taught it.
+        clips: how many clips it has to learn from; 0: it does not say.
     """
 
     device_id: str
@@ -77,6 +78,7 @@ class Enrolment:
     architecture: str
     features: dict[str, Any]
     labels: tuple[str, ...] = ()
+    clips: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class RoundPlan:
         deadline_s: seconds after which the round closes.
         quorum: share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
         seed: of everything random in the round.
+        personalisation: how the round's result becomes a model of each device's own.
     """
 
     local: Choice
@@ -114,6 +117,7 @@ class RoundPlan:
     deadline_s: float
     quorum: float
     seed: int
+    personalisation: Choice = field(default_factory=lambda: Choice("none"))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice
 
 Value = float | int | str | bool
-Part = Literal["local", "aggregation", "selection"]
+Part = Literal["local", "aggregation", "selection", "personalisation"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,34 @@ _ZERO_SHOT: dict[str, Setting] = {
     "temperature": Setting(1.0, "of the softmax in the synthesis", 1e-3, 1e3),
 }  # fmt: skip
 
+_SEEN_WITHIN = Setting(
+    0.0, "seconds since a device was last heard of after which it is not selected; 0: no limit", 0.0, 3.2e7
+)
+_FRACTION = Setting(0.2, "share of the devices that take part, at least one", 0.0, 1.0)
+
+# Xu et al. 2025: three of ten devices a round; R is "near the first convergence", or where the loss stops falling.
+_DYNAMIC: dict[str, Setting] = {
+    "fraction": Setting(0.3, "share of the devices that take part, at least one", 0.0, 1.0),
+    "switch_round": Setting(0, "R: done rounds after which much data counts for a device, not against it; 0: found "
+                            "from the loss", 0, 1_000_000),
+    "patience": Setting(5, "rounds without a new lowest loss after which R is found", 1, 10_000),
+    "seen_within_s": _SEEN_WITHIN,
+}  # fmt: skip
+
+_FINE_TUNING: dict[str, Setting] = {
+    "epochs": Setting(10, "passes of the local fine-tuning over the device's clips", 1, 10_000),
+    "learning_rate": Setting(0.005, "of the local fine-tuning", 1e-8, 10.0),
+    "momentum": Setting(0.9, "of the local fine-tuning", 0.0, 0.9999),
+    "augmented_copies": Setting(4, "variants of every clip: shifted by up to 100 ms, louder or softer, noisy", 0, 100),
+    "held_out": Setting(0.2, "share of the device's clips that it never trains on and judges its models by", 0.01, 0.5),
+}
+# Xu et al. 2025, algorithm 1: three groups, five rounds; the largest devices' group may do without.
+_GROUP_BALANCED: dict[str, Setting] = {
+    "groups": Setting(3, "groups of devices with about equally many clips", 1, 100),
+    "most_rounds": Setting(5, "rounds within the group of the smallest devices", 0, 1_000),
+    "least_rounds": Setting(0, "rounds within the group of the largest devices; the others lie between", 0, 1_000),
+} | _FINE_TUNING
+
 METHODS: dict[Part, dict[str, dict[str, Setting]]] = {
     "local": {"zero_shot": _ZERO_SHOT},
     "aggregation": {
@@ -61,7 +89,13 @@ METHODS: dict[Part, dict[str, dict[str, Setting]]] = {
             "normalise": Setting(True, "divide by sum(beta) label by label; false: the paper to the letter"),
         },
     },
-    "selection": {"all": {}},
+    "selection": {
+        "all": {"seen_within_s": _SEEN_WITHIN},
+        "uniform": {"fraction": _FRACTION, "seen_within_s": _SEEN_WITHIN},
+        "size_proportional": {"fraction": _FRACTION, "seen_within_s": _SEEN_WITHIN},
+        "dynamic": _DYNAMIC,
+    },
+    "personalisation": {"none": {}, "local": _FINE_TUNING, "group_balanced": _GROUP_BALANCED},
 }
 
 

@@ -36,7 +36,10 @@ def test_a_setting_that_was_given_is_kept_and_an_integer_becomes_a_float_where_o
         ("local", Choice("zero_shot", {"epochs": 0}), ["'epochs'", "1", "10000", "not 0"]),
         ("local", Choice("zero_shot", {"learning_rate": 10**400}), ["'learning_rate'"]),
         ("aggregation", Choice("label_wise", {"normalise": 1}), ["'normalise'", "bool", "1"]),
-        ("selection", Choice("all", {"share": 0.5}), ["'share'", "none at all"]),
+        ("selection", Choice("all", {"share": 0.5}), ["'share'", "seen_within_s"]),
+        ("selection", Choice("most"), ["'most'", "all, dynamic, size_proportional, uniform"]),
+        ("selection", Choice("uniform", {"fraction": 1.5}), ["'fraction'", "0", "1", "1.5"]),
+        ("personalisation", Choice("none", {"epochs": 1}), ["'epochs'", "none at all"]),
     ],
 )
 def test_what_is_refused_is_named_with_what_is_allowed(part, choice, words):

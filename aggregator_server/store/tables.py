@@ -25,7 +25,7 @@ class BlobRow(Base):
 
 
 class DeviceRow(Base):
-    """An enrolled device. Its secret is kept only as a hash."""
+    """An enrolled device. Its secret is kept only as a hash; ``clips`` is its data size as last told, 0: not yet."""
 
     __tablename__ = "devices"
     device_id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -35,12 +35,18 @@ class DeviceRow(Base):
     features: Mapped[Json]
     features_digest: Mapped[str] = mapped_column(String(16))
     labels: Mapped[list[str]]
+    clips: Mapped[int]
     enrolled_at: Mapped[float]
+    seen_at: Mapped[float]
     revoked_at: Mapped[float | None]
 
 
 class RoundRow(Base):
-    """A round: its plan, the state it started from, and once it is done the state it led to."""
+    """A round: its plan, the state it started from, and once it is done the state it led to.
+
+    ``training_loss`` is the median of what its devices uploaded. A round within a group ``follows`` the fleet's round
+    whose ``groups`` holds that phase's schedule, and ``group_index`` says which group's round it is.
+    """
 
     __tablename__ = "rounds"
     round_id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -56,6 +62,10 @@ class RoundRow(Base):
     consensus: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     result_public_set: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     result_consensus: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    training_loss: Mapped[float | None]
+    follows: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+    group_index: Mapped[int | None]
+    groups: Mapped[Json | None] = mapped_column(JSON(none_as_null=True), deferred=True)
     details: Mapped[Json] = mapped_column(deferred=True)  # large; only read where people look at one round
 
     __table_args__ = (
