@@ -66,7 +66,7 @@ def chirp(features):
     """A falling sweep over a little hiss, by formula, so that no random generator's stream is part of the vectors."""
     t = np.arange(features.clip_samples) / features.sample_rate_hz
     sweep = 0.4 * np.sin(2 * np.pi * (300 * t + 1200 * t * t)) * np.exp(-2 * t)
-    return (sweep + 0.01 * np.sin(7919 * np.arange(len(t)) ** 2 % 6.283)).astype(np.float32)
+    return (sweep + 0.01 * np.sin(7919 * np.arange(len(t), dtype=np.int64) ** 2 % 6.283)).astype(np.float32)
 
 
 @pytest.fixture(params=sorted(PRESETS))

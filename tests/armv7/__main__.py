@@ -28,6 +28,7 @@ NOT_ON_A_DEVICE = (
     "test_layers.py",
     "test_learner.py",
     "test_power_cuts.py",
+    "test_privacy.py",
     "test_rounds.py",
     "test_security.py",
     "test_store.py",
