@@ -119,8 +119,7 @@ def discover(
     counted_by, counts = _counts(reports, most, count)
     yardstick = _numbered([item.class_id for item in known]) + len(reports)
     candidates = [k_medoids(among, k, seed)[0] for k in counts]
-    # A sound that stands alone is as far from its like as the least alike yardsticks of one class are.
-    alone = _largest_within(distances[len(reports) :, len(reports) :], yardstick)
+    alone = _between_same_and_different(distances[len(reports) :, len(reports) :], yardstick)
     labels = max(candidates, key=lambda labels: silhouette(distances, np.concatenate([labels, yardstick]), alone))
     members: dict[int, list[int]] = {}
     for index, label in enumerate(labels):
@@ -171,10 +170,15 @@ def silhouette(distances: NDArray[np.float64], labels: NDArray[np.int64], alone:
     return float((values if alone is not None else np.where(sizes[own] > 1, values, 0.0)).mean())
 
 
-def _largest_within(distances: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
-    """Return the largest distance between two points of one cluster; None where every cluster has one point."""
-    pairs = np.triu(labels[:, None] == labels, 1)
-    return float(distances[pairs].max()) if pairs.any() else None
+def _between_same_and_different(distances: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
+    """Return how far from its like a point that stands alone is taken to be: as far as its like rarely is.
+
+    That is a third of the way from the mean distance within classes to the mean distance between them (a quarter and
+    two thirds did no worse); None where there is no pair of one of these kinds.
+    """
+    pairs = np.triu(np.ones_like(distances, dtype=bool), 1)
+    same, different = (distances[pairs & found] for found in (labels[:, None] == labels, labels[:, None] != labels))
+    return float((2 * same.mean() + different.mean()) / 3) if len(same) and len(different) else None
 
 
 def _numbered(names: list[str]) -> NDArray[np.int64]:
