@@ -72,7 +72,6 @@ _FINE_TUNING: dict[str, Setting] = {
     "epochs": Setting(10, "passes of the local fine-tuning over the device's clips", 1, 10_000),
     "learning_rate": Setting(0.005, "of the local fine-tuning", 1e-8, 10.0),
     "momentum": Setting(0.9, "of the local fine-tuning", 0.0, 0.9999),
-    "augmented_copies": Setting(4, "variants of every clip: shifted by up to 100 ms, louder or softer, noisy", 0, 100),
     "held_out": Setting(0.2, "share of the device's clips that it never trains on and judges its models by", 0.01, 0.5),
 }
 # Xu et al. 2025, algorithm 1: three groups, five rounds; the largest devices' group may do without.

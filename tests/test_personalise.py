@@ -1,0 +1,97 @@
+"""A model of the device's own, on a real runtime: it is kept where it is better on clips that it never saw."""
+
+import numpy as np
+import pytest
+
+from edge_client.learning.personalise import fine_tune, personalise
+from edge_client.learning.training_data import Clips
+from edge_client.model_runtime import ModelRuntime
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import Choice
+from fleet_protocol.plans import complete
+
+LABELS = LabelMap(32).add("yes").add("no").add("rare")
+
+
+@pytest.fixture
+def model(bundles):
+    return ModelRuntime.open(bundles["cnn1"])
+
+
+def plan(**given):
+    return complete("personalisation", Choice("local", {"learning_rate": 0.02} | given)).settings
+
+
+def clips(model, count, seed, flip=False):
+    """Two classes that differ in the first coefficient; flipped: as another owner means them."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((1, count, *model.manifest.input_shape)).astype(np.float32)
+    slots = np.arange(count) % 2
+    x[0, :, :, 0] += np.where((slots == 0) ^ flip, -2, 2)[:, None]
+    return Clips(x, slots)
+
+
+def trained(model, flip=False):
+    fine_tune(model, LABELS, clips(model, 64, 0, flip), plan(), np.random.default_rng(0))
+    return model.get_weights()
+
+
+def same(weights, others):
+    return all(np.array_equal(weights[name], others[name]) for name in weights)
+
+
+def test_a_device_whose_clips_are_unlike_the_fleet_s_keeps_its_personal_model(model):
+    fleet = trained(model)
+    found = personalise(
+        model, LABELS, clips(model, 64, 1, True), clips(model, 32, 2, True), plan(), np.random.default_rng(1)
+    )
+    assert found["kept"] == 1
+    assert found["global_accuracy_held_out"] < 10
+    assert found["personal_accuracy"] > 90
+    assert not same(model.get_weights(), fleet)
+
+
+def test_a_personal_model_that_is_worse_or_only_as_good_is_dropped(model):
+    fleet = trained(model)
+    wrong = Clips(clips(model, 64, 1).x, 1 - clips(model, 64, 1).slots)
+    found = personalise(model, LABELS, wrong, clips(model, 32, 2), plan(), np.random.default_rng(1))
+    assert found["kept"] == 0
+    assert found["personal_accuracy"] < found["global_accuracy_held_out"]
+    assert same(model.get_weights(), fleet)
+    tie = personalise(model, LABELS, clips(model, 64, 1), clips(model, 32, 2), plan(), np.random.default_rng(1))
+    assert tie == {"personal_accuracy": 100.0, "global_accuracy_held_out": 100.0, "kept": 0.0}
+    assert same(model.get_weights(), fleet)
+
+
+def test_what_starts_from_a_group_s_model_is_held_against_the_fleet_s(model):
+    fleet = trained(model)
+    model.set_weights(model.get_weights())
+    trained(model, flip=True)  # the group went astray
+    train, judge = clips(model, 0, 1), clips(model, 32, 2)
+    found = personalise(model, LABELS, train, judge, plan(), np.random.default_rng(1), global_weights=fleet)
+    assert found == {"kept": 0.0}
+    assert same(model.get_weights(), fleet)
+
+
+def test_without_clips_to_judge_by_or_with_a_training_that_diverged_the_global_model_stays(model):
+    fleet = trained(model)
+    none = clips(model, 0, 2)
+    assert personalise(model, LABELS, clips(model, 64, 1), none, plan(), np.random.default_rng(1)) == {"kept": 0.0}
+    assert same(model.get_weights(), fleet)
+    wild = plan(learning_rate=10.0, momentum=0.99, epochs=60)
+    huge = Clips(clips(model, 64, 1).x * 1e6, clips(model, 64, 1).slots)
+    found = personalise(model, LABELS, huge, clips(model, 32, 2), wild, np.random.default_rng(1))
+    assert found["kept"] == 0
+    assert same(model.get_weights(), fleet)
+
+
+def test_classes_without_own_clips_are_not_pushed_down(model):
+    x = clips(model, 64, 0).x[0]
+    before = model.predict(x, LABELS.mask)[:, 2]
+    head = model.manifest.head.weights
+    weights = model.get_weights()
+    trained(model)
+    after = model.get_weights()
+    for name in head:
+        assert np.array_equal(weights[name][..., 2:], after[name][..., 2:])
+    assert before.shape == (64,)
