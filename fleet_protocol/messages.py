@@ -140,6 +140,9 @@ class Work:
         consensus: digest of the fleet's scores on that public set; None before the first round has ended.
         classes: every class of the fleet.
         assignments: for ``learn``: which of the device's new sounds became which class.
+        model: digest of the shared model's bundle; None in rounds whose strategy has none. Slot k of its head is the
+            k-th of ``classes``.
+        weights: digest of the shared model's present weights; None: the bundle's own.
     """
 
     kind: WorkKind
@@ -149,6 +152,8 @@ class Work:
     consensus: str | None
     classes: tuple[ClassInfo, ...]
     assignments: tuple[ClassAssignment, ...] = ()
+    model: str | None = None
+    weights: str | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,7 @@ class Update:
         reports: new sounds; row blocks of the array ``impressions`` follow ``known`` and then these, in order.
         known: classes whose impressions are sent along, as a yardstick for the new ones.
         metrics: what the device measured, for people; never used in the aggregation.
+        label_entropy: of the clips' distribution over the labels, in nats.
     """
 
     round_id: int
@@ -191,6 +197,7 @@ class Update:
     reports: tuple[ClassReport, ...] = ()
     known: tuple[str, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
+    label_entropy: float = 0.0
 
 
 @dataclass(frozen=True)

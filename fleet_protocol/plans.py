@@ -8,51 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from fleet_protocol.aggregation_methods import AGGREGATION
 from fleet_protocol.errors import PlanError
+from fleet_protocol.local_methods import LOCAL
 from fleet_protocol.messages import Choice
+from fleet_protocol.setting import Setting, Value
 
-Value = float | int | str | bool
+__all__ = ["METHODS", "Part", "Setting", "Value", "complete"]
+
 Part = Literal["local", "aggregation", "selection", "personalisation"]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One setting of a method.
-
-    Attributes:
-        default: used where a plan does not say; its type is the setting's type.
-        about: what it does, with its unit.
-        low: smallest value allowed; None where there is no limit.
-        high: largest value allowed; None where there is no limit.
-    """
-
-    default: Value
-    about: str
-    low: float | None = None
-    high: float | None = None
-
-
-# Gudur & Perepu 2021 leave these open; the impressions' defaults are those that made impressions of the same class
-# from different architectures agree (small random start, small L2 pull, Dirichlet scale 0.3).
-_ZERO_SHOT: dict[str, Setting] = {
-    "epochs": Setting(16, "passes over the round's clips", 1, 10_000),
-    "augmented_copies": Setting(4, "variants of every clip: shifted by up to 100 ms, louder or softer, noisy", 0, 100),
-    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
-    "momentum": Setting(0.9, "of the local training and the distillation", 0.0, 0.9999),
-    "distill_epochs": Setting(2, "passes over the public set towards the consensus; 0: to the letter", 0, 10_000),
-    "score_temperature": Setting(4.0, "of the softmax of the scores, and of the distillation", 1e-3, 1e3),
-    "distill_learning_rate": Setting(0.003, "of the distillation", 1e-8, 10.0),
-    "impressions": Setting(32, "data impressions synthesised for each class", 1, 4_096),
-    "impression_steps": Setting(150, "Adam steps of the synthesis", 1, 100_000),
-    "impression_rate": Setting(0.05, "Adam's learning rate in the synthesis", 1e-8, 10.0),
-    "impression_l2": Setting(0.1, "pull of the impressions towards the mean features", 0.0, 100.0),
-    "impression_scale": Setting(0.3, "factor on the Dirichlet concentrations", 1e-6, 1e6),
-    "impression_start": Setting(0.1, "standard deviation of the random start, in normalised features", 0.0, 100.0),
-    "temperature": Setting(1.0, "of the softmax in the synthesis", 1e-3, 1e3),
-}  # fmt: skip
 
 _SEEN_WITHIN = Setting(
     0.0, "seconds since a device was last heard of after which it is not selected; 0: no limit", 0.0, 3.2e7
@@ -82,12 +48,8 @@ _GROUP_BALANCED: dict[str, Setting] = {
 } | _FINE_TUNING
 
 METHODS: dict[Part, dict[str, dict[str, Setting]]] = {
-    "local": {"zero_shot": _ZERO_SHOT},
-    "aggregation": {
-        "label_wise": {
-            "normalise": Setting(True, "divide by sum(beta) label by label; false: the paper to the letter"),
-        },
-    },
+    "local": LOCAL,
+    "aggregation": AGGREGATION,
     "selection": {
         "all": {"seen_within_s": _SEEN_WITHIN},
         "uniform": {"fraction": _FRACTION, "seen_within_s": _SEEN_WITHIN},
@@ -126,4 +88,6 @@ def _value(given: Mapping[str, Value], name: str, setting: Setting) -> Value:
         high = math.inf if setting.high is None else setting.high
         if not low <= value <= high:  # holds for NaN too, and for integers that no float can hold
             raise PlanError(f"setting {name!r} ({setting.about}) must be from {low:g} to {high:g}, not {value!r}")
+    if setting.options and value not in setting.options:
+        raise PlanError(f"setting {name!r} ({setting.about}) must be {', '.join(setting.options)}, not {value!r}")
     return float(value) if kind is float else value
