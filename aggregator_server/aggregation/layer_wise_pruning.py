@@ -1,0 +1,112 @@
+"""Layer-wise pruning aggregation, LPA (Bai et al. 2025, "FedMLAC", equations 9 to 13).
+
+For every layer l over the devices S:
+    mean_l = (1 / |S|) sum_k theta_{k,l}                                                     (9)
+    delta_{k,l} = || theta_{k,l} - mean_l ||_2                                               (10)
+    T_l = S without the floor(v_h |S|) largest and the floor(v_l |S|) smallest delta_{k,l}   (11, 12)
+    theta_l = sum over k in T_l of (n_k / n_{T_l}) theta_{k,l}                               (13)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from aggregator_server.aggregation.updates import Sizes, Updates, Vector, floor_of, in_blocks, stable_order
+from aggregator_server.aggregation.weighted_mean import weighted_mean
+from aggregator_server.errors import AggregationError
+
+_ROWS = 32
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What LPA made of the uploads.
+
+    Attributes:
+        weights: float32 [weights].
+        lowest: by layer, the devices dropped for the smallest deviations, smallest first.
+        highest: by layer, the devices dropped for the largest deviations, largest last.
+    """
+
+    weights: Vector
+    lowest: dict[str, list[str]]
+    highest: dict[str, list[str]]
+
+
+def layer_wise_pruning(updates: Updates, sizes: Sizes, v_l: float, v_h: float) -> Pruned:
+    """Average every layer over the devices whose deviation from the mean is neither small nor large.
+
+    Args:
+        updates: the uploads.
+        sizes: float64 [devices]: n_k.
+        v_l: share dropped for the smallest deviations, from 0; of devices that deviate alike the first by id goes.
+        v_h: share dropped for the largest deviations, from 0; of devices that deviate alike the last by id goes.
+
+    Raises:
+        AggregationError: nobody would be left.
+    """
+    count = len(updates)
+    low, high = _dropped("v_l", v_l, count), _dropped("v_h", v_h, count)
+    if low + high >= count:
+        raise AggregationError(
+            f"v_l = {v_l:g} drops {low} and v_h = {v_h:g} drops {high} of {count} devices, so that nobody is left; "
+            "v_l + v_h must stay below 1"
+        )
+    if not low + high:
+        nobody: dict[str, list[str]] = {layer.name: [] for layer in updates.layout.layers}
+        return Pruned(weighted_mean(updates, sizes), nobody, nobody)
+    deviations = layer_deviations(updates)
+    weights = np.empty(updates.layout.width, np.float32)
+    lowest, highest = {}, {}
+    for layer, columns in updates.layout.layer_columns.items():
+        order = stable_order(deviations[layer])
+        lowest[layer], kept, highest[layer] = np.split(order, [low, count - high])
+        weights[columns] = weighted_mean(updates, _only(sizes, kept), columns)
+    return Pruned(weights, _names(updates, lowest), _names(updates, highest))
+
+
+def layer_deviations(updates: Updates) -> dict[str, NDArray[np.float64]]:
+    """Return every device's distance from the plain mean (9, 10), by layer: float64 [devices]."""
+    mean = weighted_mean(updates, np.ones(len(updates)))
+    squares = _squares(updates, mean, np.float32)
+    if not np.isfinite(squares).all():  # an upload is so far off that float32 holds no square of it
+        squares = _squares(updates, mean, np.float64)
+    return dict(zip(updates.layout.layer_columns, np.sqrt(squares), strict=True))
+
+
+def _squares(updates: Updates, mean: Vector, dtype: DTypeLike) -> NDArray[np.float64]:
+    """Squared distances from the mean, float64 [layers, devices]."""
+    layers = list(updates.layout.layer_columns.values())
+    squares = np.empty((len(layers), len(updates)))
+
+    def measure(rows: slice) -> None:
+        difference = np.empty(len(mean), dtype)
+        for row in range(rows.start, rows.stop):
+            np.subtract(updates.matrix[row], mean, out=difference, dtype=dtype)
+            for layer, columns in enumerate(layers):
+                part = difference[columns]
+                squares[layer, row] = np.einsum("i,i->", part, part)
+
+    with np.errstate(over="ignore"):
+        in_blocks(measure, len(updates), _ROWS)
+    return squares
+
+
+def _dropped(name: str, share: float, count: int) -> int:
+    if not 0 <= share < 1:
+        raise AggregationError(f"{name} is a share from 0 to below 1, not {share!r}")
+    return floor_of(share, count)
+
+
+def _only(sizes: Sizes, kept: NDArray[np.intp]) -> Sizes:
+    """Sizes with 0 for everybody who is not kept; all alike where the kept ones have none."""
+    chosen = np.zeros(len(sizes))
+    chosen[kept] = sizes[kept] if sizes[kept].any() else 1.0
+    return chosen
+
+
+def _names(updates: Updates, dropped: dict[str, NDArray[np.intp]]) -> dict[str, list[str]]:
+    return {layer: [updates.device_ids[row] for row in rows] for layer, rows in dropped.items()}

@@ -1,0 +1,53 @@
+"""Norm clipping in front of a rule: no device moves the fleet further than the others (Sun et al. 2019).
+
+theta_k <- theta + (theta_k - theta) * min(1, c / || theta_k - theta ||_2),   theta what the devices started from
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from aggregator_server.aggregation.updates import Updates, Vector, in_blocks
+from aggregator_server.errors import AggregationError
+
+_ROWS = 32
+
+
+def clip_norms(updates: Updates, previous: Vector, limit: float) -> tuple[Updates, dict[str, float]]:
+    """Shorten the updates whose norm is above a limit; the others stay as they are, to the last bit.
+
+    Args:
+        updates: the uploads; not changed.
+        previous: float32 [weights], what the devices started from.
+        limit: c, above 0.
+
+    Returns:
+        The updates, and by device the norms of those that were shortened.
+
+    Raises:
+        AggregationError: the limit is not above 0.
+    """
+    if not limit > 0:
+        raise AggregationError(f"clip_norm must be above 0, not {limit!r}; leave it out to clip nothing")
+    norms = np.empty(len(updates))
+
+    def measure(rows: slice) -> None:
+        for row in range(rows.start, rows.stop):
+            difference = np.subtract(updates.matrix[row], previous, dtype=np.float64)
+            norms[row] = np.sqrt(np.einsum("i,i->", difference, difference))
+
+    in_blocks(measure, len(updates), _ROWS)
+    longer = np.flatnonzero(norms > limit)
+    if not len(longer):
+        return updates, {}
+    matrix = updates.matrix.copy()
+
+    def shorten(rows: slice) -> None:
+        for row in longer[rows]:
+            difference = np.subtract(updates.matrix[row], previous, dtype=np.float64)
+            matrix[row] = previous + difference * (limit / norms[row])
+
+    in_blocks(shorten, len(longer), _ROWS)
+    return replace(updates, matrix=matrix), {updates.device_ids[row]: float(norms[row]) for row in longer}

@@ -1,0 +1,76 @@
+"""Server optimisers behind a rule, FedOPT (Reddi et al. 2021, "Adaptive federated optimization", algorithm 2).
+
+With d what the rule made of the round's updates (for the weighted mean, Delta_t):
+    m <- beta_1 m + (1 - beta_1) d
+    v <- v + d^2                                   Adagrad
+    v <- v - (1 - beta_2) d^2 sign(v - d^2)        Yogi
+    v <- beta_2 v + (1 - beta_2) d^2               Adam
+    theta <- theta + eta m / (sqrt(v) + tau),      m = 0 and v = tau^2 at first
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator_server.aggregation.updates import Vector
+from aggregator_server.errors import AggregationError
+from fleet_protocol.tensors import Arrays
+
+_Floats = NDArray[np.float64]
+
+SQUARES: dict[str, Callable[[_Floats, _Floats, float], _Floats]] = {
+    "adagrad": lambda v, squared, _: v + squared,
+    "yogi": lambda v, squared, beta_2: v - (1 - beta_2) * squared * np.sign(v - squared),
+    "adam": lambda v, squared, beta_2: beta_2 * v + (1 - beta_2) * squared,
+}
+
+
+def server_step(
+    optimiser: str,
+    previous: Vector,
+    combined: Vector,
+    state: Arrays,
+    *,
+    learning_rate: float,
+    beta_1: float,
+    beta_2: float,
+    tau: float,
+) -> tuple[Vector, Arrays]:
+    """Take one step from the previous weights along the combined update.
+
+    Args:
+        optimiser: ``adam``, ``yogi`` or ``adagrad``.
+        previous: float32 [weights], what the devices started from.
+        combined: float32 [weights], what a rule made of their uploads.
+        state: what the last step returned, ``OPTIMISER.m`` and ``OPTIMISER.v``, float32 [weights] each. A state of
+            another optimiser, or of a model of another size, is not continued; neither is an empty one.
+        learning_rate: eta.
+        beta_1: memory of m.
+        beta_2: memory of v; Adagrad has none.
+        tau: how adaptive the step is: the smaller, the more alike all weights' steps.
+
+    Returns:
+        The new weights, float32 [weights], and the new state.
+
+    Raises:
+        AggregationError: there is no such optimiser.
+    """
+    if optimiser not in SQUARES:
+        raise AggregationError(f"unknown server optimiser {optimiser!r}; known: none, {', '.join(sorted(SQUARES))}")
+    d = np.subtract(combined, previous, dtype=np.float64)
+    m, v = _continued(optimiser, state, len(d)) or (np.zeros(len(d)), np.full(len(d), tau**2))
+    m = beta_1 * m + (1 - beta_1) * d
+    v = SQUARES[optimiser](v, np.square(d), beta_2)
+    moved = previous + learning_rate * m / (np.sqrt(v) + tau)
+    return moved.astype(np.float32), {f"{optimiser}.m": m.astype(np.float32), f"{optimiser}.v": v.astype(np.float32)}
+
+
+def _continued(optimiser: str, state: Arrays, width: int) -> tuple[_Floats, _Floats] | None:
+    kept = [state.get(f"{optimiser}.{name}") for name in "mv"]
+    if any(array is None or array.shape != (width,) for array in kept):
+        return None
+    m, v = (np.asarray(array, np.float64) for array in kept)
+    return m, v

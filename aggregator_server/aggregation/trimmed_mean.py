@@ -1,0 +1,30 @@
+"""The coordinate-wise trimmed mean (Yin et al. 2018, "Byzantine-robust distributed learning", definition 2).
+
+    theta_j = mean of theta_{1,j} ... theta_{n,j} without the floor(b n) largest and as many smallest
+
+How many clips a device says it has does not count: a device that lies would lie about that too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aggregator_server.aggregation.median import by_rank
+from aggregator_server.aggregation.updates import Updates, Vector, floor_of
+from aggregator_server.errors import AggregationError
+
+
+def trimmed_mean(updates: Updates, trim: float) -> Vector:
+    """Return the trimmed mean of every weight, float32 [weights].
+
+    Args:
+        updates: the uploads.
+        trim: b, the share of the values cut off at either end, from 0 to below 0.5.
+
+    Raises:
+        AggregationError: nothing would be left.
+    """
+    if not 0 <= trim < 0.5:
+        raise AggregationError(f"trim is cut off at either end, so it must be from 0 to below 0.5, not {trim!r}")
+    cut = floor_of(trim, len(updates))
+    return by_rank(updates, lambda ranked: ranked[:, cut : len(updates) - cut].mean(axis=1, dtype=np.float64))
