@@ -39,7 +39,7 @@ def build_bundle(specification: Specification, weights: Mapping[str, NDArray[Any
     return write_bundle(describe(model, specification), graph, weights_of(model))
 
 
-def convert_trainable(model: keras.Sequential, batch: int) -> bytes:
+def convert_trainable(model: keras.Model, batch: int) -> bytes:
     """Convert a network to a TFLite graph with a bundle's six signatures; its weights start as zeros.
 
     Raises:
@@ -72,12 +72,12 @@ def convert(converter: Converter) -> bytes:
     return graph
 
 
-def weights_of(model: keras.Sequential) -> Arrays:
+def weights_of(model: keras.Model) -> Arrays:
     """Return a network's weights by the names that a bundle gives them, float32, in Keras's layout."""
     return {weight_name(v): np.asarray(v.value, np.float32) for v in model.trainable_variables}
 
 
-def load_weights(model: keras.Sequential, weights: Mapping[str, NDArray[Any]]) -> None:
+def load_weights(model: keras.Model, weights: Mapping[str, NDArray[Any]]) -> None:
     """Give a network the weights of a bundle or of a device.
 
     Raises:
@@ -92,7 +92,7 @@ def load_weights(model: keras.Sequential, weights: Mapping[str, NDArray[Any]]) -
         variable.assign(weights[name])
 
 
-def describe(model: keras.Sequential, specification: Specification) -> Manifest:
+def describe(model: keras.Model, specification: Specification) -> Manifest:
     """Write the manifest of a network that was built from a specification."""
     weights = weights_of(model)
     grouped: dict[str, list[str]] = {}
@@ -100,7 +100,7 @@ def describe(model: keras.Sequential, specification: Specification) -> Manifest:
         grouped.setdefault(name.split("/")[0], []).append(name)
     return Manifest(
         architecture=specification.architecture,
-        options={"activation": specification.activation, "downsampling": specification.downsampling},
+        options=specification.options,
         capacity=specification.capacity,
         batch=specification.batch,
         input_shape=specification.settings.shape,

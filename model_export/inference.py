@@ -38,7 +38,7 @@ class Inference(tf.Module):  # type: ignore[misc]
         if not 2 <= classes <= specification.capacity:
             raise ExportError(f"{classes} labels do not fit a head with room for 2 to {specification.capacity}")
         self._specification = specification
-        self._network: keras.Sequential = zoo.build(specification)
+        self._network: keras.Model = zoo.build(specification)
         load_weights(self._network, weights)
         self._constants = [tf.constant(variable.value) for variable in self._network.trainable_variables]
         self._classes = classes

@@ -87,12 +87,12 @@ class Dense(_Weighted):
 
     def call(self, inputs: Tensor) -> Tensor:
         """Map [n, size] to [n, units]."""
-        kernel, bias = _tensors(self.kernel, self.bias)
+        kernel, bias = tensors(self.kernel, self.bias)
         return operators.dense(inputs, kernel, bias, self.activation)
 
 
-class _Convolution(_Weighted):
-    """What convolutions share: a square kernel and how they treat edges, ``same`` or ``valid``."""
+class Convolution(_Weighted):
+    """What convolutions share: a kernel and how they treat edges, ``same`` or ``valid``."""
 
     def __init__(
         self, filters: int, kernel_size: int, padding: str = "valid", activation: str = "linear", **options: object
@@ -108,7 +108,7 @@ class _Convolution(_Weighted):
         return {**config, "kernel_size": self.kernel_size, "padding": self.padding}
 
 
-class Conv2D(_Convolution):
+class Conv2D(Convolution):
     """A convolution."""
 
     def __init__(self, filters: int, kernel_size: int, strides: int = 1, **options: Any) -> None:  # noqa: ANN401
@@ -122,7 +122,7 @@ class Conv2D(_Convolution):
 
     def call(self, inputs: Tensor) -> Tensor:
         """Map [n, rows, columns, channels] to [n, rows, columns, filters]."""
-        kernel, bias = _tensors(self.kernel, self.bias)
+        kernel, bias = tensors(self.kernel, self.bias)
         return operators.convolution(inputs, kernel, bias, self.strides, self.padding, self.activation)
 
     def get_config(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Conv2D(_Convolution):
         return {**super().get_config(), "strides": self.strides}
 
 
-class SeparableConv2D(_Convolution):
+class SeparableConv2D(Convolution):
     """A depthwise convolution and a pointwise one, with nothing between them."""
 
     def build(self, input_shape: tuple[int, ...]) -> None:
@@ -142,11 +142,11 @@ class SeparableConv2D(_Convolution):
 
     def call(self, inputs: Tensor) -> Tensor:
         """Map [n, rows, columns, channels] to [n, rows, columns, filters]."""
-        depthwise, pointwise, bias = _tensors(self.depthwise_kernel, self.pointwise_kernel, self.bias)
+        depthwise, pointwise, bias = tensors(self.depthwise_kernel, self.pointwise_kernel, self.bias)
         y = operators.depthwise_convolution(inputs, depthwise, self.padding)
         return operators.convolution(y, pointwise, bias, 1, "valid", self.activation)
 
 
-def _tensors(*variables: Variable) -> list[Tensor]:
+def tensors(*variables: Variable) -> list[Tensor]:
     """Read variables now: a custom gradient must be given its weights as tensors."""
     return [tf.convert_to_tensor(keras.ops.convert_to_tensor(variable)) for variable in variables]

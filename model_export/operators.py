@@ -117,6 +117,28 @@ def average_pool(x: Tensor, size: Pair) -> Tensor:
     return tf.custom_gradient(run)(x)
 
 
+def max_pool_pairs(x: Tensor) -> Tensor:
+    """Take the larger of every two steps of [n, steps, channels]; an odd last step is left out.
+
+    Of two equal values the first one gets the gradient, as in TensorFlow.
+    """
+    _, steps, channels = x.shape
+
+    def run(x: Tensor) -> tuple[Tensor, Gradient]:
+        whole = x[:, : steps - steps % 2] if steps % 2 else x
+        first, second = tf.split(tf.reshape(whole, [-1, steps // 2, 2 * channels]), 2, axis=-1)
+
+        def gradient(dy: Tensor) -> Tensor:
+            # 1 where the second is larger, else 0, again by clipping; `relu` keeps to operators of the oldest runtime.
+            to_second = dy * tf.nn.relu(tf.minimum(tf.maximum((second - first) * _HUGE, -1.0), 1.0))
+            dx = tf.reshape(tf.concat([dy - to_second, to_second], axis=-1), [-1, steps - steps % 2, channels])
+            return tf.pad(dx, [(0, 0), (0, 1), (0, 0)]) if steps % 2 else dx
+
+        return tf.maximum(first, second), gradient
+
+    return tf.custom_gradient(run)(x)
+
+
 def _repeat(x: Tensor, times: int) -> Tensor:
     """Put copies side by side along the last axis, which is a plain copy of memory."""
     return tf.concat([x] * times, axis=-1) if times > 1 else x

@@ -21,8 +21,8 @@ from model_export.operators import Tensor
 _OFF = -1e9
 # TensorFlow Lite keeps a matrix as [outputs, inputs] and a kernel as [filters, rows, columns, channels].
 # Weights that are stored so need no transposition in front of every single prediction.
-_TO_STORED = {1: (0,), 2: (1, 0), 4: (3, 0, 1, 2)}
-_FROM_STORED = {1: (0,), 2: (1, 0), 4: (1, 2, 3, 0)}
+_TO_STORED = {1: (0,), 2: (1, 0), 3: (2, 0, 1), 4: (3, 0, 1, 2)}
+_FROM_STORED = {1: (0,), 2: (1, 0), 3: (1, 2, 0), 4: (1, 2, 3, 0)}
 
 
 def weight_name(variable: keras.Variable) -> str:
@@ -52,7 +52,7 @@ def _masked(logits: Tensor, mask: Tensor, temperature: Tensor) -> Tensor:
 class Trainable:
     """A Keras model's weights, its optimiser's state, and the signatures of a bundle."""
 
-    def __init__(self, model: keras.Sequential, batch: int) -> None:
+    def __init__(self, model: keras.Model, batch: int) -> None:
         self._model = model
         self._trunk = keras.Model(model.inputs, model.layers[-1].input)
         self._batch = batch

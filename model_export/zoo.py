@@ -1,4 +1,4 @@
-"""Builds the networks of `specification.py`: normalised cepstra [n, frames, coefficients] to logits [n, capacity]."""
+"""Builds the networks of `designs.py`: normalised cepstra [n, frames, coefficients] to logits [n, capacity]."""
 
 from __future__ import annotations
 
@@ -6,22 +6,35 @@ from types import ModuleType
 
 import keras
 
-from model_export import layers as device_layers
-from model_export.specification import ARCHITECTURES, Block, Specification
+from model_export import device_layers, networks
+from model_export.designs import ARCHITECTURES, Block
+from model_export.specification import Specification
 
 
-def build(specification: Specification, *, stock: bool = False) -> keras.Sequential:
-    """Build a network with seeded weights (Glorot uniform; biases zero).
+def build(specification: Specification, *, stock: bool = False) -> keras.Model:
+    """Build a network with seeded weights (Glorot uniform; biases zero; recurrent ones orthogonal).
+
+    Its last layer is the head.
 
     Args:
         specification: which one.
         stock: use Keras's own layers instead of those that train on a device; both take the same weights.
     """
     keras.utils.set_random_seed(specification.seed)
-    input_shape, activation = specification.settings.shape, specification.activation
     source = keras.layers if stock else device_layers
+    design = ARCHITECTURES[specification.architecture]
+    if isinstance(design, tuple):
+        return _build_blocks(specification, source, design)
+    x = keras.Input(specification.settings.shape)
+    embedding = networks.connect(design, source, x)
+    logits = source.Dense(specification.capacity, name="head")(embedding)
+    return keras.Model(x, logits, name=specification.architecture)
+
+
+def _build_blocks(specification: Specification, source: ModuleType, blocks: tuple[Block, ...]) -> keras.Sequential:
+    """Build a network of Gudur & Perepu 2021."""
+    input_shape, activation = specification.settings.shape, specification.activation
     model = keras.Sequential([keras.Input(input_shape)], name=specification.architecture)
-    blocks = ARCHITECTURES[specification.architecture]
     if blocks[0].kind == "Dense":
         model.add(source.Flatten(name="flatten"))
         for number, block in enumerate(blocks, start=1):

@@ -15,7 +15,7 @@ import pytest
 pytest_plugins = ["fixtures_aggregator", "sound_server"]
 
 ROOT = Path(__file__).resolve().parent.parent
-ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
+ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3", "crnn_tiny", "crnn_lite")
 
 
 def sources_digest(*patterns: str) -> str:
@@ -68,7 +68,7 @@ def require_runtime(name: str) -> None:
 
 @pytest.fixture(scope="session")
 def bundles() -> dict[str, Path]:
-    """One bundle of every architecture: features `gudur`, capacity 32, batch 32, default options."""
+    """One bundle of every small architecture: features `gudur`, capacity 32, batch 32, default options."""
     folder = built(
         "bundles",
         lambda folder: run_python("-m", "model_export.cli", "build", *ARCHITECTURES, "-o", str(folder)),

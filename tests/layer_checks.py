@@ -9,8 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from model_export import layers
+from model_export import device_layers as layers
 
+RECURRENT = ({}, {"return_sequences": True}, {"go_backwards": True})
 CASES = {
     "dense": ("Dense", {"units": 5, "activation": "relu"}, (6,)),
     "dense linear": ("Dense", {"units": 5}, (6,)),
@@ -39,6 +40,17 @@ CASES = {
         f"pool {size}": ("AveragePooling2D", {"pool_size": size}, (7, 5, 3))
         for size in ((2, 2), (3, 1), (1, 2), (7, 5))
     },
+    **{
+        f"conv over time {padding} {activation}": (
+            "Conv1D",
+            {"filters": 4, "kernel_size": 3, "padding": padding, "activation": activation},
+            (9, 5),
+        )
+        for padding in ("same", "valid")
+        for activation in ("relu", "softmax")
+    },
+    **{f"max-pool {steps}": ("MaxPooling1D", {}, (steps, 3)) for steps in (2, 6, 7)},
+    **{f"gru {options}": ("GRU", {"units": 4, **options}, (7, 3)) for options in RECURRENT},
     "flatten": ("Flatten", {}, (3, 4, 2)),
     "reshape": ("Reshape", {"target_shape": (4, 6)}, (3, 8)),
 }
@@ -55,10 +67,18 @@ def gradients(layer, x, weighting):
 
 def difference(kind, options, shape):
     """Largest difference between the device's layer, rebuilt from its configuration, and the stock one."""
-    generator = np.random.default_rng(3)
-    x = tf.constant(generator.normal(size=(6, *shape)), tf.float32)
     ours = getattr(layers, kind).from_config(getattr(layers, kind)(**options).get_config())
-    stock = getattr(keras.layers, kind)(**options)
+    return largest(ours, getattr(keras.layers, kind)(**options), shape)
+
+
+def both_directions(source, return_sequences):
+    return source.Bidirectional(source.GRU(4, return_sequences=return_sequences))
+
+
+def largest(ours, stock, shape):
+    """Largest difference between two layers in output and gradients, on inputs with many equal values."""
+    generator = np.random.default_rng(3)
+    x = tf.constant(generator.normal(size=(6, *shape)).round(1), tf.float32)
     size = stock(x).shape
     ours(x)
     for weight, other in zip(ours.weights, stock.weights, strict=True):
@@ -93,6 +113,9 @@ def fitted(source):
 
 if __name__ == "__main__":
     result = {name: difference(*case) for name, case in CASES.items()}
+    for every_step in (False, True):
+        ours, stock = (both_directions(source, every_step) for source in (layers, keras.layers))
+        result[f"both directions {every_step}"] = largest(ours, stock, (7, 3))
     fits = zip(fitted(layers), fitted(keras.layers), strict=True)
     result["fit"] = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in fits)
     print(json.dumps(result))

@@ -15,18 +15,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
-from benchmarks.parity.variants import VARIANTS
+from benchmarks.parity.variants import BATCH, LARGER, STEPS, VARIANTS
 
 RUNTIMES = {"tflite": "tflite_runtime", "litert": "ai_edge_litert"}
 
 
-def run(module: str, folder: Path, **environment: str) -> str:
-    """Run a module of this package on all variants, in a process of its own; return what it printed."""
+def run(module: str, *arguments: object, **environment: str) -> str:
+    """Run a module of this package in a process of its own; return what it printed."""
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    command = [sys.executable, "-m", f"benchmarks.parity.{module}", str(folder), *VARIANTS]
+    command = [sys.executable, "-m", f"benchmarks.parity.{module}", *map(str, arguments)]
     result = subprocess.run(
         command, env={**os.environ, **quiet, **environment}, capture_output=True, text=True, check=False
     )
@@ -44,15 +43,19 @@ def main() -> None:
     """Print a line for each variant and runtime and, with ``--json``, the summary as the last line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    known = [*VARIANTS, *LARGER]
+    parser.add_argument("--variants", nargs="+", default=known, choices=known, help="default: all, which takes an hour")
     options = parser.parse_args()
     by_runtime: dict[str, dict[str, Any]] = {}
     print(f"{'runtime':<16}{'variant':<15}{'gradients':>11}{'weights':>11}{'movements':>11}{'losses':>11}")
     with tempfile.TemporaryDirectory() as folder:
-        run("reference", Path(folder))
+        run("reference", folder, STEPS, BATCH, *options.variants)
         for chosen, module in RUNTIMES.items():
             if importlib.util.find_spec(module) is None:
                 continue
-            differences = json.loads(run("device", Path(folder), AURICLE_RUNTIME=chosen).splitlines()[-1])
+            differences = json.loads(
+                run("device", folder, STEPS, *options.variants, AURICLE_RUNTIME=chosen).splitlines()[-1]
+            )
             for variant, result in differences.items():
                 figures = (max(result[kind].values()) for kind in ("gradients", "weights", "movements", "values"))
                 print(f"{result['runtime']:<16}{variant:<15}" + "".join(f"{figure:>11.1e}" for figure in figures))
@@ -62,7 +65,7 @@ def main() -> None:
             "worst_gradient": max(worst(differences, "gradients") for differences in by_runtime.values()),
             "worst_weights": max(worst(differences, "weights") for differences in by_runtime.values()),
             "runtimes": list(by_runtime),
-            "architectures": list(VARIANTS),
+            "architectures": options.variants,
         }
         print(json.dumps(summary))
 

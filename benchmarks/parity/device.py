@@ -1,6 +1,6 @@
 """Trains bundles on the batches, in a process that never sees TensorFlow, and compares with the references.
 
-Run as `python -m benchmarks.parity.device FOLDER NAME...`; it prints one JSON object of differences.
+Run as `python -m benchmarks.parity.device FOLDER STEPS NAME...`; it prints one JSON object of differences.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.parity.variants import MOMENTUM, PADDED, PROXIMAL, RATE, STEPS, TEMPERATURE, batches, mask
+from benchmarks.parity.variants import MOMENTUM, PROXIMAL, RATE, TEMPERATURE, batches, mask, padded
 from edge_client.model_runtime import ModelRuntime
 
 
@@ -22,11 +22,11 @@ def difference(ours: NDArray[Any] | float, theirs: NDArray[Any]) -> float:
     return float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-12))
 
 
-def compare(folder: Path, name: str) -> dict[str, Any]:
+def compare(folder: Path, steps: int, name: str) -> dict[str, Any]:
     """Return the differences in gradients, final weights and their movement, losses and probabilities."""
     runtime = ModelRuntime.open(folder / f"{name}.auricle")
     theirs = np.load(folder / f"{name}.npz")
-    (x, targets), on = batches(), mask()
+    (x, targets), on = batches(runtime.manifest.batch, steps), mask()
     start = runtime.get_weights()
     values = {"probabilities": difference(runtime.predict(x[0], on, TEMPERATURE), theirs["probabilities"])}
     loss = runtime.train_step(x[0], targets[0], on, learning_rate=1.0, momentum=0.0, temperature=TEMPERATURE)
@@ -58,16 +58,17 @@ def compare(folder: Path, name: str) -> dict[str, Any]:
 
 def train(runtime: ModelRuntime, x: NDArray[np.float32], targets: NDArray[np.float32]) -> list[float]:
     """Take the steps, leaving the padding to the runtime; return the losses."""
-    rows = x.shape[1] - PADDED
+    rows = x.shape[1] - padded(x.shape[1])
     scale = np.float32(rows / x.shape[1])  # the runtime means over the rows it is given, the reference over the batch
     return [
         runtime.train_step(
             x[i, :rows], targets[i, :rows] * scale, mask(),
             learning_rate=RATE, momentum=MOMENTUM, temperature=TEMPERATURE, proximal=PROXIMAL,
         )
-        for i in range(STEPS)
+        for i in range(len(x))
     ]  # fmt: skip
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: compare(Path(sys.argv[1]), name) for name in sys.argv[2:]}))
+    folder, steps, *names = sys.argv[1:]
+    print(json.dumps({name: compare(Path(folder), int(steps), name) for name in names}))

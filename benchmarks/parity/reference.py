@@ -1,7 +1,7 @@
 """What a stock Keras model makes of the batches: Keras's own layers and optimiser, TensorFlow's own gradients.
 
-Run as `python -m benchmarks.parity.reference FOLDER NAME...`; it writes FOLDER/NAME.npz, and FOLDER/NAME.auricle where
-that is not there yet.
+Run as `python -m benchmarks.parity.reference FOLDER STEPS BATCH NAME...`; it writes FOLDER/NAME.npz, and
+FOLDER/NAME.auricle where that is not there yet.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from benchmarks.parity.variants import (
     MOMENTUM,
     PROXIMAL,
     RATE,
-    STEPS,
     TEMPERATURE,
     Floats,
     batches,
     mask,
     specification,
 )
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from model_export import zoo
-from model_export.bundle import build_bundle, weights_of
+from model_export.bundle import build_bundle
 
 Tensor = Any
 
@@ -54,7 +53,7 @@ def predict(model: keras.Model, x: Tensor) -> Floats:
 
 
 def train(model: keras.Model, x: Tensor, targets: Tensor) -> list[float]:
-    """Take STEPS steps of a plain tape with Keras's momentum SGD; return the losses."""
+    """Take a step for each batch of a plain tape with Keras's momentum SGD; return the losses."""
     optimizer = keras.optimizers.SGD(RATE, momentum=MOMENTUM)
     variables = model.trainable_variables
     optimizer.build(variables)
@@ -68,34 +67,51 @@ def train(model: keras.Model, x: Tensor, targets: Tensor) -> list[float]:
         return loss
 
     compiled = tf.function(step)
-    return [float(compiled(x[i], targets[i])) for i in range(STEPS)]
+    return [float(compiled(x[i], targets[i])) for i in range(len(x))]
 
 
-def reference(model: keras.Model) -> dict[str, Any]:
-    """Return gradients of the first step, and the losses and weights after all steps."""
-    names = list(weights_of(model))
-    x, targets = (tf.constant(array) for array in batches())
+def reference(model: keras.Model, names: dict[str, tuple[int, ...]], x: Tensor, targets: Tensor) -> dict[str, Any]:
+    """Return gradients of the first step, and losses and weights after all steps, by the bundle's names and shapes.
+
+    Keras calls some of its weights otherwise, and gives some of them more axes, but their order is the same.
+    """
     with tf.GradientTape() as tape:
         tape.watch(x)
         loss = objective(model, x[0], targets[0])
     slopes = tape.gradient(loss, [x, *[variable.value for variable in model.trainable_variables]])
     result = {"loss": loss.numpy(), "input_gradient": slopes[0][0].numpy(), "probabilities": predict(model, x[0])}
-    result |= {f"gradient:{name}": slope.numpy() for name, slope in zip(names, slopes[1:], strict=True)}
+    for (name, shape), slope in zip(names.items(), slopes[1:], strict=True):
+        result[f"gradient:{name}"] = slope.numpy().reshape(shape)
     result["losses"] = np.array(train(model, x, targets))
-    return result | {f"weights:{name}": array for name, array in weights_of(model).items()}
+    for (name, shape), array in zip(names.items(), model.get_weights(), strict=True):
+        result[f"weights:{name}"] = array.reshape(shape)
+    return result
 
 
-def main(folder: Path, names: list[str]) -> None:
+def shapes_in_order(manifest: Manifest) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every weight array by name, input side first."""
+    return {name: manifest.weight_shapes[name] for layer in manifest.layers for name in layer.weights}
+
+
+def stock_model(name: str, bundle: Bundle) -> keras.Model:
+    """Build a variant of Keras's own layers, with the bundle's weights."""
+    model = zoo.build(dataclasses.replace(specification(name, bundle.manifest.batch), seed=1), stock=True)
+    given = zip(shapes_in_order(bundle.manifest), model.get_weights(), strict=True)
+    model.set_weights([bundle.weights[weight].reshape(array.shape) for weight, array in given])
+    return model
+
+
+def main(folder: Path, steps: int, batch: int, names: list[str]) -> None:
     """Write reference and bundle of every named variant."""
     for name in names:
         path = folder / f"{name}.auricle"
         if not path.exists():
-            path.write_bytes(build_bundle(specification(name)))
-        model = zoo.build(dataclasses.replace(specification(name), seed=1), stock=True)
-        weights = read_bundle(path).weights
-        model.set_weights([weights[weight] for weight in weights_of(model)])
-        np.savez(folder / f"{name}.npz", **reference(model))
+            path.write_bytes(build_bundle(specification(name, batch)))
+        bundle = read_bundle(path)
+        x, targets = (tf.constant(array) for array in batches(bundle.manifest.batch, steps))
+        model = stock_model(name, bundle)
+        np.savez(folder / f"{name}.npz", **reference(model, shapes_in_order(bundle.manifest), x, targets))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

@@ -6,28 +6,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleet_protocol.feature_settings import preset
+from model_export.designs import ARCHITECTURES, BLOCKS
 from model_export.normalisation import Normalisation
-from model_export.specification import ARCHITECTURES, Specification
+from model_export.specification import Specification
 
 VARIANTS: dict[str, dict[str, str]] = {
-    **{name: {"architecture": name} for name in ARCHITECTURES},
+    **{name: {"architecture": name} for name in BLOCKS},
     **{f"{name}-pool": {"architecture": name, "downsampling": "pool"} for name in ("cnn1", "cnn2", "cnn4", "dscnn3")},
     "cnn2-softmax": {"architecture": "cnn2", "activation": "softmax"},
 }
-BATCH, CAPACITY, STEPS = 32, 32, 50
+LARGER: dict[str, dict[str, str]] = {name: {"architecture": name} for name in ARCHITECTURES if name not in BLOCKS}
+CAPACITY, BATCH, STEPS = 32, 32, 50
 RATE, MOMENTUM, TEMPERATURE, PROXIMAL = 0.01, 0.9, 2.0, 0.1
-PADDED = 5  # rows of every batch that are not there
 
 Floats = NDArray[np.float32]
 
 
-def specification(variant: str) -> Specification:
+def specification(variant: str, batch: int) -> Specification:
     """Return what to build for a variant."""
     settings = preset("gudur")
     return Specification(
-        settings=settings, normalisation=Normalisation.default(settings), capacity=CAPACITY, batch=BATCH,
-        **VARIANTS[variant],  # type: ignore[arg-type]
+        settings=settings, normalisation=Normalisation.default(settings), capacity=CAPACITY, batch=batch,
+        **(VARIANTS | LARGER)[variant],  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def padded(batch: int) -> int:
+    """Return how many rows of every batch are not there."""
+    return batch // 6
 
 
 def mask() -> Floats:
@@ -37,15 +43,15 @@ def mask() -> Floats:
     return switched
 
 
-def batches() -> tuple[Floats, Floats]:
-    """Return x [STEPS, BATCH, 20, 13], of classes with a pattern each, and soft, signed targets [.., CAPACITY]."""
+def batches(batch: int, steps: int) -> tuple[Floats, Floats]:
+    """Return x [steps, batch, 20, 13], of classes with a pattern each, and soft, signed targets [.., CAPACITY]."""
     generator = np.random.default_rng(7)
     on = np.flatnonzero(mask())
     patterns = generator.normal(size=(CAPACITY, 20, 13))
-    labels = generator.choice(on, size=(STEPS, BATCH))
-    x = patterns[labels] + generator.normal(size=(STEPS, BATCH, 20, 13))
+    labels = generator.choice(on, size=(steps, batch))
+    x = patterns[labels] + generator.normal(size=(steps, batch, 20, 13))
     targets = np.eye(CAPACITY)[labels] * 0.8
-    targets[..., on] += 0.2 * (generator.dirichlet(np.ones(len(on)), size=(STEPS, BATCH)) - 0.02)
-    targets[:, -PADDED:] = 0
-    x[:, -PADDED:] = 0
+    targets[..., on] += 0.2 * (generator.dirichlet(np.ones(len(on)), size=(steps, batch)) - 0.02)
+    targets[:, batch - padded(batch) :] = 0
+    x[:, batch - padded(batch) :] = 0
     return x.astype(np.float32), targets.astype(np.float32)

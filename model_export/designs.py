@@ -1,0 +1,58 @@
+"""Networks as data: those of Gudur & Perepu 2021, section 4, and of FedMLAC (Bai et al. 2025, table 3).
+
+What a paper leaves open is said in docs/models.md, with why it was chosen so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Block:
+    """One hidden layer: ``kind`` is a layer's class; the rest is for convolutions."""
+
+    kind: str
+    units: int
+    kernel: int = 3
+    strides: int = 1
+    padding: str = "valid"
+
+
+@dataclass(frozen=True)
+class ConvolutionalRecurrent:
+    """CRNN: convolutions over time, each halving the time by max-pooling, then a gated recurrent unit's last state."""
+
+    filters: tuple[int, ...]
+    units: int
+    bidirectional: bool = False
+
+
+Design = tuple[Block, ...] | ConvolutionalRecurrent
+
+
+def _conv(units: int, kernel: int = 3, strides: int = 1, padding: str = "valid") -> Block:
+    return Block("Conv2D", units, kernel, strides, padding)
+
+
+def _separable(units: int, padding: str = "valid") -> Block:
+    return Block("SeparableConv2D", units, padding=padding)
+
+
+# The ones below have options: what activates their hidden layers, and how activations shrink.
+BLOCKS: dict[str, tuple[Block, ...]] = {
+    "cnn1": (_conv(16, 5, 2, "same"),),
+    "cnn2": (_conv(16, 5, 2, "same"), _conv(32)),
+    "cnn3": (_conv(16, 5, 2, "same"), _conv(16), _conv(32)),
+    "cnn4": (_conv(8, 5, 2, "same"), _conv(16), _conv(16, padding="same"), _conv(32)),
+    "dscnn3": (_conv(16, 5, 2, "same"), _separable(16, padding="same"), _separable(32)),
+    "ann3": (Block("Dense", 16), Block("Dense", 16), Block("Dense", 32)),
+}
+ARCHITECTURES: dict[str, Design] = {
+    **BLOCKS,
+    "crnn_tiny": ConvolutionalRecurrent((16,), 32),
+    "crnn_lite": ConvolutionalRecurrent((32, 32), 64),
+    "crnn_mid": ConvolutionalRecurrent((32, 32, 32), 64),
+    "crnn_base": ConvolutionalRecurrent((64, 64), 128, bidirectional=True),
+    "crnn_deep": ConvolutionalRecurrent((64, 128, 128), 128, bidirectional=True),
+}
