@@ -34,6 +34,9 @@ def weighted_mean(updates: Updates, sizes: Sizes, columns: slice | None = None) 
         )
     if not sizes.any():
         sizes = np.ones(len(sizes))
+    kept = np.flatnonzero(sizes)
+    if len(kept) == 1:  # to the last bit
+        return updates.matrix[kept[0], columns or slice(None)].copy()
     # By a power of two, which changes no digit, to a sum of at most 1: no partial sum overflows.
     scaled = sizes / 2.0 ** np.ceil(np.log2(sizes.sum()))
     part, weights = updates.matrix[:, columns or slice(None)], scaled.astype(np.float32)
