@@ -128,6 +128,8 @@ class RoundSummary:
         selected: devices that were selected.
         uploaded: how many of them uploaded.
         training_loss: the median of what they uploaded; None before the round is done, and where none told it.
+        follows: for a group's round: the fleet's round that it personalises.
+        group: for a group's round: which group's, 0 for the devices with the fewest clips.
     """
 
     round_id: int
@@ -140,11 +142,16 @@ class RoundSummary:
     selected: int
     uploaded: int
     training_loss: float | None
+    follows: int | None
+    group: int | None
 
 
 @dataclass(frozen=True)
 class ParticipantInfo:
-    """A device that was selected for a round: what it uploaded, and what it measured before and after learning."""
+    """A device that was selected for a round: what it uploaded, and what it measured before and after learning.
+
+    ``personalised`` says whether it fine-tuned the result on its own clips.
+    """
 
     device_id: str
     name: str
@@ -153,6 +160,7 @@ class ParticipantInfo:
     clips: int | None
     metrics: dict[str, float]
     learned: bool
+    personalised: bool
     learned_metrics: dict[str, float]
 
 
@@ -208,6 +216,8 @@ class RoundDetail:
         betas: for every class that was uploaded, the weight of each of its owners.
         plain_mean: classes whose weights were all 0, so that the plain mean was taken.
         discovery: None where nothing new was reported.
+        groups: the devices of each group, fewest clips first; empty without group-balanced personalisation.
+        group_rounds: how many rounds follow within each group.
     """
 
     summary: RoundSummary
@@ -222,3 +232,5 @@ class RoundDetail:
     betas: dict[str, dict[str, float]]
     plain_mean: tuple[str, ...]
     discovery: DiscoveryInfo | None
+    groups: tuple[tuple[str, ...], ...]
+    group_rounds: tuple[int, ...]

@@ -9,27 +9,19 @@ killed anywhere, it can start again and comes to the same bytes.
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from aggregator_server.candidates import read_candidates, read_history
-from aggregator_server.errors import (
-    InvalidPlanError,
-    NoDevicesError,
-    NoPublicSetError,
-    RoundClosedError,
-    RoundOpenError,
-)
-from aggregator_server.public_sets import current_consensus, current_version
+from aggregator_server.errors import InvalidPlanError, RoundClosedError, RoundOpenError
+from aggregator_server.group_rounds import go_on
 from aggregator_server.replies import Method, RoundRequest
+from aggregator_server.round_opening import insert_round
 from aggregator_server.round_result import apply_result, compute_result
 from aggregator_server.round_snapshot import read_open_round
 from aggregator_server.round_views import require_round
-from aggregator_server.selection import select as select_devices
 from aggregator_server.store import Store
-from aggregator_server.store.tables import ParticipantRow, RoundRow
+from aggregator_server.store.tables import RoundRow
 from aggregator_server.strategies import strategy
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice, RoundPlan
@@ -85,41 +77,7 @@ def open_round(store: Store, request: RoundRequest, now: float) -> int:
         open_id = session.scalar(select(RoundRow.round_id).where(RoundRow.state == "open"))
         if open_id is not None:
             raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
-        public_set = current_version(session)
-        if public_set is None:
-            raise NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
-        row = RoundRow(
-            state="open",
-            strategy=request.strategy,
-            plan=asdict(plan),
-            new_classes=request.new_classes,
-            opened_at=now,
-            deadline_at=now + plan.deadline_s,
-            public_set=public_set.sha256,
-            consensus=current_consensus(session),
-            details={},
-        )
-        session.add(row)
-        session.flush()
-        _select(session, row, plan, now)
-        return row.round_id
-
-
-def _select(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> None:
-    """Draw the round's devices.
-
-    Raises:
-        NoDevicesError: none is enrolled, or none was heard of lately.
-    """
-    candidates, history = read_candidates(session, now), read_history(session, row.strategy)
-    selected = select_devices(candidates, plan.selection, history, (plan.seed, row.round_id))
-    if not candidates:
-        raise NoDevicesError("no device is enrolled; start `auricle-edge run` on one first")
-    if not selected:
-        limit = plan.selection.settings["seen_within_s"]
-        raise NoDevicesError(f"no device was heard of in the last {limit:g} s; raise the selection's seen_within_s")
-    chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in selected]
-    session.execute(insert(ParticipantRow), chosen)
+        return insert_round(session, request.strategy, plan, request.new_classes, now).round_id
 
 
 def cancel_round(store: Store, round_id: int, now: float) -> None:
@@ -133,7 +91,7 @@ def cancel_round(store: Store, round_id: int, now: float) -> None:
         row = require_round(session, round_id)
         if row.state != "open":
             raise RoundClosedError(f"round {round_id} is {row.state} already; only an open round can be cancelled")
-        _fail(session, round_id, "cancelled by an administrator", now)
+        _fail(session, round_id, "cancelled by an administrator", now)  # and no other group's round follows
 
 
 def advance(store: Store, now: float) -> int | None:
@@ -163,6 +121,8 @@ def advance(store: Store, now: float) -> int | None:
                 _fail(session, snapshot.round_id, str(reason), now)
             else:
                 apply_result(session, snapshot.round_id, result, now)
+            session.expire_all()
+            go_on(session, snapshot.round_id, now)
         return snapshot.round_id
 
 

@@ -119,11 +119,12 @@ class ParticipantRow(Base):
 
 
 class LearnedRow(Base):
-    """A device finished learning from a round's result."""
+    """A device finished learning from a round's result; ``personalised``: and fine-tuned it on its own clips."""
 
     __tablename__ = "learned"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
     device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
+    personalised: Mapped[bool] = mapped_column(Boolean)
     metrics: Mapped[Json]
 
 
