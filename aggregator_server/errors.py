@@ -8,16 +8,17 @@ AuricleError
     │   └── NotSelectedError
     ├── NotFoundError              the thing that was named does not exist
     │   ├── RoundNotFoundError, DeviceNotFoundError, ClassNotFoundError
-    │   └── BlobNotFoundError, PublicSetNotFoundError
+    │   └── BlobNotFoundError, PublicSetNotFoundError, ModelNotFoundError
     ├── ConflictError              right in itself, wrong at this time
     │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError
     │   ├── DeviceTakenError, SecretTakenError, ClassNameTakenError
-    │   └── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
+    │   ├── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
+    │   └── NoModelError, ModelTooSmallError
     ├── TooLargeError              more bytes than this server takes
     ├── InvalidError               what was sent is wrong in itself
     │   ├── InvalidRequestError, DigestMismatchError
     │   ├── UnknownStrategyError, InvalidPlanError
-    │   ├── ForeignFeaturesError, MalformedPublicSetError
+    │   ├── ForeignFeaturesError, MalformedPublicSetError, MalformedModelError
     │   └── MalformedUpdateError, WrongPublicSetError, ForeignUpdateError
     ├── AggregationError           a round's uploads cannot be combined: the round fails
     ├── BlobError                  a blob is missing or damaged: a round that needs it fails
@@ -88,7 +89,7 @@ class ClassNotFoundError(NotFoundError):
 
 
 class BlobNotFoundError(NotFoundError):
-    """There is no public set and no consensus with that digest."""
+    """There is no public set, consensus, model or weights with that digest."""
 
     code = "blob_not_found"
 
@@ -97,6 +98,12 @@ class PublicSetNotFoundError(NotFoundError):
     """No public set has been published yet."""
 
     code = "public_set_not_found"
+
+
+class ModelNotFoundError(NotFoundError):
+    """No shared model has been published yet."""
+
+    code = "model_not_found"
 
 
 class ConflictError(AggregatorError):
@@ -159,8 +166,20 @@ class NoPublicSetError(ConflictError):
     code = "no_public_set"
 
 
+class NoModelError(ConflictError):
+    """The strategy shares a model; none has been published yet."""
+
+    code = "no_model"
+
+
+class ModelTooSmallError(ConflictError):
+    """The shared model's head has fewer slots than the fleet has classes."""
+
+    code = "model_too_small"
+
+
 class PublicSetInUseError(ConflictError):
-    """The fleet has a consensus on the current public set, so it can no longer be replaced."""
+    """The fleet has a consensus or weights by the current public set's classes, so it can no longer be replaced."""
 
     code = "public_set_in_use"
 
@@ -217,6 +236,12 @@ class MalformedPublicSetError(InvalidError):
     """The body is no public set, or one that cannot be used."""
 
     code = "malformed_public_set"
+
+
+class MalformedModelError(InvalidError):
+    """The body is no model bundle."""
+
+    code = "malformed_model"
 
 
 class MalformedUpdateError(InvalidError):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from aggregator_server.candidates import read_candidates, read_history
 from aggregator_server.errors import NoDevicesError, NoPublicSetError
+from aggregator_server.fleet_classes import all_classes
+from aggregator_server.fleet_statistics import read_statistics
 from aggregator_server.lineage import Group
 from aggregator_server.public_sets import current_consensus, current_version
 from aggregator_server.selection import select
+from aggregator_server.shared_models import starting_point
 from aggregator_server.store.tables import ParticipantRow, RoundRow
+from aggregator_server.strategies import strategy as lookup
 from fleet_protocol.messages import RoundPlan
 
 
@@ -23,11 +27,17 @@ def insert_round(
 
     Raises:
         NoPublicSetError: there is nothing to score.
+        NoModelError, ModelTooSmallError: the strategy shares a model, and there is none that would do.
         NoDevicesError: there is nobody to do it.
     """
     public_set = current_version(session)
     if public_set is None:
         raise NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
+    how = lookup(strategy)
+    follows, index = (None, None) if group is None else (group.follows, group.index)
+    start = starting_point(session, follows, index) if how.shares_model else None
+    local = how.prepare(plan.local, read_statistics(session), len(all_classes(session)))
+    plan = replace(plan, local=local)
     row = RoundRow(
         state="open",
         strategy=strategy,
@@ -37,8 +47,11 @@ def insert_round(
         deadline_at=now + plan.deadline_s,
         public_set=public_set.sha256,
         consensus=current_consensus(session),
-        follows=None if group is None else group.follows,
-        group_index=None if group is None else group.index,
+        model_version=None if start is None else start.version,
+        weights=None if start is None else start.weights,
+        server_state=None if start is None else start.server_state,
+        follows=follows,
+        group_index=index,
         details={},
     )
     session.add(row)

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.lineage import schedule_of
 from aggregator_server.replies import DiscoveryInfo, ParticipantInfo, RoundDetail, RoundSummary, moment
+from aggregator_server.shared_models import model_blob
 from aggregator_server.store import Store
 from aggregator_server.store.tables import DeviceRow, LearnedRow, ParticipantRow, RoundRow
 from fleet_protocol.messages import RoundPlan, parse
@@ -69,6 +70,7 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         summary = _summary(session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
         participants = _participants(session, round_id)
         details, planned = row.details, schedule_of(row)
+        model = model_blob(session, row.model_version)
     discovery = details.get("discovery")
     return RoundDetail(
         summary,
@@ -83,6 +85,10 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         details.get("betas", {}),
         tuple(details.get("plain_mean", ())),
         parse(DiscoveryInfo, discovery) if discovery else None,
+        model,
+        row.weights,
+        row.result_weights,
+        details.get("aggregation", {}),
         planned.groups,
         planned.rounds,
     )

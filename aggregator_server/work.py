@@ -12,6 +12,7 @@ from aggregator_server.fleet_classes import all_classes
 from aggregator_server.group_rounds import fine_tuning_due
 from aggregator_server.lineage import newest_result
 from aggregator_server.round_views import require_round
+from aggregator_server.shared_models import model_blob
 from aggregator_server.store import Store
 from aggregator_server.store.tables import AssignmentRow, DeviceRow, LearnedRow, ParticipantRow, RoundRow
 from aggregator_server.uploads import check_metrics
@@ -106,5 +107,8 @@ def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Wo
         consensus,
         all_classes(session),
         assignments,
+        model_blob(session, row.model_version),
+        row.result_weights if learning else row.weights,
         fine_tune=learning and fine_tuning_due(session, row, device_id),
+        fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
     )

@@ -135,7 +135,8 @@ class Learner:
         if (work.round_id, work.kind) == self._given_up:
             self._pause(self._server.longest_pause_s)
             return
-        blobs = {work.public_set} | ({work.consensus} if work.consensus else set())
+        named = (work.public_set, work.consensus, work.model, work.weights, work.fleet_weights)
+        blobs = {sha256 for sha256 in named if sha256}
         for sha256 in sorted(blobs):
             path = self._state.blob_path(sha256)
             if not path.exists():

@@ -142,7 +142,7 @@ def test_rounds_that_cannot_be_opened(fleet):
     def post(**request):
         return fleet.admin.post("/v1/rounds", json=request)
 
-    refused(post(strategy="fedavg"), 422, "unknown_strategy", "'fedavg'", "zero_shot")
+    refused(post(strategy="fedsgd"), 422, "unknown_strategy", "'fedsgd'", "fedavg", "zero_shot")
     refused(post(strategy="zero_shot", settings={"epoch": 3}), 422, "invalid_plan", "'epoch'", "epochs")
     refused(post(strategy="zero_shot", settings={"epochs": True}), 422, "invalid_plan", "True")
     refused(post(strategy="zero_shot", settings={"learning_rate": 10**400}), 422, "invalid_plan", "learning_rate")
