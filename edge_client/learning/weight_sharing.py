@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
-from edge_client.learning.listening import choose_listening
 from edge_client.learning.local_update import accuracy
 from edge_client.learning.new_sounds import describe
 from edge_client.learning.round_job import Fleet, percent, round_rng
@@ -102,19 +101,19 @@ class WeightSharing:
         return update, arrays
 
     def learn(self, adopt: bool) -> dict[str, float]:
-        """Link what was recognised, adopt the fleet's classes, and listen with the shared model.
+        """Link what was recognised, adopt the fleet's classes, and take over the shared model.
+
+        Labels that are no class of the fleet yet keep the outputs that the device trained.
 
         Args:
             adopt: whether to take up classes that other devices discovered.
         """
         self.label_map = link_recognised(self.label_map, self.work.assignments)
-        fleet = None
-        if not self.method.keeps_own or not self.method.any_architecture:
+        if not self.method.any_architecture:  # else the device goes on listening with a model of its own
             wanted = [info for info in self.work.classes if adopt or info.discovered_in is None]
             self.label_map = adopt_classes(self.label_map, wanted)
             order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity)
-            fleet = self._in_own_order(self.bundle.weights, order, self.model.get_weights())
-        self.model.set_weights(choose_listening(fleet, self.model.get_weights()))
+            self.model.set_weights(self._in_own_order(self.bundle.weights, order, self.model.get_weights()))
         return percent({"global_accuracy": self._public_accuracy()})
 
     def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
