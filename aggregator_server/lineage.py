@@ -28,13 +28,6 @@ class Group:
     members: Sequence[str]
 
 
-def origin(session: Session, group: Group | None) -> RoundRow | None:
-    """Return the finished round whose result a new round goes on from; None before the first."""
-    if group is None:
-        return newest_of_fleet(session)
-    return _newest_of_group(session, group.follows, group.index) or session.get_one(RoundRow, group.follows)
-
-
 def newest_result(session: Session, device_id: str) -> RoundRow | None:
     """Return the newest finished round that concerns a device: of the fleet, or of the device's group after it."""
     fleets = newest_of_fleet(session)

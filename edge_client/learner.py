@@ -162,7 +162,9 @@ class Learner:
 
     def _learn(self, work: Work) -> None:
         path = self._state.learned_path(work.round_id)
-        if not (path.exists() and self._progress().learned == work.round_id):
+        progress = self._progress()
+        done = progress.fine_tuned if work.fine_tune else progress.learned
+        if not (path.exists() and done == work.round_id):
             self._train(work)
         self._link.learned(parse(Learned, json.loads(path.read_bytes())))
         log.info("round %d: learned", work.round_id)

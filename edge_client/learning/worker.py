@@ -145,7 +145,13 @@ def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob,
     metrics.update(_held_out(config, job))
     report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune)
     write_durably(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
-    progress = dataclasses.replace(saved.progress, label_map=job.label_map, learned=job.work.round_id, taught="")
+    progress = dataclasses.replace(
+        saved.progress,
+        label_map=job.label_map,
+        learned=job.work.round_id,
+        taught="",
+        fine_tuned=job.work.round_id if job.work.fine_tune else saved.progress.fine_tuned,
+    )
     state.save_model(saved.bundle.weights, job.model.get_weights(), progress)
 
 
