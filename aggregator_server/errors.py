@@ -22,7 +22,7 @@ AuricleError
     │   └── MalformedUpdateError, WrongPublicSetError, ForeignUpdateError
     ├── AggregationError           a round's uploads cannot be combined: the round fails
     ├── BlobError                  a blob is missing or damaged: a round that needs it fails
-    └── StartError                 the data folder, a token or the address cannot be used
+    └── StartError                 the data folder, a token, the address or an installed strategy cannot be used
 
 A class's ``code`` is what programs see; its docstring is what the documentation says of the code.
 """
@@ -271,4 +271,4 @@ class BlobError(AggregatorError):
 
 
 class StartError(AggregatorError):
-    """The data folder, a token or the address cannot be used, so the program does not start."""
+    """The data folder, a token, the address or an installed strategy cannot be used; the program does not start."""
