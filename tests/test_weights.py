@@ -1,6 +1,7 @@
 """What a plan can say of combining weights: every rule, clipping in front, a server optimiser behind, bad plans."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +28,12 @@ def combine(name, fleet, sizes, state=None, **settings):
 
 def test_every_rule_that_a_plan_can_name_for_weights_is_there():
     assert set(RULES) == set(AGGREGATION) - {"label_wise"}
+
+
+def test_the_table_of_methods_names_every_rule_and_setting():
+    text = (Path(__file__).parent.parent / "docs" / "methods.md").read_text()
+    for name in RULES:
+        assert all(f"`{word}`" in text for word in (name, *AGGREGATION[name])), name
 
 
 @settings(derandomize=True, deadline=None)
