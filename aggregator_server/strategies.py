@@ -17,7 +17,7 @@ from aggregator_server.fleet_statistics import DeviceStatistics
 from aggregator_server.round_data import RoundInputs, RoundResult, UploadTerms
 from fleet_protocol.aggregation_methods import AGGREGATION
 from fleet_protocol.messages import Choice, Update
-from fleet_protocol.plans import METHODS, Value
+from fleet_protocol.plans import METHODS, Part, Value
 from fleet_protocol.tensors import Arrays
 
 GROUP = "auricle.strategies"
@@ -111,9 +111,14 @@ def strategies() -> Mapping[str, Strategy]:
             raise StartError(f"{where} must be an aggregator_server.strategies.Strategy, not {loaded!r}")
         if entry.name in found:
             raise StartError(f"{where}: the name is taken; choose another")
-        for part, name in (("local", loaded.local), ("aggregation", loaded.aggregation)):
-            if name not in METHODS[part]:  # type: ignore[index]
-                raise StartError(f"{where} names the unknown {part} method {name!r}; known: {', '.join(METHODS[part])}")  # type: ignore[index]
+        parts: dict[Part, str] = {
+            "local": loaded.local,
+            "aggregation": loaded.aggregation,
+            "selection": loaded.selection,
+        }
+        for part, name in parts.items():
+            if name not in METHODS[part]:
+                raise StartError(f"{where} names the unknown {part} method {name!r}; known: {', '.join(METHODS[part])}")
         found[entry.name] = loaded
     return found
 

@@ -69,7 +69,7 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
     stacked = stack_updates(layout, uploads)
     weights, state, details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
     public_set = settled.public_set if settled else inputs.public_set
-    weights = _new_columns(weights, inputs, public_set.class_ids, contributions, assigned)
+    weights = _new_columns(model, weights, inputs, public_set.class_ids, contributions, assigned)
     consensus = None
     if inputs.has_consensus:
         consensus = extend(inputs.consensus, len(public_set.labels), len(public_set.classes))
@@ -92,6 +92,7 @@ def _known_columns(model: SharedModel, contribution: Contribution, inputs: Round
 
 
 def _new_columns(
+    model: SharedModel,
     weights: Arrays,
     inputs: RoundInputs,
     class_ids: Sequence[str],
@@ -99,8 +100,7 @@ def _new_columns(
     assigned: Sequence[Assigned],
 ) -> Arrays:
     """Return the weights with a column for every class that was discovered: the mean of its reporters' columns."""
-    assert inputs.model is not None
-    former, capacity = len(inputs.public_set.classes), inputs.model.manifest.capacity
+    former, capacity = len(inputs.public_set.classes), model.manifest.capacity
     reports = {
         (c.update.device_id, report.slot): (c, former + place)
         for c in contributions for place, report in enumerate(c.update.reports)
@@ -108,7 +108,7 @@ def _new_columns(
     result = {name: array.copy() for name, array in weights.items()}
     for slot, class_id in enumerate(class_ids[former:capacity], start=former):
         found = [reports[a.device_id, a.slot] for a in assigned if a.class_id == class_id]
-        for name in inputs.model.manifest.head.weights:
+        for name in model.manifest.head.weights:
             columns = [contribution.arrays[PREFIX + name][..., place] for contribution, place in found]
             result[name][..., slot] = np.mean(columns, axis=0, dtype=np.float64)
     return result
