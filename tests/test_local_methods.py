@@ -1,5 +1,7 @@
 """The local methods that share a model: their targets by hand, on a real runtime; and slots in two orders."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -172,6 +174,12 @@ def test_the_discrepancy_reaches_the_weights_through_the_targets(bundles):
     for _ in range(5):
         of.shared.train_step(x, training.targets(x, nothing), of.mask, learning_rate=0.0005, momentum=0.0)
     assert apart() < before
+
+
+def test_the_table_of_methods_names_every_method_and_setting():
+    text = (Path(__file__).parent.parent / "docs" / "methods.md").read_text()
+    for name, settings_ in LOCAL.items():
+        assert all(f"`{word}`" in text for word in (name, *settings_)), name
 
 
 def test_every_shared_method_has_settings_and_zero_shot_is_not_one_of_them():
