@@ -1,6 +1,7 @@
 """Whole devices as processes of their own at a real aggregator, and what tests ask of them."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from edge_client.device_state import DeviceState
 from edge_client.public_data import build_public_set
 
 ROOT = Path(__file__).resolve().parent.parent
+WORDS = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"
 SETTINGS_OF_ROUND = {"epochs": 12, "augmented_copies": 1, "impressions": 8, "impression_steps": 60}
 
 
@@ -47,20 +49,25 @@ class Device:
         return DeviceState(self.folder / "state")
 
 
-def device_fleet(tmp_path, bundles, start_aggregator, labels=("yes", "no", "up", "down")):
-    """Yield an aggregator with a public set, and a function that makes devices; all are ended afterwards."""
+def device_fleet(
+    tmp_path, bundles, start_aggregator, labels=("yes", "no", "up", "down"), write=write_clips, public=12, own=16
+):
+    """Yield an aggregator with a public set, and a function that makes devices; all are ended afterwards.
+
+    ``write(folder, label, count, seed)`` writes clips: ``public`` of each label, ``own`` for each label of a device.
+    """
     server = start_aggregator()
     for label in labels:
-        write_clips(tmp_path / "public", label, 12, seed=99)
-    public = build_public_set(tmp_path / "public", SETTINGS, list(labels), 12)
+        write(tmp_path / "public", label, public, seed=99)
+    shared = build_public_set(tmp_path / "public", SETTINGS, list(labels), public)
     with server.client() as client:
-        client.put("/v1/public-set", content=public.pack()).raise_for_status()
+        client.put("/v1/public-set", content=shared.pack()).raise_for_status()
     devices = []
 
     def device(name, architecture, labels, **recordings):
         made = Device(tmp_path / name, bundles[architecture], server.url, **recordings)
         for label in labels:
-            write_clips(made.clips, label, 16, seed=len(devices))
+            write(made.clips, label, own, seed=len(devices))
         devices.append(made)
         return made
 
@@ -69,6 +76,15 @@ def device_fleet(tmp_path, bundles, start_aggregator, labels=("yes", "no", "up",
         if made.process is not None and made.process.poll() is None:
             made.process.kill()
             made.process.wait()
+
+
+def link_words(folder: Path, label: str, count: int, seed: int) -> None:
+    """Link real recordings of a word into ``folder/label/``; other seeds below 4, or 99, have other recordings."""
+    recordings = sorted((WORDS / label).glob("*.flac"))
+    place = {99: 0}.get(seed, seed + 1)
+    (folder / label).mkdir(parents=True, exist_ok=True)
+    for path in recordings[place * 80 : place * 80 + count]:
+        (folder / label / path.name).symlink_to(path)
 
 
 def wait_for(condition, seconds=60, what="the condition"):

@@ -5,7 +5,7 @@ import signal
 import numpy as np
 import pytest
 from aggregator_process import SETTINGS, Aggregator
-from device_fleet import bundle_of, device_fleet, enrolled, finished, open_round, wait_for
+from device_fleet import WORDS, bundle_of, device_fleet, enrolled, finished, link_words, open_round, wait_for
 from sounds import write_clips
 
 from edge_client.capture.recordings import read_recording
@@ -14,15 +14,16 @@ from edge_client.model_runtime import ModelRuntime
 from fleet_protocol.tensors import unpack
 
 FAST = {"augmented_copies": 1, "impressions": 8, "impression_steps": 60}
-EPOCHS = FAST | {"epochs": 6}
+EPOCHS = FAST | {"epochs": 8}
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory, bundles):
-    """Two devices with the fleet's bundle and one with another, whose labels overlap; the aggregator shares cnn2."""
+    """Two devices whose labels overlap, with real words where there are any."""
     folder = tmp_path_factory.mktemp("fleet")
     server = Aggregator(folder / "server")
-    running = device_fleet(folder, bundles, server.start)
+    real = {"write": link_words, "public": 40, "own": 60} if WORDS.is_dir() else {}  # else melodies
+    running = device_fleet(folder, bundles, server.start, **real)
     _, device = next(running)
     first = device("first", "cnn2", ("yes", "no", "up")).start()
     second = device("second", "cnn2", ("no", "up", "down")).start()
@@ -58,7 +59,7 @@ def lineage(fleet, bundles):
         ("fedmmd", EPOCHS | {"discrepancy": 0.05}, {"aggregation": {"name": "median"}}),
         ("fedopt", EPOCHS, {"aggregation": {"server_learning_rate": 0.03}}),
         ("mutual", EPOCHS | {"epochs": 10}, {"selection": {"name": "uniform", "settings": {"fraction": 1.0}}}),
-        ("user_invariant", FAST | {"steps": 12, "private_epochs": 6}, {}),
+        ("user_invariant", FAST | {"steps": 40, "private_epochs": 6}, {}),
     ],
 )
 def test_every_method_moves_the_fleet_s_accuracy(fleet, lineage, strategy, settings, parts):
