@@ -19,6 +19,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.toml")
     run.add_argument("--output", type=Path, metavar="FOLDER", help="of the run (the experiment's name without .toml)")
     run.add_argument("--workers", type=int, metavar="N", help="processes that train devices (all cores)")
+    run.add_argument(
+        "--ray",
+        nargs="?",
+        const="local",
+        metavar="ADDRESS",
+        help="run them on a Ray cluster (started here)",
+    )
     run.set_defaults(command=_run)
     options = parser.parse_args(arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: small matrices, many processes
@@ -36,13 +43,13 @@ def _run(options: argparse.Namespace) -> int:
     from fleet_simulator.errors import ExperimentError
     from fleet_simulator.experiment_file import load_experiment
     from fleet_simulator.progress import progress_on
-    from fleet_simulator.simulation import available_cores, run
+    from fleet_simulator.simulation import run
 
-    workers = available_cores() if options.workers is None else options.workers
-    if not 1 <= workers <= 4096:
+    workers = options.workers
+    if workers is not None and not 1 <= workers <= 4096:
         raise ExperimentError(f"--workers must be from 1 to 4096, not {workers}")
     folder = options.output or options.experiment.with_suffix("")
-    result = run(load_experiment(options.experiment), folder, workers, progress_on(sys.stderr))
+    result = run(load_experiment(options.experiment), folder, workers, progress_on(sys.stderr), options.ray)
     last = result.rounds[-1]
     accuracy = f", accuracy {100 * last['accuracy']:.2f} %" if "accuracy" in last else ""
     print(f"{last['round']} rounds{accuracy}; results in {folder / 'result.json'}")

@@ -9,8 +9,10 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +107,22 @@ def open_shards(folder: Path, experiment: str) -> ClipShards | None:
     return ClipShards(folder)
 
 
-def write_shards(folder: Path, corpus: Corpus, dealt: Split, experiment: str) -> ClipShards:
-    """Write a folder of shards; it is there whole or not at all."""
+def write_shards(
+    folder: Path,
+    corpus: Corpus,
+    dealt: Split,
+    experiment: str,
+    taught: Callable[[NDArray[np.int64], Sequence[slice]], NDArray[np.int64]] = lambda labels, _: labels,
+) -> ClipShards:
+    """Write a folder of shards; it is there whole or not at all.
+
+    Args:
+        folder: to be made; what is there is removed.
+        corpus: the clips.
+        dealt: who gets which.
+        experiment: digest of the experiment.
+        taught: (the right slots of all clips, every device's rows) -> the slots as the devices have them.
+    """
     for stale in (folder, *folder.parent.glob(f".{folder.name}-*")):
         shutil.rmtree(stale, ignore_errors=True)
     parts = [*dealt.devices, dealt.public, dealt.test]
@@ -119,8 +135,10 @@ def write_shards(folder: Path, corpus: Corpus, dealt: Split, experiment: str) ->
                 file.write(features.data)
             file.flush()
             os.fsync(file.fileno())
-        np.save(making / "labels.npy", corpus.labels[order].astype(np.int16))
-        np.save(making / "ends.npy", np.cumsum([0, *(len(part) for part in parts)]))
+        ends = np.cumsum([0, *(len(part) for part in parts)])
+        owned = [slice(int(start), int(stop)) for start, stop in pairwise(ends[: len(dealt.devices) + 1])]
+        np.save(making / "labels.npy", taught(corpus.labels[order], owned).astype(np.int16))
+        np.save(making / "ends.npy", ends)
         header = {"names": list(corpus.names), "shape": list(features.shape[1:]), "experiment": experiment}
         (making / "header.json").write_text(json.dumps(header))
         making.rename(folder)

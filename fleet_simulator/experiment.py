@@ -16,6 +16,7 @@ from aggregator_server.rounds import make_plan
 from fleet_protocol.messages import RoundPlan
 from fleet_protocol.setting import Value
 from fleet_simulator.errors import ExperimentError
+from fleet_simulator.faults import ATTACKS, FaultsSection
 
 SOURCES = ("synthetic", "speech_commands", "log_mel")
 SPLITS = ("speaker", "dirichlet", "iid")
@@ -157,6 +158,14 @@ class Experiment:
     fleet: FleetSection
     model: ModelSection
     rounds: RoundsSection
+    faults: FaultsSection = field(default_factory=FaultsSection)
+
+    def __post_init__(self) -> None:
+        faults = self.faults
+        _require(0 <= faults.attackers <= 1, "attackers", faults.attackers, "must be from 0 to 1")
+        _require(faults.attack in ATTACKS, "attack", faults.attack, f"must be {', '.join(ATTACKS)}")
+        _require(0 <= faults.strength <= 1e6, "strength", faults.strength, "must be from 0 to 1000000")
+        _require(0 <= faults.wrong_labels <= 1, "wrong_labels", faults.wrong_labels, "must be from 0 to 1")
 
     @property
     def digest(self) -> str:

@@ -22,6 +22,7 @@ from fleet_simulator.experiment import (
     RefusedKeyError,
     RoundsSection,
 )
+from fleet_simulator.faults import FaultsSection
 
 
 def load_experiment(path: Path) -> Experiment:
@@ -37,13 +38,18 @@ def load_experiment(path: Path) -> Experiment:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ExperimentError(f"{path} is not valid TOML: {error}") from error
     kinds: dict[str, type[Any]] = {
-        "data": DataSection, "fleet": FleetSection, "model": ModelSection, "rounds": RoundsSection
+        "data": DataSection, "fleet": FleetSection, "model": ModelSection, "rounds": RoundsSection,
+        "faults": FaultsSection,
     }  # fmt: skip
     if unknown := sorted(document.keys() - kinds.keys()):
         raise ExperimentError(f"{path}: unknown section [{unknown[0]}]; known: {', '.join(kinds)}")
-    if missing := [name for name in kinds if name not in document]:
+    if missing := [name for name in kinds if name != "faults" and name not in document]:
         raise ExperimentError(f"{path}: the section [{missing[0]}] is missing; docs/simulator.md has an example")
-    experiment = Experiment(**{name: _section(path, name, kind, document[name]) for name, kind in kinds.items()})
+    sections = {name: _section(path, name, kind, document.get(name, {})) for name, kind in kinds.items()}
+    try:
+        experiment = Experiment(**sections)
+    except RefusedKeyError as error:
+        raise ExperimentError(f"{path}: [faults] {error}") from error
     try:
         plan = experiment.rounds.plan
         _require_shared_model(experiment.rounds.strategy, plan.local.name)

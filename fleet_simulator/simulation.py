@@ -31,11 +31,13 @@ from fleet_simulator.clip_shards import ClipShards, open_shards, write_shards
 from fleet_simulator.corpora import read_corpus
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment import Experiment
+from fleet_simulator.faults import taught_labels
+from fleet_simulator.ray_workers import RayWorkers
 from fleet_simulator.row_file import RowFile
 from fleet_simulator.run_folder import State, load_state, save_state
 from fleet_simulator.splits import split
 from fleet_simulator.virtual_device import Block, Setup, TestRows, device_id, layout_of, next_version
-from fleet_simulator.workers import Task, Workers
+from fleet_simulator.workers import Pool, Task, Workers
 
 _BLOCKS = 64  # of a round, at least; so many workers have something to do
 _LARGEST_BLOCK = 64
@@ -71,14 +73,17 @@ class Result:
     folder: Path
 
 
-def run(experiment: Experiment, folder: Path, workers: int, progress: Progress) -> Result:
+def run(
+    experiment: Experiment, folder: Path, workers: int | None, progress: Progress, cluster: str | None = None
+) -> Result:
     """Run an experiment, or what is left of it; the result is the same whatever the number of workers.
 
     Args:
         experiment: what to do.
         folder: of the run; one that a killed run left is gone on with.
-        workers: processes.
+        workers: processes that train devices; None: one for each core.
         progress: told how it goes.
+        cluster: address of a Ray cluster to run them on; None: this machine.
 
     Raises:
         SimulationError: the data, the run's folder or a worker is at fault.
@@ -87,11 +92,12 @@ def run(experiment: Experiment, folder: Path, workers: int, progress: Progress) 
     """
     make_folder(folder, 0o755)
     for path in leftovers(folder):
-        path.unlink(missing_ok=True) if path.is_file() else None
+        if path.is_file():
+            path.unlink()
     simulation = Simulation(experiment, folder)
     seconds: list[float] = []
     progress.begin(experiment.rounds.count, len(simulation.state.rounds))
-    with Workers(simulation.setup, workers) as pool:
+    with _workers(simulation.setup, workers, cluster) as pool:
         for round_id in range(len(simulation.state.rounds) + 1, experiment.rounds.count + 1):
             start = time.perf_counter()
             entry = simulation.play(round_id, pool, progress)
@@ -100,6 +106,12 @@ def run(experiment: Experiment, folder: Path, workers: int, progress: Progress) 
     document = {"rounds": simulation.state.rounds}
     write_durably(folder / "result.json", (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), 0o644)
     return Result(simulation.state.rounds, seconds, folder)
+
+
+def _workers(setup: Setup, count: int | None, cluster: str | None) -> Workers | RayWorkers:
+    if cluster is None:
+        return Workers(setup, count or available_cores())
+    return RayWorkers(setup, count, cluster)
 
 
 class Simulation:
@@ -122,14 +134,17 @@ class Simulation:
         if not self.candidates:
             raise CorpusError("no device has any clip; give the data more clips")
         model = experiment.model
-        self.setup = Setup(model.bundle, model.own, folder, self.plan.local.name, self.plan.aggregation, self.plan.seed)
+        self.setup = Setup(
+            model.bundle, model.own, folder, self.plan.local.name, self.plan.aggregation, self.plan.seed,
+            experiment.faults,
+        )  # fmt: skip
         self._uploads = RowFile(folder / "uploads.f32", self.layout.width)
         self._fleet_model = RowFile(folder / "fleet-model.f32", self.layout.width)
         own_widths = [layout_of(read_bundle(path).manifest).width for path in model.own] or [self.layout.width]
         self._own_models = RowFile(folder / "own-models.f32", max(own_widths))
         self._fleet_model.write(0, self.layout.flatten(self.state.weights))
 
-    def play(self, round_id: int, pool: Workers, progress: Progress) -> dict[str, Any]:
+    def play(self, round_id: int, pool: Pool, progress: Progress) -> dict[str, Any]:
         """Play one round and put the state after it on the disk; return the round's entry."""
         devices = self._select(round_id)
         trained = 0
@@ -197,7 +212,7 @@ class Simulation:
             for device in devices:
                 state.own_versions[device] = next_version(int(state.own_versions[device]))
 
-    def _accuracy(self, rounds: int, pool: Workers) -> float:
+    def _accuracy(self, rounds: int, pool: Pool) -> float:
         test = self.shards.test
         tasks = [
             TestRows(rounds, slice(start, min(start + _TEST_ROWS, test.stop)))
@@ -215,5 +230,11 @@ def _shards(experiment: Experiment, folder: Path, shared: Bundle, digest: str) -
     found = open_shards(folder / "data", digest)
     if found is None:
         corpus = read_corpus(experiment.data, shared.manifest, experiment.rounds.seed)
-        found = write_shards(folder / "data", corpus, split(corpus, experiment), digest)
+        how: dict[str, Any] = {
+            "faults": experiment.faults, "classes": len(corpus.names), "seed": experiment.rounds.seed
+        }  # fmt: skip
+        found = write_shards(
+            folder / "data", corpus, split(corpus, experiment), digest,
+            lambda labels, owned: taught_labels(labels, owned, **how),
+        )  # fmt: skip
     return found

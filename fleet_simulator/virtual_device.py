@@ -22,6 +22,7 @@ from fleet_protocol.messages import Choice
 from fleet_protocol.setting import Value
 from fleet_simulator.clip_shards import ClipShards
 from fleet_simulator.errors import WorkerError
+from fleet_simulator.faults import FaultsSection, attacked, attacking_devices
 from fleet_simulator.row_file import RowFile
 
 Floats = NDArray[np.float32]
@@ -39,6 +40,7 @@ class Setup:
         local: name of the plan's local method.
         aggregation: the plan's aggregation part, with every setting.
         seed: the plan's.
+        faults: what goes wrong.
     """
 
     bundle: Path
@@ -47,6 +49,7 @@ class Setup:
     local: str
     aggregation: Choice
     seed: int
+    faults: FaultsSection
 
     @property
     def averages(self) -> bool:
@@ -113,6 +116,7 @@ class VirtualDevices:
         self._fleet_file = RowFile(setup.folder / "fleet-model.f32", self.layout.width)
         self._uploads = RowFile(setup.folder / "uploads.f32", self.layout.width)
         self._architectures = np.random.default_rng([setup.seed, 3]).integers(len(self._own), size=self.shards.devices)
+        self._attackers = attacking_devices(setup.faults, self.shards.devices, setup.seed)
         self._rounds = -1
 
     def train(self, block: Block) -> list[float]:
@@ -128,6 +132,9 @@ class VirtualDevices:
                     f"round {block.round_id}: the training of device {device} diverged (loss {losses[-1]}); lower "
                     f"[rounds] local.learning_rate, now {block.settings['learning_rate']}"
                 )
+            if device in self._attackers:
+                rng = np.random.default_rng([self.setup.seed, block.round_id, 1, device])
+                row[:] = attacked(self.setup.faults, self.layout.flatten(self._weights), row, rng)
         self._uploads.write(block.place, self._mean(block, rows) if self.setup.averages else rows)
         return losses
 

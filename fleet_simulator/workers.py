@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.errors import WorkerError
@@ -18,8 +18,15 @@ from model_export.quiet import native_output_hidden
 Task = Block | TestRows
 
 
+class Pool(Protocol):
+    """Workers, wherever they are."""
+
+    def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = ...) -> list[Any]:
+        """Return the tasks' answers, in the order of the tasks."""
+
+
 class Workers:
-    """A pool: tasks go to whoever is free, answers come back in the order of the tasks."""
+    """A pool of processes: tasks go to whoever is free, answers come back in the order of the tasks."""
 
     def __init__(self, setup: Setup, count: int) -> None:
         """Start ``count`` processes."""

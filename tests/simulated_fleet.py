@@ -28,8 +28,8 @@ def write_experiment(path: Path, bundle: Path, **sections) -> Path:
         "rounds": {"count": 3, "seed": 5, "local": {"epochs": 1}},
     }
     lines = []
-    for section, values in document.items():
-        merged = values | sections.get(section, {})
+    for section in [*document, *(sections.keys() - document.keys())]:
+        merged = document.get(section, {}) | sections.get(section, {})
         lines += [f"[{section}]", *(f"{key} = {toml(value)}" for key, value in merged.items()), ""]
     path.write_text("\n".join(lines))
     return path

@@ -41,6 +41,7 @@ def test_a_round_is_planned_as_the_aggregator_plans_it(tmp_path, bundles):
         ({"rounds": {"local": {"epochs": 0}}}, ("[rounds]", "'epochs'", "from 1 to 10000", "not 0")),
         ({"rounds": {"aggregation": {"name": "mode"}}}, ("[rounds]", "'mode'", "krum")),
         ({"rounds": {"selection": {"fraction": 0.5}}}, ("[rounds]", "selection", "name")),
+        ({"faults": {"attack": "lie"}}, ("[faults]", "attack", "'lie'", "sign_flip")),
         ({"rounds": {"strategy": "zero_shot", "local": {}}}, ("[rounds]", "'zero_shot'", "fedavg")),
     ],
 )
