@@ -11,6 +11,8 @@ from benchmarks.parity.variants import BATCH, LARGER, STEPS, VARIANTS
 # All steps of the large networks take minutes; `python -m benchmarks.parity` takes them.
 FEW_STEPS, SMALL_BATCH = 5, 6
 ALL = [*VARIANTS, *LARGER]
+# Building and training all of them once, which counts as part of the first test, takes minutes on a busy machine.
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="session")
