@@ -93,12 +93,16 @@ def _build(chosen: argparse.Namespace) -> None:
         for architecture in chosen.architecture
     ]  # fmt: skip
 
+    from model_export import cost
     from model_export.bundle import build_bundle
 
     for specification in specifications:
         path = chosen.output / f"{specification.architecture}.auricle" if folder else chosen.output
         write_durably(path, build_bundle(specification, weights), 0o644)
         print(path)
+        multiply_adds = cost.training_multiply_adds(read_bundle(path).graph, specification.batch)
+        if cost.too_large(multiply_adds):
+            print(f"{specification.architecture}: {cost.describe(multiply_adds)}", file=sys.stderr)
         if chosen.tflite:
             _write_inference_models(path, specification, chosen.labels, features)
 
@@ -121,12 +125,15 @@ def _write_inference_models(
 
 
 def _inspect(path: Path) -> None:
+    from model_export import cost
     from model_export.flatbuffer import operators_by_signature, require_builtin
 
     if zipfile.is_zipfile(path):
         bundle = read_bundle(path)
         graph = bundle.graph
         print(json.dumps(dataclasses.asdict(bundle.manifest), indent=1, sort_keys=True))
+        multiply_adds = cost.training_multiply_adds(graph, bundle.manifest.batch)
+        print(f"{bundle.manifest.architecture}: {cost.describe(multiply_adds)}")
     else:
         graph = path.read_bytes()
     for signature, operators in operators_by_signature(graph).items():

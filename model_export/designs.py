@@ -1,4 +1,4 @@
-"""Networks as data: those of Gudur & Perepu 2021, section 4, and of FedMLAC (Bai et al. 2025, table 3).
+"""Networks as data: of Gudur & Perepu 2021, section 4; FedMLAC (Bai et al. 2025, table 3); FedKWS-UI (Li et al. 2022).
 
 What a paper leaves open is said in docs/models.md, with why it was chosen so.
 """
@@ -28,7 +28,43 @@ class ConvolutionalRecurrent:
     bidirectional: bool = False
 
 
-Design = tuple[Block, ...] | ConvolutionalRecurrent
+@dataclass(frozen=True)
+class DepthSeparable:
+    """DSCNN (Zhang et al. 2017): a strided convolution of 10 x 4, depth-separable ones of 3 x 3, the mean of all."""
+
+    channels: int
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Residual:
+    """ResNet (Tang & Lin 2018): 3 x 3 convolutions of growing dilation, every second with a way around the two."""
+
+    channels: int
+    convolutions: int
+
+
+@dataclass(frozen=True)
+class AttentionRecurrent:
+    """MHAttRNN (Rybakov et al. 2020): two convolutions over time, two bidirectional recurrent layers, attention."""
+
+    units: int
+    heads: int
+
+
+@dataclass(frozen=True)
+class KeywordTransformer:
+    """Keyword Transformer (Berg et al. 2021): each frame is a token; attention and two dense layers, repeated."""
+
+    layers: int
+    width: int
+    inner: int
+    heads: int
+
+
+Design = (
+    tuple[Block, ...] | ConvolutionalRecurrent | DepthSeparable | Residual | AttentionRecurrent | KeywordTransformer
+)
 
 
 def _conv(units: int, kernel: int = 3, strides: int = 1, padding: str = "valid") -> Block:
@@ -55,4 +91,9 @@ ARCHITECTURES: dict[str, Design] = {
     "crnn_mid": ConvolutionalRecurrent((32, 32, 32), 64),
     "crnn_base": ConvolutionalRecurrent((64, 64), 128, bidirectional=True),
     "crnn_deep": ConvolutionalRecurrent((64, 128, 128), 128, bidirectional=True),
+    "dscnn_small": DepthSeparable(64, 4),
+    "dscnn_172": DepthSeparable(172, 5),
+    "resnet15": Residual(45, 13),
+    "mhattrnn": AttentionRecurrent(80, 4),
+    "transformer": KeywordTransformer(4, 96, 100, 3),
 }

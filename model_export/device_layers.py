@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from model_export.layers import AveragePooling2D, Conv2D, Dense, Flatten, Reshape, SeparableConv2D
-from model_export.sequence_layers import GRU, Bidirectional, Conv1D, MaxPooling1D
+from model_export.attention import MultiHeadAttention
+from model_export.group_normalisation import GroupNormalization, LayerNormalization
+from model_export.layers import Conv2D, Dense, DepthwiseConv2D, Flatten, ReLU, Reshape, SeparableConv2D
+from model_export.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling1D
+from model_export.sequence_layers import GRU, Bidirectional, Conv1D, Cropping1D
 
 __all__ = [
     "GRU",
@@ -11,9 +14,16 @@ __all__ = [
     "Bidirectional",
     "Conv1D",
     "Conv2D",
+    "Cropping1D",
     "Dense",
+    "DepthwiseConv2D",
     "Flatten",
+    "GlobalAveragePooling2D",
+    "GroupNormalization",
+    "LayerNormalization",
     "MaxPooling1D",
+    "MultiHeadAttention",
+    "ReLU",
     "Reshape",
     "SeparableConv2D",
 ]

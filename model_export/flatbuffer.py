@@ -1,13 +1,15 @@
-"""Reads a TFLite flatbuffer: which operators each signature runs, and whether a device's runtime has them."""
+"""Reads a TFLite flatbuffer: which operators each signature runs, on what shapes, and whether a runtime has them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from model_export.errors import OperatorError
 
 OperatorCode = Any
+Shape = tuple[int, ...]
 
 
 def operators_by_signature(graph: bytes) -> dict[str, Counter[str]]:
@@ -18,13 +20,7 @@ def operators_by_signature(graph: bytes) -> dict[str, Counter[str]]:
     Raises:
         OperatorError: the bytes are no TFLite graph.
     """
-    if graph[4:8] != b"TFL3":
-        raise OperatorError(f"not a TFLite graph: it starts with {graph[:8]!r}")
-    from ai_edge_litert import schema_py_generated as schema  # TensorFlow's own copy takes seconds to import
-
-    model = schema.Model.GetRootAs(graph, 0)
-    builtin = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
-    names = [_name(model.OperatorCodes(index), builtin) for index in range(model.OperatorCodesLength())]
+    model, names = _open(graph)
     signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
     keys = {signature.SubgraphIndex(): signature.SignatureKey().decode() for signature in signatures}
     subgraphs = [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
@@ -34,6 +30,52 @@ def operators_by_signature(graph: bytes) -> dict[str, Counter[str]]:
         )
         for index, subgraph in enumerate(subgraphs)
     }
+
+
+def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], Shape, bool]]:
+    """Yield a signature's operators: name, shapes of the inputs, shape of the first output, and, for a product of
+    matrices, whether it turns the first around.
+
+    Raises:
+        OperatorError: the bytes are no TFLite graph, or it has no such signature.
+    """
+    model, names = _open(graph)
+    signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
+    found = [signature.SubgraphIndex() for signature in signatures if signature.SignatureKey().decode() == key]
+    if not found:
+        raise OperatorError(f"the graph has no signature {key!r}; build it with `auricle-export build`")
+    subgraph = model.Subgraphs(found[0])
+
+    def shape(tensor: int) -> Shape:
+        return tuple(int(size) for size in subgraph.Tensors(tensor).ShapeAsNumpy()) if tensor >= 0 else ()
+
+    for index in range(subgraph.OperatorsLength()):
+        operator = subgraph.Operators(index)
+        if not operator.OutputsLength():
+            continue
+        name = names[operator.OpcodeIndex()]
+        inputs = [shape(operator.Inputs(i)) for i in range(operator.InputsLength())]
+        yield name, inputs, shape(operator.Outputs(0)), name == "BATCH_MATMUL" and _turns_first(operator)
+
+
+def _open(graph: bytes) -> tuple[Any, list[str]]:
+    """Return the flatbuffer's model and the names of its operator codes."""
+    if graph[4:8] != b"TFL3":
+        raise OperatorError(f"not a TFLite graph: it starts with {graph[:8]!r}")
+    from ai_edge_litert import schema_py_generated as schema  # TensorFlow's own copy takes seconds to import
+
+    model = schema.Model.GetRootAs(graph, 0)
+    builtin = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
+    return model, [_name(model.OperatorCodes(index), builtin) for index in range(model.OperatorCodesLength())]
+
+
+def _turns_first(operator: Any) -> bool:  # noqa: ANN401
+    from ai_edge_litert import schema_py_generated as schema
+
+    options = schema.BatchMatMulOptions()
+    table = operator.BuiltinOptions()
+    options.Init(table.Bytes, table.Pos)
+    return bool(options.AdjX())
 
 
 def _name(code: OperatorCode, builtin: dict[int, str]) -> str:

@@ -41,21 +41,12 @@ class Flatten(keras.layers.Layer):  # type: ignore[misc]
         return tf.reshape(inputs, [-1, inputs.shape[1:].num_elements()])
 
 
-class AveragePooling2D(keras.layers.Layer):  # type: ignore[misc]
-    """Average blocks."""
-
-    def __init__(self, pool_size: operators.Pair, **options: object) -> None:
-        super().__init__(**options)
-        self.pool_size = pool_size
+class ReLU(keras.layers.Layer):  # type: ignore[misc]
+    """The larger of a value and 0."""
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Map [n, rows, columns, channels] to as many rows and columns as there are whole blocks."""
-        rows, columns = self.pool_size
-        return operators.average_pool(inputs, (rows, columns))
-
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        return {**super().get_config(), "pool_size": self.pool_size}
+        """Keep the shape."""
+        return operators.relu(inputs)
 
 
 class _Weighted(keras.layers.Layer):  # type: ignore[misc]
@@ -95,7 +86,12 @@ class Convolution(_Weighted):
     """What convolutions share: a kernel and how they treat edges, ``same`` or ``valid``."""
 
     def __init__(
-        self, filters: int, kernel_size: int, padding: str = "valid", activation: str = "linear", **options: object
+        self,
+        filters: int,
+        kernel_size: int | operators.Pair,
+        padding: str = "valid",
+        activation: str = "linear",
+        **options: object,
     ) -> None:
         super().__init__(filters, activation, **options)
         self.kernel_size = kernel_size
@@ -109,25 +105,63 @@ class Convolution(_Weighted):
 
 
 class Conv2D(Convolution):
-    """A convolution."""
+    """A convolution, with or without a bias; its kernel can be longer one way than the other."""
 
-    def __init__(self, filters: int, kernel_size: int, strides: int = 1, **options: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int | operators.Pair,
+        strides: int = 1,
+        dilation_rate: int = 1,
+        use_bias: bool = True,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__(filters, kernel_size, **options)
         self.strides = strides
+        self.dilation_rate = dilation_rate
+        self.use_bias = use_bias
 
     def build(self, input_shape: tuple[int, ...]) -> None:
         """Create the weights for inputs [n, rows, columns, channels]."""
-        self.kernel = self._add_kernel("kernel", (self.kernel_size, self.kernel_size, input_shape[-1], self.units))
-        self.bias = self._add_bias()
+        self.kernel = self._add_kernel("kernel", (*_pair(self.kernel_size), input_shape[-1], self.units))
+        self.bias = self._add_bias() if self.use_bias else None
 
     def call(self, inputs: Tensor) -> Tensor:
         """Map [n, rows, columns, channels] to [n, rows, columns, filters]."""
-        kernel, bias = tensors(self.kernel, self.bias)
-        return operators.convolution(inputs, kernel, bias, self.strides, self.padding, self.activation)
+        kernel, bias = *tensors(self.kernel), tf.zeros(self.units) if self.bias is None else tensors(self.bias)[0]
+        return operators.convolution(
+            inputs, kernel, bias, self.strides, self.padding, self.activation, self.dilation_rate
+        )
 
     def get_config(self) -> dict[str, Any]:
         """Return what the layer is built from again."""
-        return {**super().get_config(), "strides": self.strides}
+        options = {"strides": self.strides, "dilation_rate": self.dilation_rate, "use_bias": self.use_bias}
+        return {**super().get_config(), **options}
+
+
+class DepthwiseConv2D(keras.layers.Layer):  # type: ignore[misc]
+    """A convolution of every channel by itself, without a bias."""
+
+    def __init__(self, kernel_size: int, padding: str = "valid", use_bias: bool = False, **options: object) -> None:
+        super().__init__(**options)
+        if use_bias:
+            raise ValueError("DepthwiseConv2D trains on a device with use_bias=False alone")
+        self.kernel_size = kernel_size
+        self.padding = padding
+
+    def build(self, input_shape: tuple[int, ...]) -> None:
+        """Create the weights for inputs [n, rows, columns, channels]."""
+        shape = (*_pair(self.kernel_size), input_shape[-1], 1)
+        self.kernel = self.add_weight(name="kernel", shape=shape, initializer="glorot_uniform")
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Map [n, rows, columns, channels] to [n, rows, columns, channels]."""
+        return operators.depthwise_convolution(inputs, tensors(self.kernel)[0], self.padding)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the layer is built from again."""
+        options = {"kernel_size": self.kernel_size, "padding": self.padding, "use_bias": False}
+        return {**super().get_config(), **options}
 
 
 class SeparableConv2D(Convolution):
@@ -136,7 +170,7 @@ class SeparableConv2D(Convolution):
     def build(self, input_shape: tuple[int, ...]) -> None:
         """Create the weights for inputs [n, rows, columns, channels]."""
         channels = input_shape[-1]
-        self.depthwise_kernel = self._add_kernel("depthwise_kernel", (self.kernel_size, self.kernel_size, channels, 1))
+        self.depthwise_kernel = self._add_kernel("depthwise_kernel", (*_pair(self.kernel_size), channels, 1))
         self.pointwise_kernel = self._add_kernel("pointwise_kernel", (1, 1, channels, self.units))
         self.bias = self._add_bias()
 
@@ -145,6 +179,10 @@ class SeparableConv2D(Convolution):
         depthwise, pointwise, bias = tensors(self.depthwise_kernel, self.pointwise_kernel, self.bias)
         y = operators.depthwise_convolution(inputs, depthwise, self.padding)
         return operators.convolution(y, pointwise, bias, 1, "valid", self.activation)
+
+
+def _pair(size: int | operators.Pair) -> operators.Pair:
+    return (size, size) if isinstance(size, int) else size
 
 
 def tensors(*variables: Variable) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Keras layers over time that train on a device: convolution, max-pooling and gated recurrent units.
+"""Keras layers over time that train on a device: convolutions, cuts and gated recurrent units.
 
 As those of `layers.py`, each computes what the stock layer of the same name computes.
 """
@@ -12,16 +12,20 @@ import tensorflow as tf
 
 from model_export import operators
 from model_export.layers import Convolution, tensors
-from model_export.operators import Tensor
+from model_export.operators import Gradient, Tensor
 from model_export.recurrence import gru
 
 
 class Conv1D(Convolution):
     """A convolution over time."""
 
+    def __init__(self, filters: int, kernel_size: int, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(filters, kernel_size, **options)
+        self.steps = kernel_size
+
     def build(self, input_shape: tuple[int, ...]) -> None:
         """Create the weights for inputs [n, steps, channels]."""
-        self.kernel = self._add_kernel("kernel", (self.kernel_size, input_shape[-1], self.units))
+        self.kernel = self._add_kernel("kernel", (self.steps, input_shape[-1], self.units))
         self.bias = self._add_bias()
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -32,12 +36,26 @@ class Conv1D(Convolution):
         return tf.reshape(y, [-1, y.shape[1], self.units])
 
 
-class MaxPooling1D(keras.layers.Layer):  # type: ignore[misc]
-    """The larger of every two steps; an odd last one is left out."""
+class Cropping1D(keras.layers.Layer):  # type: ignore[misc]
+    """Leave out steps at the start and at the end."""
+
+    def __init__(self, cropping: operators.Pair, **options: object) -> None:
+        super().__init__(**options)
+        self.cropping = tuple(cropping)
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Map [n, steps, channels] to [n, steps // 2, channels]."""
-        return operators.max_pool_pairs(inputs)
+        """Cut [n, steps, channels] along the steps."""
+        before, behind = self.cropping
+        steps = inputs.shape[1]
+
+        def run(x: Tensor) -> tuple[Tensor, Gradient]:
+            return x[:, before : steps - behind], lambda dy: tf.pad(dy, [(0, 0), (before, behind), (0, 0)])
+
+        return tf.custom_gradient(run)(inputs)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the layer is built from again."""
+        return {**super().get_config(), "cropping": self.cropping}
 
 
 class GRU(keras.layers.Layer):  # type: ignore[misc]

@@ -49,6 +49,40 @@ CASES = {
         for padding in ("same", "valid")
         for activation in ("relu", "softmax")
     },
+    **{
+        f"conv {kernel} dilation {dilation} bias {use_bias} {shape}": (
+            "Conv2D",
+            {
+                "filters": 4,
+                "kernel_size": kernel,
+                "strides": 1 + (dilation == 1),
+                "padding": "same",
+                "dilation_rate": dilation,
+                "use_bias": use_bias,
+                "activation": "relu",
+            },
+            shape,
+        )
+        for kernel in ((5, 1), (10, 4), (3, 3))
+        for dilation in (1, 2, 4)
+        for use_bias in (True, False)
+        for shape in ((10, 7, 3),)
+    },
+    **{
+        f"depthwise {padding}": (
+            "DepthwiseConv2D",
+            {"kernel_size": 3, "padding": padding, "use_bias": False},
+            (9, 8, 3),
+        )
+        for padding in ("same", "valid")
+    },
+    "depthwise in parts": ("DepthwiseConv2D", {"kernel_size": 3, "padding": "same", "use_bias": False}, (3, 2, 2000)),
+    "mean of all": ("GlobalAveragePooling2D", {}, (5, 4, 3)),
+    "relu": ("ReLU", {}, (5, 4)),
+    "clip normalised": ("GroupNormalization", {"groups": 1}, (5, 4, 3)),
+    "clip normalised, unscaled": ("GroupNormalization", {"groups": 1, "center": False, "scale": False}, (5, 4, 3)),
+    "step normalised": ("LayerNormalization", {}, (5, 4)),
+    "cut": ("Cropping1D", {"cropping": (2, 3)}, (7, 3)),
     **{f"max-pool {steps}": ("MaxPooling1D", {}, (steps, 3)) for steps in (2, 6, 7)},
     **{f"gru {options}": ("GRU", {"units": 4, **options}, (7, 3)) for options in RECURRENT},
     "flatten": ("Flatten", {}, (3, 4, 2)),
@@ -71,6 +105,17 @@ def difference(kind, options, shape):
     return largest(ours, getattr(keras.layers, kind)(**options), shape)
 
 
+def attention_difference(places):
+    """The same for attention, whose stock layer gives its weights an axis for the heads."""
+
+    def attend(source):
+        inputs = keras.Input((5, 6))
+        query = source.Cropping1D((1, 4 - places))(inputs)
+        return keras.Model(inputs, source.MultiHeadAttention(2, 3, use_bias=False)(query, inputs))
+
+    return largest(attend(layers), attend(keras.layers), (5, 6))
+
+
 def both_directions(source, return_sequences):
     return source.Bidirectional(source.GRU(4, return_sequences=return_sequences))
 
@@ -83,10 +128,10 @@ def largest(ours, stock, shape):
     ours(x)
     for weight, other in zip(ours.weights, stock.weights, strict=True):
         weight.assign(generator.normal(size=weight.shape))
-        other.assign(weight)
+        other.assign(tf.reshape(weight, other.shape))
     weighting = tf.constant(generator.normal(size=size), tf.float32)
     pairs = zip(gradients(ours, x, weighting), gradients(stock, x, weighting), strict=True)
-    return max(float(tf.reduce_max(tf.abs(a - b)) / tf.reduce_max(tf.abs(b))) for a, b in pairs)
+    return max(float(tf.reduce_max(tf.abs(tf.reshape(a, b.shape) - b)) / tf.reduce_max(tf.abs(b))) for a, b in pairs)
 
 
 def fitted(source):
@@ -116,6 +161,7 @@ if __name__ == "__main__":
     for every_step in (False, True):
         ours, stock = (both_directions(source, every_step) for source in (layers, keras.layers))
         result[f"both directions {every_step}"] = largest(ours, stock, (7, 3))
+    result |= {f"attention {places}": attention_difference(places) for places in (1, 3)}
     fits = zip(fitted(layers), fitted(keras.layers), strict=True)
     result["fit"] = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in fits)
     print(json.dumps(result))

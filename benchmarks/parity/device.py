@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.parity.variants import MOMENTUM, PROXIMAL, RATE, TEMPERATURE, batches, mask, padded
+from benchmarks.parity.variants import MOMENTUM, PROXIMAL, TEMPERATURE, batches, mask, padded, rate
 from edge_client.model_runtime import ModelRuntime
+from fleet_protocol.bundle import Manifest
+from fleet_protocol.tensors import Arrays
 
 
 def difference(ours: NDArray[Any] | float, theirs: NDArray[Any]) -> float:
@@ -32,12 +35,14 @@ def compare(folder: Path, steps: int, name: str) -> dict[str, Any]:
     loss = runtime.train_step(x[0], targets[0], on, learning_rate=1.0, momentum=0.0, temperature=TEMPERATURE)
     values["loss"] = difference(loss, theirs["loss"])
     moved = runtime.get_weights()
-    gradients = {weight: difference(start[weight] - moved[weight], theirs[f"gradient:{weight}"]) for weight in start}
+    gradients = gradient_differences(
+        runtime.manifest, {weight: start[weight] - moved[weight] for weight in start}, theirs
+    )
     runtime.set_weights(start)
     slope, total = runtime.input_gradient(x[0], targets[0], on, TEMPERATURE)
     gradients["x"] = difference(slope / len(x[0]), theirs["input_gradient"])
     values["input_gradient's loss"] = difference(total / len(x[0]), theirs["loss"])
-    values["losses"] = difference(np.array(train(runtime, x, targets)), theirs["losses"])
+    values["losses"] = difference(np.array(train(runtime, rate(name), x, targets)), theirs["losses"])
     end = runtime.get_weights()
     expected = {weight: theirs[f"weights:{weight}"] for weight in end}
     weights, movements = {}, {}
@@ -56,14 +61,32 @@ def compare(folder: Path, steps: int, name: str) -> dict[str, Any]:
     }
 
 
-def train(runtime: ModelRuntime, x: NDArray[np.float32], targets: NDArray[np.float32]) -> list[float]:
+def gradient_differences(manifest: Manifest, ours: Arrays, theirs: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+    """Return the difference in every array's gradient, relative to its largest value.
+
+    Where that is below a tenth of its layer's, as with an attention's keys at the start, that tenth stands instead:
+    such a gradient is what is left when larger ones cancel.
+    """
+    differences = {}
+    for layer in manifest.layers:
+        wanted = {weight: theirs[f"gradient:{weight}"] for weight in layer.weights}
+        tenth = 0.1 * max(float(np.abs(array).max()) for array in wanted.values())
+        for weight, array in wanted.items():
+            least = max(float(np.abs(array).max()), tenth, 1e-12)
+            differences[weight] = float(np.abs(ours[weight] - array).max()) / least
+    return differences
+
+
+def train(
+    runtime: ModelRuntime, learning_rate: float, x: NDArray[np.float32], targets: NDArray[np.float32]
+) -> list[float]:
     """Take the steps, leaving the padding to the runtime; return the losses."""
     rows = x.shape[1] - padded(x.shape[1])
     scale = np.float32(rows / x.shape[1])  # the runtime means over the rows it is given, the reference over the batch
     return [
         runtime.train_step(
             x[i, :rows], targets[i, :rows] * scale, mask(),
-            learning_rate=RATE, momentum=MOMENTUM, temperature=TEMPERATURE, proximal=PROXIMAL,
+            learning_rate=learning_rate, momentum=MOMENTUM, temperature=TEMPERATURE, proximal=PROXIMAL,
         )
         for i in range(len(x))
     ]  # fmt: skip

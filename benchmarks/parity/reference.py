@@ -19,11 +19,11 @@ from benchmarks.parity.variants import (
     CAPACITY,
     MOMENTUM,
     PROXIMAL,
-    RATE,
     TEMPERATURE,
     Floats,
     batches,
     mask,
+    rate,
     specification,
 )
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
@@ -54,7 +54,7 @@ def predict(model: keras.Model, x: Tensor) -> Floats:
 
 def train(model: keras.Model, x: Tensor, targets: Tensor) -> list[float]:
     """Take a step for each batch of a plain tape with Keras's momentum SGD; return the losses."""
-    optimizer = keras.optimizers.SGD(RATE, momentum=MOMENTUM)
+    optimizer = keras.optimizers.SGD(rate(model.name), momentum=MOMENTUM)
     variables = model.trainable_variables
     optimizer.build(variables)
     anchor = [variable.numpy() for variable in variables]

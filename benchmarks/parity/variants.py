@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleet_protocol.feature_settings import preset
-from model_export.designs import ARCHITECTURES, BLOCKS
+from model_export.designs import ARCHITECTURES, BLOCKS, ConvolutionalRecurrent
 from model_export.normalisation import Normalisation
 from model_export.specification import Specification
 
@@ -17,7 +17,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 }
 LARGER: dict[str, dict[str, str]] = {name: {"architecture": name} for name in ARCHITECTURES if name not in BLOCKS}
 CAPACITY, BATCH, STEPS = 32, 32, 50
-RATE, MOMENTUM, TEMPERATURE, PROXIMAL = 0.01, 0.9, 2.0, 0.1
+MOMENTUM, TEMPERATURE, PROXIMAL = 0.9, 2.0, 0.1
 
 Floats = NDArray[np.float32]
 
@@ -31,9 +31,18 @@ def specification(variant: str, batch: int) -> Specification:
     )  # fmt: skip
 
 
+def rate(variant: str) -> float:
+    """Return the learning rate: less for networks that normalise, which make more of every rounding.
+
+    At 0.01, Keras's own `dscnn_small` ends 0.2 % away from itself if it starts half a unit in the last place away.
+    """
+    smooth = variant in VARIANTS or isinstance(ARCHITECTURES[variant], ConvolutionalRecurrent)
+    return 0.01 if smooth else 0.001
+
+
 def padded(batch: int) -> int:
     """Return how many rows of every batch are not there."""
-    return batch // 6
+    return max(1, batch // 6)
 
 
 def mask() -> Floats:
