@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 REPORT ?= report.html
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint demo soak bench-pi armv7-root test-armv7 test-pi clean install-edge install-aggregator uninstall-edge uninstall-aggregator
@@ -18,8 +19,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-test: $(READY)  ## run the tests
-	$(BIN)/python -m pytest
+test: $(READY)  ## run the tests, several files at a time: many wait for sound, time or a network
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 soak: $(READY)  ## kill a device 200 times at random instants, and see that nothing is lost
 	AURICLE_POWER_CUTS=200 $(BIN)/python -m pytest tests/test_power_cuts.py

@@ -16,7 +16,7 @@ from aggregator_server.bell import Bell
 from aggregator_server.body_limit import BodyLimit
 from aggregator_server.docs_page import render
 from aggregator_server.round_clock import RoundClock
-from aggregator_server.routes import classes, devices, health, public_set, rounds, work
+from aggregator_server.routes import classes, devices, health, model, public_set, rounds, work
 from aggregator_server.routes.bodies import BodySizes
 from aggregator_server.security import Tokens
 from aggregator_server.service import Service
@@ -57,7 +57,7 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
     )
     http_errors.install(app)
     app.add_middleware(BodyLimit, limit_of=(sizes or BodySizes()).limit_of)
-    for module in (health, devices, public_set, work, rounds, classes):
+    for module in (health, devices, public_set, model, work, rounds, classes):
         app.include_router(module.router)
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)

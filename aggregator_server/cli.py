@@ -1,4 +1,4 @@
-"""``auricle-aggregator``: run the server, print its tokens, publish a public set."""
+"""``auricle-aggregator``: run the server, print its tokens, publish a public set and a model."""
 
 from __future__ import annotations
 
@@ -41,9 +41,13 @@ def _parser() -> argparse.ArgumentParser:
     tokens.set_defaults(run=_tokens)
     publish = commands.add_parser("publish", help="send a public set to a running server")
     publish.add_argument("file", type=Path, help="the public set")
-    publish.add_argument("--url", required=True, help="the server, e.g. http://127.0.0.1:8470")
-    publish.add_argument("--token", default=os.environ.get(ADMIN_VARIABLE), help=f"default: ${ADMIN_VARIABLE}")
-    publish.set_defaults(run=_publish)
+    publish.set_defaults(run=_publish, path="/v1/public-set")
+    model = commands.add_parser("publish-model", help="send the fleet's shared model to a running server")
+    model.add_argument("file", type=Path, help="a bundle, as `auricle-export build` writes it")
+    model.set_defaults(run=_publish, path="/v1/model")
+    for command in (publish, model):
+        command.add_argument("--url", required=True, help="the server, e.g. http://127.0.0.1:8470")
+        command.add_argument("--token", default=os.environ.get(ADMIN_VARIABLE), help=f"default: ${ADMIN_VARIABLE}")
     return parser
 
 
@@ -73,7 +77,7 @@ def _publish(options: argparse.Namespace) -> int:
     connection = kind(url.hostname, url.port, timeout=60)
     try:
         body = options.file.read_bytes()
-        path = f"{url.path.rstrip('/')}/v1/public-set"
+        path = f"{url.path.rstrip('/')}{options.path}"
         connection.request("PUT", path, body, {"Authorization": f"Bearer {options.token}"})
         response = connection.getresponse()
         text = response.read().decode()

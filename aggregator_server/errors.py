@@ -8,20 +8,21 @@ AuricleError
     │   └── NotSelectedError
     ├── NotFoundError              the thing that was named does not exist
     │   ├── RoundNotFoundError, DeviceNotFoundError, ClassNotFoundError
-    │   └── BlobNotFoundError, PublicSetNotFoundError
+    │   └── BlobNotFoundError, PublicSetNotFoundError, ModelNotFoundError
     ├── ConflictError              right in itself, wrong at this time
     │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError
     │   ├── DeviceTakenError, SecretTakenError, ClassNameTakenError
-    │   └── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
+    │   ├── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
+    │   └── NoModelError, ModelTooSmallError
     ├── TooLargeError              more bytes than this server takes
     ├── InvalidError               what was sent is wrong in itself
     │   ├── InvalidRequestError, DigestMismatchError
     │   ├── UnknownStrategyError, InvalidPlanError
-    │   ├── ForeignFeaturesError, MalformedPublicSetError
+    │   ├── ForeignFeaturesError, MalformedPublicSetError, MalformedModelError
     │   └── MalformedUpdateError, WrongPublicSetError, ForeignUpdateError
     ├── AggregationError           a round's uploads cannot be combined: the round fails
     ├── BlobError                  a blob is missing or damaged: a round that needs it fails
-    └── StartError                 the data folder, a token or the address cannot be used
+    └── StartError                 the data folder, a token, the address or an installed strategy cannot be used
 
 A class's ``code`` is what programs see; its docstring is what the documentation says of the code.
 """
@@ -88,7 +89,7 @@ class ClassNotFoundError(NotFoundError):
 
 
 class BlobNotFoundError(NotFoundError):
-    """There is no public set and no consensus with that digest."""
+    """There is no public set, consensus, model or weights with that digest."""
 
     code = "blob_not_found"
 
@@ -97,6 +98,12 @@ class PublicSetNotFoundError(NotFoundError):
     """No public set has been published yet."""
 
     code = "public_set_not_found"
+
+
+class ModelNotFoundError(NotFoundError):
+    """No shared model has been published yet."""
+
+    code = "model_not_found"
 
 
 class ConflictError(AggregatorError):
@@ -159,8 +166,20 @@ class NoPublicSetError(ConflictError):
     code = "no_public_set"
 
 
+class NoModelError(ConflictError):
+    """The strategy shares a model; none has been published yet."""
+
+    code = "no_model"
+
+
+class ModelTooSmallError(ConflictError):
+    """The shared model's head has fewer slots than the fleet has classes."""
+
+    code = "model_too_small"
+
+
 class PublicSetInUseError(ConflictError):
-    """The fleet has a consensus on the current public set, so it can no longer be replaced."""
+    """The fleet has a consensus or weights by the current public set's classes, so it can no longer be replaced."""
 
     code = "public_set_in_use"
 
@@ -219,6 +238,12 @@ class MalformedPublicSetError(InvalidError):
     code = "malformed_public_set"
 
 
+class MalformedModelError(InvalidError):
+    """The body is no model bundle."""
+
+    code = "malformed_model"
+
+
 class MalformedUpdateError(InvalidError):
     """The upload is damaged, or its document or arrays are not what the round asks for."""
 
@@ -246,4 +271,4 @@ class BlobError(AggregatorError):
 
 
 class StartError(AggregatorError):
-    """The data folder, a token or the address cannot be used, so the program does not start."""
+    """The data folder, a token, the address or an installed strategy cannot be used; the program does not start."""

@@ -25,7 +25,7 @@ from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.public_set import PublicSet
 
-_SERVED = ("public_set", "consensus")
+_SERVED = ("public_set", "consensus", "model", "weights")
 
 
 def current_version(session: Session) -> PublicSetRow | None:
@@ -78,7 +78,7 @@ def publish(store: Store, incoming: Incoming) -> PublicSetInfo:
 
 
 def require_served(store: Store, sha256: str) -> None:
-    """Check that a blob is one that devices may fetch: a public set or a consensus.
+    """Check that a blob is one that devices may fetch: a public set, a consensus, a model or its weights.
 
     Raises:
         BlobNotFoundError: it is not.
@@ -87,7 +87,7 @@ def require_served(store: Store, sha256: str) -> None:
         row = session.get(BlobRow, sha256)
     if row is None or row.kind not in _SERVED:
         raise BlobNotFoundError(
-            f"no public set and no consensus has the digest {sha256!r}; ask /v1/work for the current ones"
+            f"no public set, consensus, model or weights has the digest {sha256!r}; ask /v1/work for the current ones"
         )
 
 
@@ -126,9 +126,10 @@ def _check_replaceable(session: Session, public_set: PublicSet) -> None:
     round_id = session.scalar(select(RoundRow.round_id).where(RoundRow.state == "open"))
     if round_id is not None:
         raise RoundOpenError(f"round {round_id} is open; let it end or cancel it before publishing another public set")
-    if current_consensus(session) is not None:
+    if session.scalar(select(RoundRow.round_id).where(RoundRow.state == "done").limit(1)) is not None:
         raise PublicSetInUseError(
-            "the fleet has a consensus on the current public set; another one needs a data folder of its own"
+            "the fleet has a consensus or weights by the current public set's classes; another one needs a data "
+            "folder of its own"
         )
     settings = public_set.settings
     foreign = session.scalars(

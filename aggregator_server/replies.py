@@ -69,6 +69,27 @@ class PublicSetInfo:
 
 
 @dataclass(frozen=True)
+class ModelInfo:
+    """The fleet's shared model.
+
+    Attributes:
+        version: counts the publications from 1.
+        sha256: blob of its bundle.
+        architecture: name in the zoo.
+        capacity: slots of its head.
+        parameters: number of weights.
+        weights: blob of its present weights; None before the first round with it: the bundle's own.
+    """
+
+    version: int
+    sha256: str
+    architecture: str
+    capacity: int
+    parameters: int
+    weights: str | None
+
+
+@dataclass(frozen=True)
 class ClassName:
     """A class's new name."""
 
@@ -92,7 +113,7 @@ class RoundRequest:
     Attributes:
         strategy: by name.
         settings: of the strategy's local method; those left out take their defaults.
-        aggregation: settings of the strategy's aggregation rule.
+        aggregation: how the uploads are combined: a method, or only settings of the strategy's own one.
         deadline_s: seconds after which the round closes.
         quorum: share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
         seed: of everything random in the round.
@@ -104,7 +125,7 @@ class RoundRequest:
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
     strategy: str
     settings: dict[str, Value] = field(default_factory=dict)
-    aggregation: dict[str, Value] = field(default_factory=dict)
+    aggregation: Method | dict[str, Value] = field(default_factory=dict)
     deadline_s: float = 600.0
     quorum: float = 0.5
     seed: int = 0
@@ -128,6 +149,8 @@ class RoundSummary:
         selected: devices that were selected.
         uploaded: how many of them uploaded.
         training_loss: the median of what they uploaded; None before the round is done, and where none told it.
+        follows: for a group's round: the fleet's round that it personalises.
+        group: for a group's round: which group's, 0 for the devices with the fewest clips.
     """
 
     round_id: int
@@ -140,11 +163,16 @@ class RoundSummary:
     selected: int
     uploaded: int
     training_loss: float | None
+    follows: int | None
+    group: int | None
 
 
 @dataclass(frozen=True)
 class ParticipantInfo:
-    """A device that was selected for a round: what it uploaded, and what it measured before and after learning."""
+    """A device that was selected for a round: what it uploaded, and what it measured before and after learning.
+
+    ``personalised`` says whether it fine-tuned the result on its own clips.
+    """
 
     device_id: str
     name: str
@@ -153,6 +181,7 @@ class ParticipantInfo:
     clips: int | None
     metrics: dict[str, float]
     learned: bool
+    personalised: bool
     learned_metrics: dict[str, float]
 
 
@@ -208,6 +237,12 @@ class RoundDetail:
         betas: for every class that was uploaded, the weight of each of its owners.
         plain_mean: classes whose weights were all 0, so that the plain mean was taken.
         discovery: None where nothing new was reported.
+        model: blob of the shared model's bundle; None in a round without one.
+        weights: blob of the weights that the round started from; None: the bundle's own.
+        result_weights: blob of the weights after the round.
+        aggregation: what the aggregation rule says of the round, such as the devices that it left out.
+        groups: the devices of each group, fewest clips first; empty without group-balanced personalisation.
+        group_rounds: how many rounds follow within each group.
     """
 
     summary: RoundSummary
@@ -222,3 +257,9 @@ class RoundDetail:
     betas: dict[str, dict[str, float]]
     plain_mean: tuple[str, ...]
     discovery: DiscoveryInfo | None
+    model: str | None
+    weights: str | None
+    result_weights: str | None
+    aggregation: dict[str, Any]
+    groups: tuple[tuple[str, ...], ...]
+    group_rounds: tuple[int, ...]

@@ -44,5 +44,6 @@ class RoundClock:
         if closed is not None:
             _log.info("round %d closed", closed)
             self._work.ring()
+            return 0.0  # another round may have followed, and even be over already
         deadline = next_deadline(self._store)
         return _LONGEST_NAP_S if deadline is None else min(_LONGEST_NAP_S, max(0.0, deadline - time.time()))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import RoundPlan, Update
 from fleet_protocol.public_set import PublicSet
@@ -24,12 +25,14 @@ class UploadTerms:
         samples: rows of the public set.
         class_ids: the fleet's classes in column order.
         settings: of the public set's features.
+        manifest: of the shared model; None in a round without one.
     """
 
     public_set: str
     samples: int
     class_ids: tuple[str, ...]
     settings: FeatureSettings
+    manifest: Manifest | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,21 @@ class Contribution:
 
     update: Update
     arrays: Arrays
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """The shared model that a round trains.
+
+    Attributes:
+        manifest: of its bundle.
+        weights: what the devices started from, by name.
+        state: what the aggregation kept from the round before, such as a server optimiser's moments; empty at first.
+    """
+
+    manifest: Manifest
+    weights: Arrays
+    state: Arrays
 
 
 @dataclass(frozen=True)
@@ -52,6 +70,8 @@ class RoundInputs:
         contributions: in any order: the result does not depend on it.
         new_classes: how many new classes there are, where whoever opened the round knows it.
         assigned: what (device, slot) is known to be from earlier rounds.
+        model: the shared model; None in a round without one.
+        has_consensus: whether the fleet has a consensus yet.
     """
 
     round_id: int
@@ -61,6 +81,8 @@ class RoundInputs:
     contributions: tuple[Contribution, ...]
     new_classes: int | None = None
     assigned: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    model: SharedModel | None = None
+    has_consensus: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,12 +100,16 @@ class RoundResult:
 
     Attributes:
         public_set: the one that came in, or grown by rows and classes.
-        consensus: float32 [samples, classes] of that public set.
+        consensus: float32 [samples, classes] of that public set; None while the fleet has none.
         assignments: for the devices that reported new sounds.
-        details: JSON-ready, for people: ``accuracies``, ``betas``, ``plain_mean``, ``discovery``.
+        details: JSON-ready, for people: ``accuracies``, ``betas``, ``plain_mean``, ``discovery``, ``aggregation``.
+        weights: the shared model's new weights; None in a round without one.
+        state: what the next round's aggregation gets to see.
     """
 
     public_set: PublicSet
-    consensus: NDArray[np.float32]
+    consensus: NDArray[np.float32] | None
     assignments: tuple[Assigned, ...]
     details: dict[str, Any]
+    weights: Arrays | None = None
+    state: Arrays = field(default_factory=dict)

@@ -11,14 +11,15 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.candidates import training_loss
 from aggregator_server.public_sets import public_set_row
-from aggregator_server.round_data import Contribution, RoundInputs, RoundResult
+from aggregator_server.round_data import Contribution, RoundInputs, RoundResult, SharedModel
 from aggregator_server.round_snapshot import RoundSnapshot
 from aggregator_server.store import Store
-from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, RoundRow
+from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json, RoundRow
 from aggregator_server.strategies import strategy
+from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.messages import RoundPlan, Update, parse
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
-from fleet_protocol.tensors import unpack
+from fleet_protocol.tensors import pack, unpack
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,10 @@ class StoredResult:
 
     result: RoundResult
     public_set: str
-    consensus: str
+    consensus: str | None
     grown: bool
+    weights: str | None = None
+    server_state: str | None = None
 
 
 def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
@@ -41,8 +44,13 @@ def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
     result = strategy(snapshot.strategy).aggregate(read_inputs(store, snapshot))
     grown = len(result.public_set.classes) > len(snapshot.classes)
     public_set = store.blobs.put(result.public_set.pack()) if grown else snapshot.public_set
-    consensus = store.blobs.put(pack_consensus(result.consensus, result.public_set.class_ids))
-    return StoredResult(result, public_set, consensus, grown)
+    class_ids, consensus, weights, state = result.public_set.class_ids, None, None, None
+    if result.consensus is not None:
+        consensus = store.blobs.put(pack_consensus(result.consensus, class_ids))
+    if result.weights is not None:
+        weights = store.blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
+        state = store.blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
+    return StoredResult(result, public_set, consensus, grown, weights, state)
 
 
 def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
@@ -65,13 +73,37 @@ def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
         tuple(contributions),
         snapshot.new_classes,
         {(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
+        _read_model(store, snapshot),
+        snapshot.consensus is not None,
     )
+
+
+def _read_model(store: Store, snapshot: RoundSnapshot) -> SharedModel | None:
+    if snapshot.model is None:
+        return None
+    bundle = unpack_bundle(store.blobs.read(snapshot.model), f"model {snapshot.model}")
+    weights, state = bundle.weights, {}
+    if snapshot.weights is not None:
+        weights, _ = unpack(store.blobs.read(snapshot.weights))
+    if snapshot.server_state is not None:
+        kept, document = unpack(store.blobs.read(snapshot.server_state))
+        state = kept if document["of"] == state_owner(snapshot.plan) else {}
+    return SharedModel(bundle.manifest, weights, state)
+
+
+def state_owner(plan: Json) -> str:
+    """Say whose a state is: another rule or server optimiser could not go on from it."""
+    aggregation = parse(RoundPlan, plan).aggregation
+    return f"{aggregation.name} {aggregation.settings.get('server_optimiser', '')}"
 
 
 def apply_result(session: Session, round_id: int, stored: StoredResult, now: float) -> None:
     """Write all effects of a round: to be called in the transaction that found the round unchanged."""
     result = stored.result
-    session.merge(BlobRow(sha256=stored.consensus, kind="consensus"))
+    blobs = {"consensus": stored.consensus, "weights": stored.weights, "server_state": stored.server_state}
+    for kind, sha256 in blobs.items():
+        if sha256 is not None:
+            session.merge(BlobRow(sha256=sha256, kind=kind))
     if stored.grown:
         session.merge(BlobRow(sha256=stored.public_set, kind="public_set"))
         session.flush()
@@ -94,6 +126,8 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
         "closed_at": now,
         "result_public_set": stored.public_set,
         "result_consensus": stored.consensus,
+        "result_weights": stored.weights,
+        "result_server_state": stored.server_state,
         "details": result.details,
         "training_loss": training_loss(session, round_id),
     }

@@ -9,6 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.fleet_classes import all_classes
+from aggregator_server.shared_models import model_blob
 from aggregator_server.store.tables import AssignmentRow, DeviceRow, Json, ParticipantRow, RoundRow
 from fleet_protocol.messages import ClassInfo
 
@@ -22,6 +23,9 @@ class RoundSnapshot:
         uploads: (device, blob) of those that uploaded, by device.
         classes: the fleet's classes in column order.
         assigned: (device, slot, class) of the selected devices, from earlier rounds.
+        model: blob of the shared model's bundle; None in a round without one.
+        weights: blob of the weights that the devices started from; None: the bundle's own.
+        server_state: blob of what the aggregation kept from the round before.
     """
 
     round_id: int
@@ -35,6 +39,9 @@ class RoundSnapshot:
     uploads: tuple[tuple[str, str], ...]
     classes: tuple[ClassInfo, ...]
     assigned: tuple[tuple[str, int, str], ...]
+    model: str | None
+    weights: str | None
+    server_state: str | None
 
     def complete(self, now: float) -> bool:
         """Whether the round need not wait any longer."""
@@ -84,4 +91,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         tuple((device_id, upload) for device_id, upload in participants if upload is not None),
         all_classes(session),
         tuple((device_id, slot, class_id) for device_id, slot, class_id in session.execute(assigned)),
+        model_blob(session, row.model_version),
+        row.weights,
+        row.server_state,
     )

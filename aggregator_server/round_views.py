@@ -8,7 +8,9 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
+from aggregator_server.lineage import schedule_of
 from aggregator_server.replies import DiscoveryInfo, ParticipantInfo, RoundDetail, RoundSummary, moment
+from aggregator_server.shared_models import model_blob
 from aggregator_server.store import Store
 from aggregator_server.store.tables import DeviceRow, LearnedRow, ParticipantRow, RoundRow
 from fleet_protocol.messages import RoundPlan, parse
@@ -67,7 +69,8 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         row = require_round(session, round_id)
         summary = _summary(session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
         participants = _participants(session, round_id)
-        details = row.details
+        details, planned = row.details, schedule_of(row)
+        model = model_blob(session, row.model_version)
     discovery = details.get("discovery")
     return RoundDetail(
         summary,
@@ -82,6 +85,12 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         details.get("betas", {}),
         tuple(details.get("plain_mean", ())),
         parse(DiscoveryInfo, discovery) if discovery else None,
+        model,
+        row.weights,
+        row.result_weights,
+        details.get("aggregation", {}),
+        planned.groups,
+        planned.rounds,
     )
 
 
@@ -101,6 +110,8 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         count(ParticipantRow.device_id.expression).label("selected"),
         count(ParticipantRow.upload.expression).label("uploaded"),
         RoundRow.training_loss,
+        RoundRow.follows,
+        RoundRow.group_index,
     )
 
 
@@ -116,6 +127,8 @@ def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no 
         row.selected,
         row.uploaded,
         row.training_loss,
+        row.follows,
+        row.group_index,
     )
 
 
@@ -139,6 +152,7 @@ def _participants(session: Session, round_id: int) -> tuple[ParticipantInfo, ...
             participant.clips,
             participant.metrics,
             learned is not None,
+            learned is not None and learned.personalised,
             learned.metrics if learned is not None else {},
         )
         for participant, name, learned in session.execute(query)

@@ -9,31 +9,23 @@ killed anywhere, it can start again and comes to the same bytes.
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from aggregator_server.candidates import read_candidates, read_history
-from aggregator_server.errors import (
-    InvalidPlanError,
-    NoDevicesError,
-    NoPublicSetError,
-    RoundClosedError,
-    RoundOpenError,
-)
-from aggregator_server.public_sets import current_consensus, current_version
+from aggregator_server.errors import InvalidPlanError, RoundClosedError, RoundOpenError
+from aggregator_server.group_rounds import go_on
 from aggregator_server.replies import Method, RoundRequest
+from aggregator_server.round_opening import insert_round
 from aggregator_server.round_result import apply_result, compute_result
 from aggregator_server.round_snapshot import read_open_round
 from aggregator_server.round_views import require_round
-from aggregator_server.selection import select as select_devices
 from aggregator_server.store import Store
-from aggregator_server.store.tables import ParticipantRow, RoundRow
-from aggregator_server.strategies import strategy
+from aggregator_server.store.tables import RoundRow
+from aggregator_server.strategies import Strategy, strategy
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice, RoundPlan
-from fleet_protocol.plans import complete
+from fleet_protocol.plans import METHODS, Value, complete
 
 _log = logging.getLogger(__name__)
 _LONGEST_S = 30 * 86_400.0
@@ -48,20 +40,18 @@ def make_plan(request: RoundRequest) -> RoundPlan:
         InvalidPlanError: a setting is unknown, of a wrong type or out of range.
     """
     chosen = strategy(request.strategy)
-    if not 0 < request.deadline_s <= _LONGEST_S:
-        raise InvalidPlanError(f"deadline_s must be above 0 and at most {_LONGEST_S:g} s, not {request.deadline_s!r}")
-    if not 0 <= request.quorum <= 1:
-        raise InvalidPlanError(f"quorum is a share from 0 to 1, not {request.quorum!r}")
-    if not 0 <= request.seed < 2**31:
-        raise InvalidPlanError(f"seed must be from 0 to {2**31 - 1}, not {request.seed!r}")
-    if request.new_classes is not None and not 1 <= request.new_classes <= 1_000:
-        raise InvalidPlanError(f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}")
+    _check(request)
     selection = request.selection or Method(chosen.selection)
     personalisation = request.personalisation
+    if personalisation.name == "group_balanced" and not chosen.shares_model:
+        raise InvalidPlanError(
+            f"strategy {request.strategy!r} shares no model that groups could train among themselves; "
+            "its personalisation can be: local, none"
+        )
     try:
         return RoundPlan(
             complete("local", Choice(chosen.local, request.settings)),
-            complete("aggregation", Choice(chosen.aggregation, request.aggregation)),
+            _aggregation(chosen, request.aggregation),
             complete("selection", Choice(selection.name, selection.settings)),
             float(request.deadline_s),
             float(request.quorum),
@@ -70,6 +60,41 @@ def make_plan(request: RoundRequest) -> RoundPlan:
         )
     except PlanError as error:
         raise InvalidPlanError(str(error)) from error
+
+
+def _check(request: RoundRequest) -> None:
+    """Check the numbers that are no method's settings.
+
+    Raises:
+        InvalidPlanError: one is out of range.
+    """
+    if not 0 < request.deadline_s <= _LONGEST_S:
+        raise InvalidPlanError(f"deadline_s must be above 0 and at most {_LONGEST_S:g} s, not {request.deadline_s!r}")
+    if not 0 <= request.quorum <= 1:
+        raise InvalidPlanError(f"quorum is a share from 0 to 1, not {request.quorum!r}")
+    if not 0 <= request.seed < 2**31:
+        raise InvalidPlanError(f"seed must be from 0 to {2**31 - 1}, not {request.seed!r}")
+    if request.new_classes is not None and not 1 <= request.new_classes <= 1_000:
+        raise InvalidPlanError(f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}")
+
+
+def _aggregation(chosen: Strategy, wanted: Method | dict[str, Value]) -> Choice:
+    """Return the plan's aggregation part: the rule that was named, else the strategy's own with these settings.
+
+    Raises:
+        InvalidPlanError: the strategy cannot use that rule.
+        PlanError: a setting is wrong.
+    """
+    if not isinstance(wanted, Method):  # a name alone reads like one setting, and no rule has a setting of that name
+        wanted = Method(str(wanted["name"])) if list(wanted) == ["name"] else Method(chosen.aggregation, wanted)
+    method = wanted
+    allowed = chosen.aggregations or (chosen.aggregation,)
+    if method.name not in allowed:
+        raise InvalidPlanError(
+            f"this strategy cannot use the aggregation {method.name!r}; it can use: {', '.join(sorted(allowed))}"
+        )
+    own = {name: value for name, value in chosen.defaults.items() if name in METHODS["aggregation"][method.name]}
+    return complete("aggregation", Choice(method.name, own | method.settings))
 
 
 def open_round(store: Store, request: RoundRequest, now: float) -> int:
@@ -85,41 +110,7 @@ def open_round(store: Store, request: RoundRequest, now: float) -> int:
         open_id = session.scalar(select(RoundRow.round_id).where(RoundRow.state == "open"))
         if open_id is not None:
             raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
-        public_set = current_version(session)
-        if public_set is None:
-            raise NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
-        row = RoundRow(
-            state="open",
-            strategy=request.strategy,
-            plan=asdict(plan),
-            new_classes=request.new_classes,
-            opened_at=now,
-            deadline_at=now + plan.deadline_s,
-            public_set=public_set.sha256,
-            consensus=current_consensus(session),
-            details={},
-        )
-        session.add(row)
-        session.flush()
-        _select(session, row, plan, now)
-        return row.round_id
-
-
-def _select(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> None:
-    """Draw the round's devices.
-
-    Raises:
-        NoDevicesError: none is enrolled, or none was heard of lately.
-    """
-    candidates, history = read_candidates(session, now), read_history(session, row.strategy)
-    selected = select_devices(candidates, plan.selection, history, (plan.seed, row.round_id))
-    if not candidates:
-        raise NoDevicesError("no device is enrolled; start `auricle-edge run` on one first")
-    if not selected:
-        limit = plan.selection.settings["seen_within_s"]
-        raise NoDevicesError(f"no device was heard of in the last {limit:g} s; raise the selection's seen_within_s")
-    chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in selected]
-    session.execute(insert(ParticipantRow), chosen)
+        return insert_round(session, request.strategy, plan, request.new_classes, now).round_id
 
 
 def cancel_round(store: Store, round_id: int, now: float) -> None:
@@ -133,7 +124,7 @@ def cancel_round(store: Store, round_id: int, now: float) -> None:
         row = require_round(session, round_id)
         if row.state != "open":
             raise RoundClosedError(f"round {round_id} is {row.state} already; only an open round can be cancelled")
-        _fail(session, round_id, "cancelled by an administrator", now)
+        _fail(session, round_id, "cancelled by an administrator", now)  # and no other group's round follows
 
 
 def advance(store: Store, now: float) -> int | None:
@@ -163,6 +154,8 @@ def advance(store: Store, now: float) -> int | None:
                 _fail(session, snapshot.round_id, str(reason), now)
             else:
                 apply_result(session, snapshot.round_id, result, now)
+            session.expire_all()
+            go_on(session, snapshot.round_id, now)
         return snapshot.round_id
 
 

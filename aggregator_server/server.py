@@ -15,6 +15,7 @@ from aggregator_server.app import create_app
 from aggregator_server.errors import StartError
 from aggregator_server.security import load_tokens
 from aggregator_server.store import Store
+from aggregator_server.strategies import strategies
 
 _GRACE_S = 10
 _KEEP_ALIVE_S = 75  # longer than the longest poll, so that a device keeps its connection
@@ -54,8 +55,9 @@ def serve(data: Path, host: str, port: int, environment: Mapping[str, str]) -> N
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
 
     Raises:
-        StartError: the data folder, a token or the address cannot be used.
+        StartError: the data folder, a token, the address or an installed strategy cannot be used.
     """
+    strategies()
     store = Store(data)
     try:
         tokens = load_tokens(data, environment)

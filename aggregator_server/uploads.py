@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from sqlalchemy.orm import Session
 
 from aggregator_server.devices import CLIPS_LIMIT
@@ -19,6 +21,7 @@ from aggregator_server.names import check_name
 from aggregator_server.public_sets import upload_terms
 from aggregator_server.round_data import UploadTerms
 from aggregator_server.round_views import require_round
+from aggregator_server.shared_models import model_blob, read_manifest
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.tables import BlobRow, DeviceRow, ParticipantRow
@@ -45,7 +48,10 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
         if _admit(session, round_id, device_id, incoming.sha256, now) is None:
             return repeated
         terms = upload_terms(session)
-        chosen = strategy(require_round(session, round_id).strategy)
+        round_row = require_round(session, round_id)
+        chosen, model = strategy(round_row.strategy), model_blob(session, round_row.model_version)
+    if model is not None:
+        terms = dataclasses.replace(terms, manifest=read_manifest(store, model))
     try:
         arrays, document = unpack(incoming.content())
         update = parse(Update, document)
@@ -63,7 +69,7 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
         row.upload, row.uploaded_at = sha256, now
         row.clips, row.metrics = update.clips, update.metrics
         device = session.get_one(DeviceRow, device_id)
-        device.clips = update.clips or device.clips
+        device.clips, device.label_entropy = update.clips or device.clips, update.label_entropy
     return Receipt(round_id, sha256, repeated=False)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.candidates import note_seen
 from aggregator_server.devices import require_active
 from aggregator_server.errors import RoundNotDoneError
 from aggregator_server.fleet_classes import all_classes
+from aggregator_server.group_rounds import fine_tuning_due
+from aggregator_server.lineage import newest_result
 from aggregator_server.round_views import require_round
+from aggregator_server.shared_models import model_blob
 from aggregator_server.store import Store
 from aggregator_server.store.tables import AssignmentRow, DeviceRow, LearnedRow, ParticipantRow, RoundRow
 from aggregator_server.uploads import check_metrics
@@ -50,20 +53,27 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
         row = require_round(session, learned.round_id)
         if row.state != "done":
             raise RoundNotDoneError(f"round {learned.round_id} is {row.state}, so there is nothing to learn from it")
-        if session.get(LearnedRow, (learned.round_id, device_id)) is not None:
+        before = session.get(LearnedRow, (learned.round_id, device_id))
+        if before is not None and (before.personalised or not learned.personalised):
             return
-        values = {"round_id": learned.round_id, "device_id": device_id, "metrics": learned.metrics}
-        session.execute(insert(LearnedRow), [values])
+        session.merge(
+            LearnedRow(
+                round_id=learned.round_id, device_id=device_id,
+                personalised=learned.personalised, metrics=learned.metrics,
+            )
+        )  # fmt: skip
         reached = (AssignmentRow.device_id == device_id) & (AssignmentRow.round_id <= learned.round_id)
         session.execute(update(AssignmentRow).where(reached).values(acknowledged=True))
 
 
 def _to_learn(session: Session, device_id: str) -> RoundRow | None:
-    newest = select(RoundRow).where(RoundRow.state == "done").order_by(RoundRow.round_id.desc()).limit(1)
-    row = session.scalar(newest)
-    if row is None or session.get(LearnedRow, (row.round_id, device_id)) is not None:
+    row = newest_result(session, device_id)
+    if row is None:
         return None
-    return row
+    learned = session.get(LearnedRow, (row.round_id, device_id))
+    if learned is None or (not learned.personalised and fine_tuning_due(session, row, device_id)):
+        return row
+    return None
 
 
 def _to_contribute(session: Session, device_id: str, now: float) -> RoundRow | None:
@@ -97,4 +107,8 @@ def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Wo
         consensus,
         all_classes(session),
         assignments,
+        model_blob(session, row.model_version),
+        row.result_weights if learning else row.weights,
+        fine_tune=learning and fine_tuning_due(session, row, device_id),
+        fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
     )

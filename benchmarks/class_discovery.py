@@ -9,15 +9,13 @@ many new classes there are and who reported which (Gudur & Perepu 2021, appendix
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +30,7 @@ from edge_client.model_runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
+from fleet_simulator.log_mel_archive import LogMel, read_log_mel
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWN = ("yes", "no", "up", "down", "left", "right", "on", "off")
@@ -45,40 +44,6 @@ EPOCHS = 12
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Normalised features of every clip, float32 [clips, 20, 13], and each clip's label and speaker."""
-
-    x: NDArray[np.float32]
-    labels: NDArray[np.str_]
-    speakers: NDArray[np.str_]
-
-
-def load_corpus(archive: Path) -> Corpus:
-    """Read the ten words' log-mel pictures: five 10 ms frames make one of 50 ms, and a DCT-II makes cepstra of it."""
-    from PIL import Image
-
-    frames, coefficients = preset("gudur").shape
-    bands = np.arange(40)
-    dct = np.sqrt(2 / 40) * np.cos(np.pi * (bands + 0.5) * np.arange(coefficients)[:, None] / 40)
-    dct[0] /= np.sqrt(2)
-    cepstra, labels, speakers = [], [], []
-    with zipfile.ZipFile(archive) as pictures:
-        for name in pictures.namelist():
-            path = PurePosixPath(name)
-            if path.parent.name not in KNOWN + NEW:
-                continue
-            pixels = np.asarray(Image.open(io.BytesIO(pictures.read(name))), np.float32)  # [98 frames, 40 bands]
-            power = np.exp((pixels - 147.7) / 9.92)
-            power = np.concatenate([power, power[-2:]]).reshape(frames, 5, 40).mean(axis=1)
-            cepstra.append(np.log(power) @ dct.T)
-            labels.append(path.parent.name)
-            speakers.append(path.name.split("_nohash_")[0])
-    features = np.array(cepstra, np.float32)
-    x = (features - features.mean(axis=(0, 1))) / features.std(axis=(0, 1))
-    return Corpus(x, np.array(labels), np.array(speakers))
-
-
-@dataclass(frozen=True)
 class Trial:
     """What the aggregator gets in one trial, and the truth that it does not get."""
 
@@ -88,7 +53,7 @@ class Trial:
     truth: list[str]
 
 
-def run_trial(corpus: Corpus, bundles: Path, seed: int, *, shared: bool) -> Trial:
+def run_trial(corpus: LogMel, bundles: Path, seed: int, *, shared: bool) -> Trial:
     """Train the devices of one trial; ``shared``: all four meet the same word."""
     rng = np.random.default_rng([seed, int(shared)])
     speakers = rng.permutation(np.unique(corpus.speakers))
@@ -109,11 +74,11 @@ def run_trial(corpus: Corpus, bundles: Path, seed: int, *, shared: bool) -> Tria
     return Trial(reports, known, public_set, truth)
 
 
-def _draw(corpus: Corpus, among: NDArray[np.bool_], label: str, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw(corpus: LogMel, among: NDArray[np.bool_], label: str, rng: np.random.Generator) -> NDArray[np.int64]:
     return rng.choice(np.flatnonzero(among & (corpus.labels == label)), CLIPS, replace=False)
 
 
-def _public_set(corpus: Corpus, among: NDArray[np.bool_], rng: np.random.Generator) -> PublicSet:
+def _public_set(corpus: LogMel, among: NDArray[np.bool_], rng: np.random.Generator) -> PublicSet:
     rows = np.concatenate([_draw(corpus, among, label, rng) for label in KNOWN])
     return PublicSet(
         preset("gudur"),
@@ -126,7 +91,7 @@ def _public_set(corpus: Corpus, among: NDArray[np.bool_], rng: np.random.Generat
 
 def _describe(
     model: ModelRuntime,
-    corpus: Corpus,
+    corpus: LogMel,
     own: NDArray[np.bool_],
     labels: tuple[str, ...],
     public_set: PublicSet,
@@ -183,7 +148,7 @@ _loaded: dict[str, Any] = {}
 
 
 def _load_once(archive: Path, bundles: Path) -> None:
-    _loaded.update(corpus=load_corpus(archive), bundles=bundles)
+    _loaded.update(corpus=read_log_mel(archive, preset("gudur"), KNOWN + NEW), bundles=bundles)
 
 
 def _both_kinds(seed: int) -> dict[str, tuple[bool, float]]:

@@ -46,6 +46,7 @@ class Progress:
         learned: last round whose result it learned; 0 before the first.
         taught: digest of the clip store that the owner's sounds were last learned from; "" before that, and after
             a round's result was learned, since the fleet's consensus knows nothing of the owner's sounds and room.
+        fine_tuned: last round whose result it fine-tuned on its own clips; 0 before the first.
     """
 
     architecture: str
@@ -53,6 +54,7 @@ class Progress:
     contributed: int = 0
     learned: int = 0
     taught: str = ""
+    fine_tuned: int = 0
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,7 @@ class DeviceState:
                 int(document["contributed"]),
                 int(document["learned"]),
                 str(document.get("taught", "")),
+                int(document.get("fine_tuned", 0)),
             )
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error

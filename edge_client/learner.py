@@ -135,7 +135,8 @@ class Learner:
         if (work.round_id, work.kind) == self._given_up:
             self._pause(self._server.longest_pause_s)
             return
-        blobs = {work.public_set} | ({work.consensus} if work.consensus else set())
+        named = (work.public_set, work.consensus, work.model, work.weights, work.fleet_weights)
+        blobs = {sha256 for sha256 in named if sha256}
         for sha256 in sorted(blobs):
             path = self._state.blob_path(sha256)
             if not path.exists():
@@ -161,7 +162,9 @@ class Learner:
 
     def _learn(self, work: Work) -> None:
         path = self._state.learned_path(work.round_id)
-        if not (path.exists() and self._progress().learned == work.round_id):
+        progress = self._progress()
+        done = progress.fine_tuned if work.fine_tune else progress.learned
+        if not (path.exists() and done == work.round_id):
             self._train(work)
         self._link.learned(parse(Learned, json.loads(path.read_bytes())))
         log.info("round %d: learned", work.round_id)

@@ -111,8 +111,17 @@ def read_bundle(path: Path) -> Bundle:
     Raises:
         BundleError: the file is missing, damaged, no bundle, or of a version that this program does not know.
     """
+    return _open(path, str(path))
+
+
+def unpack_bundle(data: bytes, what: str) -> Bundle:
+    """Open a bundle's bytes and check them; ``what`` names them in errors. See :func:`read_bundle`."""
+    return _open(io.BytesIO(data), what)
+
+
+def _open(source: Path | io.BytesIO, path: str) -> Bundle:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(source) as archive:
             members = {name: archive.read(name) for name in _MEMBERS}
     except (OSError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
         raise BundleError(
@@ -129,7 +138,7 @@ def read_bundle(path: Path) -> Bundle:
     return Bundle(manifest, members["model.tflite"], weights)
 
 
-def _parse(data: bytes, path: Path) -> Manifest:
+def _parse(data: bytes, path: str) -> Manifest:
     try:
         document = json.loads(data)
         if document.get("format") != FORMAT or document.get("version") != VERSION:

@@ -38,7 +38,8 @@ _SHARED_MODEL: dict[str, Setting] = {
     "epochs": Setting(8, "passes over the round's clips", 1, 10_000),
     "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
     "momentum": Setting(0.9, "of the local training", 0.0, 0.9999),
-    "restrict": Setting(True, "train the outputs of the device's own classes alone; false: push the others down"),
+    "restrict": Setting(True, "leave outputs alone for which neither clips nor public samples speak; false: push them "
+                              "down"),
     "rehearsal": Setting(1.0, "weight of the fleet model's own opinion on the public set, that the device shall keep; "
                               "0: none", 0.0, 100.0),
 }  # fmt: skip
@@ -58,7 +59,7 @@ _OWN: dict[str, dict[str, Setting]] = {
     "zero_shot": _ZERO_SHOT,
     "fedavg": _SHARED_MODEL,
     "fedprox": _SHARED_MODEL | {"proximal": Setting(0.01, "mu of the proximal term", 0.0, 1e3)},
-    "fedmmd": _SHARED_MODEL | {"discrepancy": Setting(0.1, "lambda of the discrepancy", 0.0, 1e3)},
+    "fedmmd": _SHARED_MODEL | {"discrepancy": Setting(0.01, "lambda of the discrepancy", 0.0, 1e3)},
     "mutual": _SHARED_MODEL | {
         "own_share": Setting(0.5, "a, the labels' share in the own model's loss; the rest is the plug-in's", 0.0, 1.0),
     },

@@ -143,6 +143,10 @@ class Work:
         model: digest of the shared model's bundle; None in rounds whose strategy has none. Slot k of its head is the
             k-th of ``classes``.
         weights: digest of the shared model's present weights; None: the bundle's own.
+        fine_tune: for ``learn``: whether the device shall fine-tune the result on its own clips, as the plan's
+            personalisation says, and listen with the better of the two.
+        fleet_weights: for ``learn`` from a group's round: digest of the whole fleet's weights, which count as the
+            global model then; None: they are ``weights``.
     """
 
     kind: WorkKind
@@ -154,6 +158,8 @@ class Work:
     assignments: tuple[ClassAssignment, ...] = ()
     model: str | None = None
     weights: str | None = None
+    fine_tune: bool = False
+    fleet_weights: str | None = None
 
 
 @dataclass(frozen=True)
@@ -211,10 +217,11 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Learned:
-    """A device finished learning from a round's result."""
+    """A device finished learning from a round's result; ``personalised``: it was asked to fine-tune it, and did."""
 
     round_id: int
     metrics: dict[str, float] = field(default_factory=dict)
+    personalised: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ _DYNAMIC: dict[str, Setting] = {
     "fraction": Setting(0.3, "share of the devices that take part, at least one", 0.0, 1.0),
     "switch_round": Setting(0, "R: done rounds after which much data counts for a device, not against it; 0: found "
                             "from the loss", 0, 1_000_000),
-    "patience": Setting(5, "rounds without a new lowest loss after which R is found", 1, 10_000),
+    "patience": Setting(3, "rounds without a new lowest loss after which R is found", 1, 10_000),
     "seen_within_s": _SEEN_WITHIN,
 }  # fmt: skip
 

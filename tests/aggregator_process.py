@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from fleet_protocol.bundle import Layer, Manifest, write_bundle
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import ClassInfo, ClassReport, Update
 from fleet_protocol.public_set import PublicSet
@@ -142,6 +143,35 @@ class FakeDevice:
     def upload(self, work: dict, samples: int, **changes) -> bytes:
         update = self.update(work, **changes)
         return pack(self.arrays(work, samples), asdict(update))
+
+
+def tiny_bundle(capacity: int = 8, settings=SETTINGS, seed: int = 0) -> bytes:
+    """A shared model of one layer of three inputs; the aggregator never runs its graph."""
+    rng = np.random.default_rng(seed)
+    shapes = {"body/kernel": (2, 3), "head/kernel": (3, capacity), "head/bias": (capacity,)}
+    weights = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    layers = (Layer("body", ("body/kernel",)), Layer("head", ("head/kernel", "head/bias")))
+    manifest = Manifest(
+        architecture="tiny", options={}, capacity=capacity, batch=1, input_shape=settings.shape, embedding=3,
+        features=settings.to_json(), mean=(0.0,), std=(1.0,), layers=layers, weight_shapes=shapes,
+        parameters=6 + 4 * capacity, seed=seed,
+    )  # fmt: skip
+    return write_bundle(manifest, b"", weights)
+
+
+@dataclass
+class SharingDevice(FakeDevice):
+    """What a device sends that shares a model of ``tiny_bundle``'s shapes."""
+
+    capacity: int = 8
+
+    def arrays(self, work: dict, samples: int) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng([self.number, work["round_id"], 1])
+        shapes = {"body/kernel": (2, 3), "head/kernel": (3, self.capacity), "head/bias": (self.capacity,)}
+        described = {name: array for name, array in super().arrays(work, samples).items() if name != "scores"}
+        return described | {
+            f"weights/{name}": rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()
+        }
 
 
 def sound_impressions(kind: int, count: int, rng: np.random.Generator) -> np.ndarray:

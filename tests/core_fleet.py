@@ -3,12 +3,13 @@
 import dataclasses
 from pathlib import Path
 
-from aggregator_process import FakeDevice, public_set
+from aggregator_process import FakeDevice, public_set, tiny_bundle
 
 from aggregator_server.devices import enrol
 from aggregator_server.public_sets import publish
-from aggregator_server.replies import RoundRequest
+from aggregator_server.replies import ModelInfo, RoundRequest
 from aggregator_server.rounds import advance, open_round
+from aggregator_server.shared_models import publish_model
 from aggregator_server.store import Store
 from aggregator_server.uploads import accept_update
 from aggregator_server.work import acknowledge, next_work
@@ -18,9 +19,9 @@ from fleet_protocol.public_set import PublicSet
 SAMPLES = 24
 
 
-def devices(count: int = 4) -> list[FakeDevice]:
+def devices(count: int = 4, kind: type[FakeDevice] = FakeDevice) -> list[FakeDevice]:
     """Devices with overlapping classes; the first two report sound 7, the third sound 8."""
-    fleet = [FakeDevice(n, (f"c{n % 4}", f"c{(n + 1) % 4}")) for n in range(1, count + 1)]
+    fleet = [kind(n, (f"c{n % 4}", f"c{(n + 1) % 4}")) for n in range(1, count + 1)]
     for index, (sound, name) in enumerate([(7, "stop"), (7, "Stop"), (8, "go")][:count]):
         report = ClassReport(2, name, 9)
         fleet[index] = dataclasses.replace(
@@ -43,8 +44,13 @@ class CoreFleet:
         message = device.enrolment()
         enrol(self.store, Enrolment(**(message | {"labels": tuple(message["labels"])})), now=0.0)
 
-    def open(self, now: float = 100.0, **request) -> int:
-        return open_round(self.store, RoundRequest("zero_shot", **request), now)
+    def publish_model(self, data: bytes | None = None) -> ModelInfo:
+        with self.store.blobs.receive() as incoming:
+            incoming.write(tiny_bundle() if data is None else data)
+            return publish_model(self.store, incoming)
+
+    def open(self, now: float = 100.0, strategy: str = "zero_shot", **request) -> int:
+        return open_round(self.store, RoundRequest(strategy, **request), now)
 
     def work(self, device: FakeDevice, now: float = 101.0) -> Work | None:
         return next_work(self.store, device.device_id, now)
@@ -68,8 +74,8 @@ class CoreFleet:
     def learned(self, device: FakeDevice, round_id: int) -> None:
         acknowledge(self.store, device.device_id, Learned(round_id, {"global_accuracy": 0.9}))
 
-    def run_round(self, now: float = 100.0, learn: bool = True) -> int:
-        round_id = self.open(now)
+    def run_round(self, now: float = 100.0, learn: bool = True, **request) -> int:
+        round_id = self.open(now, **request)
         for device in self.devices:
             self.upload(device, now + 1)
         assert self.advance(now + 2) == round_id

@@ -22,6 +22,7 @@ from aggregator_server.public_sets import describe_public_set
 from aggregator_server.round_views import describe_round
 from aggregator_server.rounds import advance
 from aggregator_server.store import Store
+from aggregator_server.store.tables import RoundRow
 from aggregator_server.work import next_work
 
 PACKAGE = str(Path(sys.modules["aggregator_server"].__file__).parent)
@@ -33,11 +34,19 @@ def result_of(store):
     leftovers = list((store.blobs.path("00").parent.parent / "incoming").iterdir())
     parts = (
         detail.summary.state, detail.result_public_set, detail.result_consensus, detail.betas, detail.discovery,
+        detail.result_weights, detail.aggregation, state_after(store),
         list_classes(store), describe_public_set(store), [item.assignments for item in work], leftovers,
     )  # fmt: skip
-    for digest in (detail.result_public_set, detail.result_consensus):
-        store.blobs.read(digest)
+    for digest in (detail.result_public_set, detail.result_consensus, detail.result_weights, state_after(store)):
+        if digest is not None:
+            store.blobs.read(digest)
     return repr(parts)
+
+
+def state_after(store):
+    """The blob with what the aggregation keeps for the next round."""
+    with store.reading() as session:
+        return session.get_one(RoundRow, 1).result_server_state
 
 
 def finish(data):

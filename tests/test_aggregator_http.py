@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from aggregator_process import ADMIN, ENROL, SETTINGS, FakeDevice, Fleet, note, public_set, seen
+from aggregator_process import ADMIN, ENROL, SETTINGS, FakeDevice, Fleet, note, public_set, seen, tiny_bundle
 from core_fleet import devices
 
 from aggregator_server import errors
@@ -48,6 +48,7 @@ def test_before_anything_was_published_or_enrolled(fleet):
     assert health == {"status": "ok", "version": "0.1.0", "open_round": None}
     refused(fleet.admin.get("/v1/public-set"), 404, "public_set_not_found", "auricle-aggregator publish")
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "no_public_set")
+    refused(fleet.admin.get("/v1/model"), 404, "model_not_found", "auricle-aggregator publish-model")
     assert fleet.admin.get("/v1/rounds").json() == fleet.admin.get("/v1/devices").json() == []
 
 
@@ -77,6 +78,30 @@ def test_public_sets_that_cannot_be_used(fleet):
     nan = public_set()
     nan.features[3, 2, 1] = float("nan")
     refused(put(nan.pack()), 422, "malformed_public_set", "(3, 2, 1)")
+
+
+def test_a_shared_model_is_published_by_the_command(fleet, tmp_path):
+    refused(fleet.admin.post("/v1/rounds", json={"strategy": "fedavg"}), 409, "no_model", "publish-model")
+    path = tmp_path / "tiny.auricle"
+    path.write_bytes(tiny_bundle(capacity=5))
+    command = [sys.executable, "-m", "aggregator_server.cli", "publish-model", str(path), "--url", fleet.aggregator.url]
+    shown = subprocess.run([*command, "--token", ADMIN], capture_output=True, text=True, check=True)
+    info = json.loads(shown.stdout)
+    assert info == fleet.admin.get("/v1/model").json()
+    assert (info["version"], info["architecture"], info["capacity"], info["weights"]) == (1, "tiny", 5, None)
+    assert fleet.admin.put("/v1/model", content=path.read_bytes()).json() == info  # again changes nothing
+
+
+def test_models_that_cannot_be_used(fleet):
+    def put(body):
+        return fleet.admin.put("/v1/model", content=body)
+
+    refused(put(b"nonsense"), 422, "malformed_model", "auricle-export build")
+    refused(put(tiny_bundle()[:-500]), 422, "malformed_model")
+    kws40 = PRESETS["kws40"]
+    refused(put(tiny_bundle(settings=kws40)), 422, "feature_mismatch", SETTINGS.describe(), kws40.describe())
+    refused(put(tiny_bundle(capacity=3)), 409, "model_too_small", "4 classes", "3 slots", "--capacity")
+    refused(put(bytes(2**20) for _ in range(65)), 413, "too_large")
 
 
 def test_a_round_without_devices(fleet):
@@ -142,7 +167,14 @@ def test_rounds_that_cannot_be_opened(fleet):
     def post(**request):
         return fleet.admin.post("/v1/rounds", json=request)
 
-    refused(post(strategy="fedavg"), 422, "unknown_strategy", "'fedavg'", "zero_shot")
+    refused(post(strategy="fedsgd"), 422, "unknown_strategy", "'fedsgd'", "fedavg", "zero_shot")
+    refused(
+        post(strategy="fedavg", aggregation={"name": "label_wise"}), 422, "invalid_plan", "'label_wise'", "lpa, median"
+    )
+    refused(post(strategy="zero_shot", aggregation={"name": "krum"}), 422, "invalid_plan", "'krum'", "label_wise")
+    wrong = {"name": "lpa", "settings": {"v": 0.1}}
+    refused(post(strategy="fedavg", aggregation=wrong), 422, "invalid_plan", "'v'", "v_l, v_h")
+    refused(post(strategy="fedavg", selection={"name": "best"}), 422, "invalid_plan", "'best'", "all, dynamic")
     refused(post(strategy="zero_shot", settings={"epoch": 3}), 422, "invalid_plan", "'epoch'", "epochs")
     refused(post(strategy="zero_shot", settings={"epochs": True}), 422, "invalid_plan", "True")
     refused(post(strategy="zero_shot", settings={"learning_rate": 10**400}), 422, "invalid_plan", "learning_rate")
@@ -165,6 +197,7 @@ def test_the_admin_learns_the_deadline_and_cancels(fleet):
     assert fleet.admin.get("/v1/health").json()["open_round"] == summary["round_id"]
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "round_open", "round 1")
     refused(fleet.admin.put("/v1/public-set", content=public_set(30).pack()), 409, "round_open")
+    refused(fleet.admin.put("/v1/model", content=tiny_bundle(seed=1)), 409, "round_open")
     cancelled = fleet.admin.delete("/v1/rounds/1").json()
     assert (cancelled["state"], cancelled["reason"]) == ("failed", "cancelled by an administrator")
     refused(fleet.admin.delete("/v1/rounds/1"), 409, "round_closed")
@@ -383,6 +416,11 @@ def test_classes_are_listed_and_renamed(fleet):
 def test_the_public_set_stays_once_there_is_a_consensus(fleet):
     refused(fleet.admin.put("/v1/public-set", content=public_set(36).pack()), 409, "public_set_in_use", "data folder")
     assert fleet.admin.get("/v1/public-set").json()["version"] == 2
+
+
+def test_a_shared_model_that_the_fleet_outgrew(fleet):
+    refused(fleet.admin.post("/v1/rounds", json={"strategy": "fedavg"}), 409, "model_too_small", "6 classes", "5 slots")
+    assert fleet.admin.put("/v1/model", content=tiny_bundle()).json()["version"] == 2
 
 
 def test_learned_must_fit_its_address(fleet):

@@ -11,25 +11,28 @@ from pathlib import Path
 
 import httpx
 import pytest
-from aggregator_process import FakeDevice, Fleet, public_set
+from aggregator_process import FakeDevice, Fleet, SharingDevice, public_set
 from core_fleet import CoreFleet, devices
 
 ROOT = Path(__file__).resolve().parent.parent
+KINDS = {"zero_shot": FakeDevice, "fedopt": SharingDevice}
 SAMPLES = 4_000  # large enough that the aggregation takes a while
 
 
-def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    fleet.open(100.0, deadline_s=200)
+@pytest.mark.parametrize("strategy", ["zero_shot", "fedopt"])
+def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_path, strategy):
+    fleet = CoreFleet(tmp_path / "data", devices(kind=KINDS[strategy]))
+    fleet.publish_model()
+    fleet.open(100.0, deadline_s=200, strategy=strategy)
     for device in fleet.devices:
         fleet.upload(device)
     fleet.store.close()
-    command = [sys.executable, "tests/kill_at_every_step.py", str(tmp_path / "data"), "60", "7"]
+    command = [sys.executable, "tests/kill_at_every_step.py", str(tmp_path / "data"), "40", "7"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
     printed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert printed.returncode == 0, printed.stderr
     outcome = json.loads(printed.stdout)
-    assert outcome["killed"] == 60
+    assert outcome["killed"] == 40
     assert outcome["lines"] > 200
     assert outcome["undisturbed"].startswith("('done', ")
     assert outcome["others"] == []

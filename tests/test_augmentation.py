@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.augmentation import BackgroundNoise, augment, mix_noise, time_shift
+from edge_client.augmentation import BackgroundNoise, augment, augment_for_listening, mix_noise, splice, time_shift
 from edge_client.errors import RecordingError
 
 DATA = Path(os.environ.get("AURICLE_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))
@@ -125,3 +125,32 @@ def test_real_backgrounds():
     assert len(noise.recordings) == 6
     mixed = mix_noise(np.zeros((200, 14_400), np.float32), noise, np.random.default_rng(0))
     assert 0.7 < (np.abs(mixed).max(axis=1) > 0).mean() < 0.9
+
+
+def test_listening_hears_clips_elsewhere_nearer_or_farther_and_in_noise():
+    rng = np.random.default_rng(0)
+    clips = np.zeros((200, 1600), np.float32)
+    clips[:, 700:900] = 0.1 * rng.standard_normal((200, 200))
+    noise = BackgroundNoise((rng.standard_normal(5000).astype(np.float32),))
+    alone = augment_for_listening(clips, 1600, np.random.default_rng(1))
+    starts = (alone != 0).argmax(axis=1)
+    assert 300 <= starts.min() < 350
+    assert 1050 < starts.max() <= 1100
+    gains_db = 20 * np.log10(np.abs(alone).max(axis=1) / np.abs(clips).max(axis=1))
+    assert -10 <= gains_db.min() < -9
+    assert 5 < gains_db.max() <= 6.01
+    heard = augment_for_listening(clips, 1600, np.random.default_rng(1), noise)
+    assert (heard != 0).mean() > 0.99
+    assert np.abs(heard).max() <= 1
+    assert heard.dtype == np.float32
+
+
+def test_spliced_clips_are_made_of_clips_of_two_labels_or_more():
+    clips = np.repeat(np.arange(1, 13, dtype=np.float32), 400).reshape(12, 400)
+    labels = np.arange(12) // 4
+    spliced = splice(clips, labels, np.random.default_rng(0))
+    assert spliced.shape == clips.shape
+    for row in spliced:
+        quarters = row.reshape(4, 100)
+        assert (quarters == quarters[:, :1]).all()
+        assert len({int(value - 1) // 4 for value in quarters[:, 0]}) >= 2

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from edge_client.board import resident_mb, temperature_c
+from edge_client.commands.status import _value
 from edge_client.config.sections import TrainingConfig, window_minutes
 from edge_client.device_state import DeviceState
 from edge_client.errors import ConfigError, StateError, WorkError
@@ -211,3 +212,9 @@ def test_half_written_files_are_removed_and_nothing_else(tmp_path):
     state.remove_leftovers()
     assert not left.exists()
     assert all(path.exists() for path in keep)
+
+
+def test_the_status_says_numbers_as_numbers():
+    assert [_value(value) for value in (0, 1, True, False, None, "", 0.12345, {"a": 0})] == [
+        "0", "1", "yes", "no", "-", "-", "0.1235", "(a 0)",
+    ]  # fmt: skip

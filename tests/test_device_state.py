@@ -31,9 +31,8 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     assert first.listening == first.bundle.weights
     trained = {name: array + 1 for name, array in first.bundle.weights.items()}
     listening = {name: array + 2 for name, array in first.bundle.weights.items()}
-    saved = Progress(
-        "cnn1", LabelMap(32).add("yes", "yes").add("siren"), contributed=3, learned=2, taught="0123456789abcdef"
-    )
+    labels = LabelMap(32).add("yes", "yes").add("siren")
+    saved = Progress("cnn1", labels, contributed=3, learned=2, taught="0123456789abcdef", fine_tuned=1)
     state.save_model(trained, listening, saved)
     again = state.load_model(bundles["cnn1"])
     assert again.progress == saved
@@ -42,12 +41,12 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     assert all(np.array_equal(again.listening[name], listening[name]) for name in trained)
 
 
-def test_a_model_that_was_saved_before_there_was_teaching_still_loads(tmp_path, bundles):
+def test_a_model_that_was_saved_before_there_was_teaching_or_fine_tuning_still_loads(tmp_path, bundles):
     state = DeviceState(tmp_path)
     saved = state.load_model(bundles["cnn1"])
     state.save_model(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, contributed=4))
     arrays, document = unpack((tmp_path / "model.safetensors").read_bytes())
-    del document["taught"]
+    del document["taught"], document["fine_tuned"]
     write_durably(tmp_path / "model.safetensors", pack(arrays, document))
     assert state.load_model(bundles["cnn1"]).progress == Progress("cnn1", LabelMap(32), contributed=4)
     assert state.taught() == ""

@@ -9,106 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
-from aggregator_process import ENROL, SETTINGS
+from device_fleet import ROOT, SETTINGS_OF_ROUND, bundle_of, device_fleet, enrolled, finished, open_round, wait_for
 from sounds import write_clips
 
-from edge_client.device_state import DeviceState
 from edge_client.durable import write_durably
-from edge_client.public_data import build_public_set
 from fleet_protocol.tensors import digest
-
-ROOT = Path(__file__).resolve().parent.parent
-SETTINGS_OF_ROUND = {"epochs": 12, "augmented_copies": 1, "impressions": 8, "impression_steps": 60}
-
-
-class Device:
-    """A folder with a configuration, and the daemon on it."""
-
-    def __init__(self, folder: Path, bundle: Path, url: str, **recordings):
-        self.folder, self.process = folder, None
-        self.clips = folder / "clips"
-        self.clips.mkdir(parents=True)
-        lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in recordings.items())
-        (folder / "edge.toml").write_text(
-            f'[device]\nname = "{folder.name}"\nstate = "state"\nshare_names = false\n'
-            f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 5\nlongest_pause_s = 1\n'
-            f'[model]\nbundle = "{bundle}"\n[recordings]\nfolder = "clips"\n{lines}'
-        )
-
-    def start(self):
-        log = (self.folder / "log").open("a")
-        command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(self.folder / "edge.toml")]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-        return self
-
-    def signal(self, number) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(20)
-
-    def log(self) -> str:
-        return (self.folder / "log").read_text()
-
-    def state(self) -> DeviceState:
-        return DeviceState(self.folder / "state")
 
 
 @pytest.fixture
 def fleet(tmp_path, bundles, start_aggregator):
-    """An aggregator with a public set, and a function that makes devices; all are ended afterwards."""
-    server = start_aggregator()
-    for label in ("yes", "no", "up", "down"):
-        write_clips(tmp_path / "public", label, 12, seed=99)
-    public = build_public_set(tmp_path / "public", SETTINGS, ["yes", "no", "up", "down"], 12)
-    with server.client() as client:
-        client.put("/v1/public-set", content=public.pack()).raise_for_status()
-    devices = []
-
-    def device(name, architecture, labels, **recordings):
-        made = Device(tmp_path / name, bundles[architecture], server.url, **recordings)
-        for label in labels:
-            write_clips(made.clips, label, 16, seed=len(devices))
-        devices.append(made)
-        return made
-
-    yield server, device
-    for made in devices:
-        if made.process is not None and made.process.poll() is None:
-            made.process.kill()
-            made.process.wait()
-
-
-def wait_for(condition, seconds=60, what="the condition"):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"{what} did not come true in {seconds} s")
-
-
-def enrolled(server, count):
-    with server.client() as client:
-        wait_for(lambda: len(client.get("/v1/devices").json()) >= count, what=f"{count} enrolled devices")
-
-
-def open_round(server, **changes):
-    body = {"strategy": "zero_shot", "settings": SETTINGS_OF_ROUND, "deadline_s": 120, "quorum": 1.0} | changes
-    with server.client() as client:
-        answer = client.post("/v1/rounds", json=body)
-        assert answer.status_code in (200, 201), answer.text
-        body = answer.json()
-        return body.get("round_id") or body["summary"]["round_id"]
-
-
-def finished(server, round_id, learned=True, seconds=90):
-    with server.client() as client:
-
-        def done():
-            found = client.get(f"/v1/rounds/{round_id}").json()
-            over = found["summary"]["state"] != "open"
-            return found if over and (not learned or all(d["learned"] for d in found["participants"])) else None
-
-        return wait_for(done, seconds, f"the end of round {round_id}")
+    yield from device_fleet(tmp_path, bundles, start_aggregator)
 
 
 def test_devices_of_different_architectures_and_labels_learn_together_and_meet_a_new_sound(fleet):
@@ -130,17 +40,13 @@ def test_devices_of_different_architectures_and_labels_learn_together_and_meet_a
     discovered = [info for info in classes if info["discovered_in"] is not None]
     assert [info["discovered_in"] for info in discovered] == [2]
     assert discovered[0]["name"] != "stop"  # share_names = false: the word itself did not travel
-    maps = [d.state().load_model(_bundle(d)).progress.label_map for d in (first, second)]
+    maps = [d.state().load_model(bundle_of(d)).progress.label_map for d in (first, second)]
     assert maps[0].slots[maps[0].slot_of("stop")].class_id == discovered[0]["class_id"]
     assert discovered[0]["class_id"] in maps[1].class_ids  # and the second knows it too
 
     for found in (first, second):
         assert found.signal(signal.SIGTERM) == 0
         assert "Traceback" not in found.log()
-
-
-def _bundle(device):
-    return Path((device.folder / "edge.toml").read_text().split('bundle = "')[1].split('"')[0])
 
 
 def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kept(fleet):
@@ -180,7 +86,7 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
         edge.start()
     found = finished(server, round_id)
     assert edge.signal(signal.SIGTERM) == 0
-    progress = edge.state().load_model(_bundle(edge)).progress
+    progress = edge.state().load_model(bundle_of(edge)).progress
     assert (progress.contributed, progress.learned) == (round_id, round_id)
     assert not list(edge.folder.rglob(".*.safetensors.*"))  # nothing half-written stays
 

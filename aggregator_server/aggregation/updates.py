@@ -155,8 +155,7 @@ def stable_order(values: Sequence[float] | Sizes) -> NDArray[np.intp]:
     given = np.asarray(values, np.float64)
     order = np.argsort(given, kind="stable")
     ordered = given[order]
-    with np.errstate(invalid="ignore"):  # inf - inf: two that are infinite are equal
-        apart = np.diff(ordered) > 1e-6 * np.abs(ordered[1:])
+    apart = np.diff(ordered) > 1e-6 * np.abs(ordered[1:])
     ranks = np.concatenate([[0], np.cumsum(apart)])
     stable: NDArray[np.intp] = order[np.lexsort((order, ranks))]
     return stable

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from aggregator_server.aggregation.updates import Sizes, Updates, Vector, in_blocks
+from aggregator_server.aggregation.updates import Sizes, Updates, Vector
 from aggregator_server.errors import AggregationError
 
-_ROWS = 16  # summed in float32; the sums of blocks are added in float64
-_COLUMNS = 6_400
+_ROWS = 16  # summed in float32, which is fast; the sums are added in float64, which keeps the digits
 
 
 def weighted_mean(updates: Updates, sizes: Sizes, columns: slice | None = None) -> Vector:
@@ -34,16 +33,16 @@ def weighted_mean(updates: Updates, sizes: Sizes, columns: slice | None = None) 
         )
     if not sizes.any():
         sizes = np.ones(len(sizes))
+    kept = np.flatnonzero(sizes)
+    if len(kept) == 1:  # to the last bit
+        return updates.matrix[kept[0], columns or slice(None)].copy()
+    part = updates.matrix[:, columns or slice(None)]
     # By a power of two, which changes no digit, to a sum of at most 1: no partial sum overflows.
-    scaled = sizes / 2.0 ** np.ceil(np.log2(sizes.sum()))
-    part, weights = updates.matrix[:, columns or slice(None)], scaled.astype(np.float32)
-    mean = np.empty(part.shape[1], np.float32)
-
-    def combine(block: slice) -> None:
-        total = np.zeros(block.stop - block.start)
-        for start in range(0, len(part), _ROWS):
-            total += weights[start : start + _ROWS] @ part[start : start + _ROWS, block]
-        mean[block] = total / weights.sum(dtype=np.float64)
-
-    in_blocks(combine, part.shape[1], _COLUMNS)
+    weights = (sizes / 2.0 ** np.ceil(np.log2(sizes.sum()))).astype(np.float32)
+    total, weighted = np.zeros(part.shape[1]), np.empty((_ROWS, part.shape[1]), np.float32)
+    for start in range(0, len(part), _ROWS):
+        rows = part[start : start + _ROWS]
+        products = np.multiply(rows, weights[start : start + _ROWS, None], out=weighted[: len(rows)])
+        total += products.sum(axis=0)
+    mean: Vector = (total / weights.sum(dtype=np.float64)).astype(np.float32)
     return mean

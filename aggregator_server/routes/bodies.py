@@ -17,16 +17,20 @@ class BodySizes:
         message: of a JSON message.
         update: of a device's upload.
         public_set: of a public set.
+        model: of a shared model's bundle.
     """
 
     message: int = 2**20
     update: int = 64 * 2**20
     public_set: int = 512 * 2**20
+    model: int = 64 * 2**20
 
     def limit_of(self, method: str, path: str) -> int:
         """Return the limit for a request."""
         if method == "PUT" and path == "/v1/public-set":
             return self.public_set
+        if method == "PUT" and path == "/v1/model":
+            return self.model
         if method == "PUT" and path.startswith("/v1/rounds/") and path.endswith("/update"):
             return self.update
         return self.message

@@ -63,7 +63,7 @@ def describe(running: Running) -> PublicSetInfo:
 
 @router.get(
     "/v1/blobs/{sha256}",
-    summary="Fetch a public set or a consensus",
+    summary="Fetch a public set, a consensus, a model or its weights",
     dependencies=[Member],
     response_class=StreamingResponse,
     responses={200: {"content": BINARY}, **documented(*DEVICE_ERRORS, BlobNotFoundError, InvalidRequestError)},

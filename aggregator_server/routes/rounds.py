@@ -26,6 +26,8 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
         *ADMIN_ERRORS,
         errors.RoundOpenError,
         errors.NoPublicSetError,
+        errors.NoModelError,
+        errors.ModelTooSmallError,
         errors.NoDevicesError,
         errors.TooLargeError,
         errors.InvalidRequestError,

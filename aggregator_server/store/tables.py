@@ -17,7 +17,7 @@ class Base(DeclarativeBase):
 
 
 class BlobRow(Base):
-    """A blob on disk. ``kind`` is public_set, consensus or update; devices may fetch the first two."""
+    """A blob on disk. ``kind``: devices may fetch public_set, consensus, model, weights; not update, server_state."""
 
     __tablename__ = "blobs"
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -25,7 +25,9 @@ class BlobRow(Base):
 
 
 class DeviceRow(Base):
-    """An enrolled device. Its secret is kept only as a hash; ``clips`` is its data size as last told, 0: not yet."""
+    """An enrolled device. Its secret is kept only as a hash; ``clips`` is its data size as last told, 0: not
+    yet; ``label_entropy`` of these clips in nats.
+    """
 
     __tablename__ = "devices"
     device_id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -36,6 +38,7 @@ class DeviceRow(Base):
     features_digest: Mapped[str] = mapped_column(String(16))
     labels: Mapped[list[str]]
     clips: Mapped[int]
+    label_entropy: Mapped[float | None]
     enrolled_at: Mapped[float]
     seen_at: Mapped[float]
     revoked_at: Mapped[float | None]
@@ -62,6 +65,11 @@ class RoundRow(Base):
     consensus: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     result_public_set: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     result_consensus: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    model_version: Mapped[int | None] = mapped_column(ForeignKey("models.version"))
+    weights: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    server_state: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    result_weights: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    result_server_state: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     training_loss: Mapped[float | None]
     follows: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     group_index: Mapped[int | None]
@@ -79,6 +87,17 @@ class RoundRow(Base):
             postgresql_where=text("state = 'open'"),
         ),
     )
+
+
+class ModelRow(Base):
+    """A shared model that was published; the highest version is the current one."""
+
+    __tablename__ = "models"
+    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    sha256: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"))
+    architecture: Mapped[str] = mapped_column(String(200))
+    capacity: Mapped[int]
+    parameters: Mapped[int]
 
 
 class PublicSetRow(Base):
@@ -119,11 +138,12 @@ class ParticipantRow(Base):
 
 
 class LearnedRow(Base):
-    """A device finished learning from a round's result."""
+    """A device finished learning from a round's result; ``personalised``: and fine-tuned it on its own clips."""
 
     __tablename__ = "learned"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
     device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
+    personalised: Mapped[bool] = mapped_column(Boolean)
     metrics: Mapped[Json]
 
 

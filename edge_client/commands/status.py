@@ -67,7 +67,9 @@ def _value(value: Any) -> str:  # noqa: ANN401  (whatever JSON holds)
         return f"{value:.4g}"
     if isinstance(value, dict):
         return "(" + ", ".join(f"{key} {_value(item)}" for key, item in value.items()) + ")"
-    return {None: "-", True: "yes", False: "no", "": "-"}.get(value, str(value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value in (None, "") else str(value)
 
 
 def _span(seconds: float) -> str:

@@ -263,7 +263,7 @@ class TrainingConfig:
     max_temperature_c: float = 75.0
     deadline_s: float = 3600.0
     nice: int = 10
-    teach_epochs: int = 16
+    teach_epochs: int = 60
     teach_learning_rate: float = 0.02
 
     def __post_init__(self) -> None:

@@ -31,6 +31,8 @@ _ROWS = 100
 _PUBLIC_ROWS = 50
 # Rows of no sound in particular in one pass: as a share of the others, and at least.
 _QUIET_SHARE, _QUIET_ROWS = 0.3, 200
+# Rows of spliced clips in one pass, as a share of the owner's.
+_SPLICED_SHARE = 0.5
 # After this share of the passes the steps become this much smaller, so that the last batch does not decide.
 _SETTLE, _SMALLER = 0.7, 0.25
 # Where nothing else tells of a class, its data impressions do; they hold it so badly that the weights are held as well.
@@ -47,6 +49,7 @@ class Lesson:
         known: slots that the model knew before and must not forget, in order.
         clips: the owner's.
         quiet: normalised features of what is no sound in particular, float32 [rows, frames, coefficients].
+        spliced: the same of sounds that are none of the labels', made from the owner's clips.
         public_set: of the fleet; None where the device never saw one.
     """
 
@@ -54,10 +57,14 @@ class Lesson:
     known: tuple[int, ...]
     clips: Clips
     quiet: Floats
+    spliced: Floats
     public_set: PublicSet | None
 
     def undecided(self) -> Floats:
-        """Return the target for ``quiet``, float32 [capacity]: every label that is not forgotten is equally likely."""
+        """Return the target for ``quiet`` and ``spliced``, float32 [capacity].
+
+        Every label that is not forgotten is equally likely.
+        """
         target = np.zeros(self.label_map.capacity, np.float32)
         target[list({*self.known, *self.clips.slots.tolist()})] = 1.0
         target /= target.sum()
@@ -90,8 +97,10 @@ def learn(model: ModelRuntime, weights: Arrays, lesson: Lesson, epochs: int, rat
         quiet = rng.permutation(len(lesson.quiet))[
             : max(_QUIET_ROWS, round(_QUIET_SHARE * (len(rows) + len(x_public))))
         ]
-        x = np.concatenate([lesson.clips.draw(rng)[rows], x_public, lesson.quiet[quiet]])
-        targets = np.concatenate([own_targets[rows], public_targets, np.tile(lesson.undecided(), (len(quiet), 1))])
+        spliced = rng.permutation(len(lesson.spliced))[: round(_SPLICED_SHARE * len(rows))]
+        x = np.concatenate([lesson.clips.draw(rng)[rows], x_public, lesson.quiet[quiet], lesson.spliced[spliced]])
+        undecided = np.tile(lesson.undecided(), (len(quiet) + len(spliced), 1))
+        targets = np.concatenate([own_targets[rows], public_targets, undecided])
         step = rate if epoch < _SETTLE * epochs else _SMALLER * rate
         optimiser = Optimiser(step, proximal=rehearsal.proximal)
         loss = train_epoch(model, x, targets, lesson.label_map.mask, optimiser, rng)

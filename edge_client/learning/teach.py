@@ -13,7 +13,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.augmentation import BackgroundNoise
+from edge_client.augmentation import BackgroundNoise, augment_for_listening, splice
 from edge_client.capture.recordings import Recordings
 from edge_client.clip_files import store_digest
 from edge_client.clip_store import is_changing
@@ -38,6 +38,8 @@ TEACH = {"kind": "teach"}
 # Clips of a label that are looked at; rounds see all of them in time.
 _MOST_CLIPS = 200
 _COPIES = 6
+# Variants of spliced clips, as many of each as there are clips.
+_SPLICED_COPIES = 4
 # Windows of silence, of artificial noise, and of the room or [recordings] background.
 _QUIET_ROWS = 400
 # Artificial noise: levels in dB full scale, and how its amplitude falls with frequency (white to brown).
@@ -103,7 +105,7 @@ def _lesson(
     rooms = _rooms(config, settings)
     noise = BackgroundNoise((*rooms, *artificial_noise(12, settings, rng)))
     slots = {label: label_map.slot_of(label) for label in labels}
-    clips = gather(source, 0, slots, model, rng, copies=_COPIES, noise=noise)
+    clips = gather(source, 0, slots, model, rng, copies=_COPIES, noise=noise, augmented=augment_for_listening)
     if not len(clips.slots):
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
     quiet = np.concatenate([artificial_noise(_QUIET_ROWS, settings, rng), _windows(rooms, settings, rng)])
@@ -112,8 +114,26 @@ def _lesson(
         known=_known(former, set(slots.values()), keep_all=config.clips.expire_days > 0),
         clips=clips,
         quiet=model.normalise(Mfcc(settings)(quiet)),
+        spliced=_spliced(source, slots, model, rng, noise),
         public_set=state.public_set(settings),
     )
+
+
+def _spliced(
+    source: Recordings, slots: dict[str, int], model: ModelRuntime, rng: np.random.Generator, noise: BackgroundNoise
+) -> Floats:
+    """Return normalised features of sounds that are none of the labels', made from their clips; none of one label."""
+    settings = model.manifest.feature_settings
+    parts = {slot: source.load(source.clips_for_round(0, label)) for label, slot in slots.items()}
+    owners = np.repeat(list(parts), [len(samples) for samples in parts.values()])
+    if len(set(owners.tolist())) < 2:
+        return np.zeros((0, *settings.shape), np.float32)
+    clips, mfcc = np.concatenate(list(parts.values())), Mfcc(settings)
+    rows = [
+        mfcc(augment_for_listening(splice(clips, owners, rng), settings.sample_rate_hz, rng, noise))
+        for _ in range(_SPLICED_COPIES)
+    ]
+    return model.normalise(np.concatenate(rows))
 
 
 def _known(former: LabelMap, with_clips: set[int], *, keep_all: bool) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,8 @@ from edge_client.features import Mfcc
 from edge_client.model_runtime import ModelRuntime
 
 Floats = NDArray[np.float32]
+# Makes a variant of every clip: (clips, sample rate in Hz, rng, noise) -> clips.
+Augment = Callable[[Floats, int, np.random.Generator, BackgroundNoise | None], Floats]
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ def gather(
     *,
     copies: int,
     noise: BackgroundNoise | None,
+    augmented: Augment = augment,
 ) -> Clips:
     """Load a round's clips of some labels and compute their features.
 
@@ -59,6 +62,7 @@ def gather(
         rng: of the augmentation.
         copies: augmented variants of every clip.
         noise: mixed into augmented variants.
+        augmented: makes a variant of every clip.
     """
     settings = model.manifest.feature_settings
     mfcc = Mfcc(settings)
@@ -68,7 +72,7 @@ def gather(
         samples = source.load(source.clips_for_round(round_id, label))
         if not len(samples):
             continue
-        variants = [samples, *(augment(samples, settings.sample_rate_hz, rng, noise) for _ in range(copies))]
+        variants = [samples, *(augmented(samples, settings.sample_rate_hz, rng, noise) for _ in range(copies))]
         parts.append(np.stack([model.normalise(mfcc(variant)) for variant in variants]))
         owners += [slot] * len(samples)
     if not parts:

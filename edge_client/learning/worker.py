@@ -9,6 +9,7 @@ for as long as the work is wanted.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import logging
 import os
@@ -16,21 +17,24 @@ import sys
 import threading
 from pathlib import Path
 
-import numpy as np
-
-from edge_client.augmentation import BackgroundNoise
 from edge_client.capture.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.device_state import DeviceState, SavedModel
 from edge_client.durable import write_durably
+from edge_client.errors import WorkError
+from edge_client.learning.personalise import personalise
+from edge_client.learning.round_clips import own_clips, slots_of, to_judge_by, to_train_on
+from edge_client.learning.round_job import Fleet, RoundJob
+from edge_client.learning.shared_methods import SHARED_METHODS
 from edge_client.learning.teach import TEACH, teach
-from edge_client.learning.training_data import gather
-from edge_client.learning.zero_shot import Fleet, ZeroShot
+from edge_client.learning.weight_sharing import WeightSharing
+from edge_client.learning.zero_shot import ZeroShot
 from edge_client.model_runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.messages import Learned, Work, parse, to_json
 from fleet_protocol.public_set import PublicSet, unpack_consensus
-from fleet_protocol.tensors import pack
+from fleet_protocol.tensors import Arrays, pack, unpack
 
 
 def main() -> int:
@@ -75,36 +79,54 @@ def run(config: Config, work: Work | None) -> None:
     identity = state.identity()
     saved = state.load_model(config.model.bundle)
     model = ModelRuntime(saved.bundle, config.device.threads)
-    job = ZeroShot(model, saved.progress.label_map, work, _fleet(state, work), identity.device_id)
+    start = functools.partial(_start, state, saved, model, identity.device_id)
     if work.kind == "contribute":
-        _contribute(config, state, saved, job)
-    else:
-        _learn(config, state, saved, job)
+        _contribute(config, state, saved, start(work))
+        return
+    fleets = None
+    if work.fleet_weights is not None:  # what the device would listen with, had it no group
+        start(dataclasses.replace(work, weights=work.fleet_weights)).learn(config.device.learn_discovered)
+        fleets = model.get_weights()
+        model.set_weights(saved.bundle.weights)
+    _learn(config, state, saved, start(work), fleets)
+
+
+def _start(state: DeviceState, saved: SavedModel, model: ModelRuntime, device_id: str, work: Work) -> RoundJob:
+    return _job(work)(model, saved.progress.label_map, work, _fleet(state, work), device_id)
+
+
+def _job(work: Work) -> type[ZeroShot] | type[WeightSharing]:
+    """Return the device's part of the plan's local method.
+
+    Raises:
+        WorkError: it is one that this version does not know.
+    """
+    if work.plan.local.name == "zero_shot":
+        return ZeroShot
+    if work.plan.local.name in SHARED_METHODS:
+        return WeightSharing
+    known = ", ".join(["zero_shot", *SHARED_METHODS])
+    raise WorkError(f"this device knows no local method {work.plan.local.name!r} (known: {known}); update its software")
 
 
 def _fleet(state: DeviceState, work: Work) -> Fleet:
     public_set = PublicSet.unpack(state.blob_path(work.public_set).read_bytes())
-    if work.consensus is None:
-        return Fleet(public_set, None)
-    return Fleet(public_set, unpack_consensus(state.blob_path(work.consensus).read_bytes())[0])
+    consensus = None
+    if work.consensus is not None:
+        consensus = unpack_consensus(state.blob_path(work.consensus).read_bytes())[0]
+    if work.model is None:
+        return Fleet(public_set, consensus)
+    model = read_bundle(state.blob_path(work.model))
+    if work.weights is not None:
+        weights = unpack(state.blob_path(work.weights).read_bytes())[0]
+        model = dataclasses.replace(model, weights=weights)
+    return Fleet(public_set, consensus, model, trained=work.weights is not None)
 
 
-def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: ZeroShot) -> None:
-    recordings = config.recordings
-    source = Recordings(
-        config.clips_folder,
-        job.model.manifest.feature_settings,
-        per_round=recordings.per_round,
-        seed=config.device.seed,
-    )
-    labels = source.labels()
-    job.take_labels(labels)
-    slots = {label: job.label_map.slot_of(label) for label in labels}
-    noise = None
-    if recordings.background is not None:
-        noise = BackgroundNoise.load(recordings.background, job.model.manifest.feature_settings.sample_rate_hz)
-    copies = int(job.settings["augmented_copies"])
-    clips = gather(source, job.work.round_id, slots, job.model, job.rng, copies=copies, noise=noise)
+def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob) -> None:
+    source = own_clips(config, job)
+    job.take_labels(source.labels())
+    clips = to_train_on(config, job, source)
     update, arrays = job.contribute(clips, config.device.share_names)
     update.metrics.update(_held_out(config, job))
     write_durably(state.update_path(job.work.round_id), pack(arrays, to_json(update)))
@@ -114,25 +136,32 @@ def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: Zero
     state.save_model(trained, saved.listening if saved.progress.learned else trained, progress)
 
 
-def _learn(config: Config, state: DeviceState, saved: SavedModel, job: ZeroShot) -> None:
+def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob, fleets: Arrays | None) -> None:
     metrics = job.learn(config.device.learn_discovered)
+    if job.work.fine_tune:
+        source, settings = own_clips(config, job), job.work.plan.personalisation.settings
+        clips, judged = to_train_on(config, job, source), to_judge_by(job, source.held_out)
+        metrics.update(personalise(job.model, job.label_map, clips, judged, settings, job.rng, fleets))
     metrics.update(_held_out(config, job))
-    report = Learned(job.work.round_id, metrics)
+    report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune)
     write_durably(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
-    progress = dataclasses.replace(saved.progress, label_map=job.label_map, learned=job.work.round_id, taught="")
+    progress = dataclasses.replace(
+        saved.progress,
+        label_map=job.label_map,
+        learned=job.work.round_id,
+        taught="",
+        fine_tuned=job.work.round_id if job.work.fine_tune else saved.progress.fine_tuned,
+    )
     state.save_model(saved.bundle.weights, job.model.get_weights(), progress)
 
 
-def _held_out(config: Config, job: ZeroShot) -> dict[str, float]:
+def _held_out(config: Config, job: RoundJob) -> dict[str, float]:
     """Return the accuracy on the held-out clips of labels that the device knows."""
     folder = config.recordings.evaluation
     if folder is None:
         return {}
     source = Recordings(folder, job.model.manifest.feature_settings)
-    names = [label for label in source.labels() if label in job.label_map.names]
-    slots = {label: job.label_map.slot_of(label) for label in names}
-    clips = gather(source, 0, slots, job.model, np.random.default_rng(0), copies=0, noise=None)
-    return job.evaluate(clips, list(slots.values()))
+    return job.evaluate(to_judge_by(job, source), list(slots_of(job, source.labels()).values()))
 
 
 if __name__ == "__main__":

@@ -7,39 +7,27 @@ new sounds by data impressions. Learn: link and adopt classes, and distil the ne
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.errors import ModelError, RecordingError
-from edge_client.learning.impressions import Synthesis, synthesise
+from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
 from edge_client.learning.local_update import Optimiser, accuracy, alpha_update, train_epoch
-from edge_client.learning.profiles import profiles
+from edge_client.learning.new_sounds import describe
+from edge_client.learning.round_job import Fleet, percent, round_rng
 from edge_client.learning.targets import from_consensus, from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
+from edge_client.learning.user_invariant import label_entropy
 from edge_client.model_runtime import ModelRuntime
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassInfo, ClassReport, Update, Work
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.messages import ClassReport, Update, Work
+from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
 Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """What the aggregator sent along.
-
-    Attributes:
-        public_set: D_0.
-        consensus: f_G on it, float32 [samples, classes], columns as in the public set; None before the first one.
-    """
-
-    public_set: PublicSet
-    consensus: Floats | None
 
 
 class ZeroShot:
@@ -59,27 +47,17 @@ class ZeroShot:
         self.work = work
         self.fleet = fleet
         self.device_id = device_id
-        self.settings: Mapping[str, float | int | str | bool] = work.plan.local.settings
-        # A device that is killed and asked again must do the very same work.
-        kind = ("contribute", "learn").index(work.kind)
-        self.rng = np.random.default_rng([work.plan.seed, work.round_id, kind, int(device_id, 16)])
+        self.settings: Mapping[str, Value] = work.plan.local.settings
+        self.rng = round_rng(work, device_id)
         self._x0 = model.normalise(fleet.public_set.features)
 
-    def take_labels(self, labels: tuple[str, ...]) -> None:
+    def take_labels(self, labels: Sequence[str]) -> None:
         """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
 
         Raises:
             LabelError: the head has no free slot.
         """
-        classes = {info.name: info.class_id for info in self.work.classes}
-        for label in labels:
-            class_id = classes.get(label)
-            if class_id in self.label_map.class_ids:
-                class_id = None
-            if label not in self.label_map.names:
-                self.label_map = self.label_map.add(label, class_id)
-            elif class_id is not None and self.label_map.slots[self.label_map.slot_of(label)].class_id is None:
-                self.label_map = self.label_map.link(self.label_map.slot_of(label), class_id)
+        self.label_map = take_labels(self.label_map, labels, self.work.classes)
 
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
         """Build, score, update; return the upload.
@@ -96,7 +74,7 @@ class ZeroShot:
                 f"round {self.work.round_id}: no readable clips of {', '.join(self.label_map.names) or 'any label'}; "
                 "put recordings into <folder>/<label>/"
             )
-        new = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id is None and clips.count(slot)]
+        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)]
         loss = self._build(clips, with_public_set=bool(new))
         slots, columns = self._owned()
         temperature = float(self.settings["score_temperature"])
@@ -106,9 +84,8 @@ class ZeroShot:
         arrays: Arrays = {"scores": alpha_update(own, consensus, len(clips.slots))}
         known = [slot for slot in slots if clips.count(slot)] if new else []
         if new:
-            arrays["impressions"] = self._impressions(known + new)
-            own_embedding, public_embedding = self.model.embed(clips.x[0]), self.model.embed(self._x0)
-            arrays["profiles"] = profiles(public_embedding, own_embedding, clips.slots, known + new)
+            mask = self.label_map.mask
+            arrays |= describe(self.model, mask, clips, self._x0, known + new, self.settings, self.rng)
         update = Update(
             round_id=self.work.round_id,
             device_id=self.device_id,
@@ -121,7 +98,8 @@ class ZeroShot:
                 for slot in new
             ),
             known=tuple(str(self.label_map.class_ids[slot]) for slot in known),
-            metrics=_percent({"local_accuracy": self._public_accuracy(own, columns)}) | {"training_loss": loss},
+            label_entropy=label_entropy(clips.slots),
+            metrics=percent({"local_accuracy": self._public_accuracy(own, columns)}) | {"training_loss": loss},
         )
         return update, arrays
 
@@ -131,12 +109,10 @@ class ZeroShot:
         Args:
             adopt: whether to take up classes that other devices discovered.
         """
-        for assignment in self.work.assignments:
-            if self.label_map.slot_of_class(assignment.class_id) is None:
-                self.label_map = self.label_map.link(assignment.slot, assignment.class_id)
+        self.label_map = link_recognised(self.label_map, self.work.assignments)
         if adopt:
-            discovered: list[ClassInfo] = [info for info in self.work.classes if info.discovered_in is not None]
-            self.label_map = self.label_map.adopt((info.class_id, info.name) for info in discovered)
+            discovered = [info for info in self.work.classes if info.discovered_in is not None]
+            self.label_map = adopt_classes(self.label_map, discovered)
         slots, columns = self._owned()
         metrics = {}
         if self.fleet.consensus is not None:
@@ -145,11 +121,11 @@ class ZeroShot:
                 self._distil(rehearse=True)
         own = self.model.predict(self._x0, self.label_map.mask)[:, slots]
         metrics["distilled_accuracy"] = self._public_accuracy(own, columns)
-        return _percent(metrics)
+        return percent(metrics)
 
     def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
         """Return the accuracy on held-out clips among some slots, in %; nothing where there are none."""
-        return _percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, held_out, slots)})
+        return percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, held_out, slots)})
 
     def _build(self, clips: Clips, *, with_public_set: bool) -> float:
         """Train on the round's clips; with new classes, on the public set as well (choice 2 of the local update)."""
@@ -209,19 +185,6 @@ class ZeroShot:
         wanted = np.array([slot_of[int(label)] for label in labels[rows]], np.int64)
         return self._x0[rows], from_slots(wanted, self.label_map.capacity)
 
-    def _impressions(self, slots: list[int]) -> Floats:
-        setting = self.settings
-        synthesis = Synthesis(
-            count=int(setting["impressions"]),
-            steps=int(setting["impression_steps"]),
-            rate=float(setting["impression_rate"]),
-            l2=float(setting["impression_l2"]),
-            scale=float(setting["impression_scale"]),
-            start=float(setting["impression_start"]),
-            temperature=float(setting["temperature"]),
-        )
-        return synthesise(self.model, self.label_map.mask, slots, synthesis, self.rng)
-
     def _owned(self) -> tuple[list[int], list[int]]:
         """Return the slots that are linked to classes of the public set, and these classes' columns."""
         columns = {class_id: column for column, class_id in enumerate(self.fleet.public_set.class_ids)}
@@ -241,7 +204,3 @@ class ZeroShot:
         """Accuracy on the public recordings of the device's classes, among these classes."""
         real = ~self.fleet.public_set.synthetic
         return accuracy(scores[real], self.fleet.public_set.labels[real], columns)
-
-
-def _percent(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: 100.0 * value for name, value in metrics.items() if math.isfinite(value)}

@@ -5,6 +5,7 @@ Emulation shows what is correct and what fits into memory, never how quick it is
 """
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -16,25 +17,30 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 ROOT = CHECKOUT / "build" / "armv7-root"
 CANNOT = 77
 
-# Whatever else there is in tests/ is run, so that nobody can forget to name a device's test here.
+# Whatever else there is in tests/ is run, so that nobody can forget to name a device's test here. A module that imports
+# one of these tests something else than a device;
+FOREIGN = re.compile(
+    r"^(?:from|import) (?:aggregator_server|fleet_simulator|model_export|flwr|core_fleet|device_fleet|simulated_fleet|"
+    r"update_sets|benchmarks(?!\.(?:parity|pi)\b))",
+    re.MULTILINE,
+)
+# and these need an aggregator, or a workstation's tools, by their fixtures or commands.
 NOT_ON_A_DEVICE = (
+    "test_aggregation_benchmark.py",
     "test_aggregator_*.py",
     "test_arm_instructions.py",
-    "test_class_discovery.py",
     "test_cost.py",
     "test_demo*.py",
     "test_export_cli.py",
     "test_imports.py",
-    "test_label_wise.py",
     "test_layers.py",
     "test_learner.py",
+    "test_personal_fleet.py",
     "test_power_cuts.py",
     "test_privacy.py",
-    "test_rounds.py",
     "test_security.py",
-    "test_store.py",
+    "test_strategies.py",
     "test_systemd.py",
-    "test_zero_shot.py",
     "test_zoo.py",
 )
 
@@ -51,8 +57,10 @@ NOT_UNDER_EMULATION = (
 
 def device_tests() -> list[str]:
     """Return the modules that are run in the root, from where the checkout is there."""
-    others = {path for pattern in NOT_ON_A_DEVICE for path in (CHECKOUT / "tests").glob(pattern)}
-    return [f"tests/{path.name}" for path in sorted((CHECKOUT / "tests").glob("test_*.py")) if path not in others]
+    folder = CHECKOUT / "tests"
+    others = {path for pattern in NOT_ON_A_DEVICE for path in folder.glob(pattern)}
+    others |= {path for path in folder.glob("test_*.py") if FOREIGN.search(path.read_text(encoding="utf-8"))}
+    return [f"tests/{path.name}" for path in sorted(folder.glob("test_*.py")) if path not in others]
 
 
 def build_root() -> None:

@@ -8,6 +8,7 @@ into memory, never how quick it is.
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
     """Return 0 where all is well, 77 where this machine cannot emulate."""
     parser = argparse.ArgumentParser(prog="python -m tests.board", description=__doc__)
     parser.add_argument("--architecture", default="cnn2", help="the board's model (cnn2)")
-    parser.add_argument("--keep", action="store_true", help="leave disk, console and the aggregator's log behind")
+    parser.add_argument("--keep", action="store_true", help="leave disk, console and logs behind, as after a failure")
     options = parser.parse_args(arguments)
     try:
         if missing := [name for name in _PROGRAMS if shutil.which(name) is None]:
@@ -46,6 +47,10 @@ def main(arguments: list[str]) -> int:
         board, aggregator = Board(BUILD / "board", folder), Aggregator(folder / "aggregator")
         try:
             take_part(board, aggregator, options.architecture)
+        except Armv7Error:
+            options.keep = True
+            print(f"test-pi: disk, console and logs are in {folder}", file=sys.stderr)
+            raise
         finally:
             board.cut_power()
             aggregator.kill()
@@ -131,4 +136,5 @@ class Clock:
 
 if __name__ == "__main__":
     os.umask(0o022)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that board and aggregator end too
     sys.exit(main(sys.argv[1:]))

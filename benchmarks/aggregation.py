@@ -1,0 +1,226 @@
+"""Aggregation: how long the rules take for 1,000 uploads of 50,000 weights, and how much memory.
+
+A rule's time is from the uploads in memory, as Auricle or Flower holds them, to the fleet's new weights; beside it
+stands one plain read of the same bytes from the blobs that the devices uploaded, and what filling the memory from
+these blobs takes. Every rule runs in a process of its own, where it takes turns with the plain read. Times are medians;
+memory is the most that the process held above one that only reads, in copies of all uploads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from aggregator_server.aggregation import Layout, aggregate_weights, stack_updates
+from aggregator_server.store.blobs import BlobFolder
+from fleet_protocol.bundle import Layer
+from fleet_protocol.messages import Choice, Update
+from fleet_protocol.tensors import Arrays, pack, view
+
+SHAPES: dict[str, tuple[int, ...]] = {
+    "conv1.kernel": (3, 3, 1, 16),
+    "conv1.bias": (16,),
+    "conv2.kernel": (3, 3, 16, 32),
+    "conv2.bias": (32,),
+    "norm.scale": (48,),
+    "dense.kernel": (672, 64),
+    "dense.bias": (64,),
+    "head.kernel": (64, 32),
+    "head.bias": (32,),
+}
+LAYERS = ("conv1", "conv2", "norm", "dense", "head")
+LAYOUT = Layout(tuple(Layer(name, tuple(w for w in SHAPES if w.startswith(f"{name}."))) for name in LAYERS), SHAPES)
+
+RULES: dict[str, Choice] = {
+    "lpa": Choice("lpa", {"v_l": 0.1, "v_h": 0.1}),
+    "weighted_mean": Choice("weighted_mean"),
+    "median": Choice("median"),
+    "trimmed_mean": Choice("trimmed_mean", {"trim": 0.1}),
+    "krum": Choice("krum", {"byzantine": 0.2}),
+    "multi_krum": Choice("multi_krum", {"byzantine": 0.2, "keep": 0.5}),
+    "clipped mean, adam": Choice("weighted_mean", {"clip_norm": 5.0, "server_optimiser": "adam"}),
+}
+IN_FLOWER = ("weighted_mean", "median", "trimmed_mean", "krum", "multi_krum")
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """The uploads' blobs, and every device's number of clips."""
+
+    paths: tuple[Path, ...]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Medians in seconds of a rule, of loading what it needs and of a plain read, and the peak of memory in MB."""
+
+    rule_s: float
+    load_s: float
+    read_s: float
+    peak_mb: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """One rule's figures; ``flower_s`` is None where Flower has no such rule."""
+
+    rule: str
+    ours_s: float
+    flower_s: float | None
+    read_s: float
+    peak_mb: float
+
+
+def write_uploads(folder: Path, devices: int) -> Uploads:
+    """Write what devices upload: weights near the fleet's, those of a tenth of the devices far off."""
+    blobs, rng = BlobFolder(folder), np.random.default_rng(1)
+    fleet = {name: rng.normal(scale=0.1, size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+    paths, sizes = [], [int(size) for size in rng.integers(20, 400, devices)]
+    for number, size in enumerate(sizes):
+        spread = np.float32(0.5 if number % 10 == 7 else 0.01)
+        weights = {n: a + spread * rng.standard_normal(a.shape, np.float32) for n, a in fleet.items()}
+        update = Update(1, f"device-{number:04d}", "0" * 64, "0" * 64, (), size)
+        paths.append(blobs.path(blobs.put(pack(weights, asdict(update)))))
+    return Uploads(tuple(paths), tuple(sizes))
+
+
+def read(uploads: Uploads) -> None:
+    """Read every blob once and do nothing with it."""
+    for path in uploads.paths:
+        path.read_bytes()
+
+
+def read_and_check(uploads: Uploads) -> None:
+    """Read every blob and compare its digest with its name, as the aggregator's blob folder does."""
+    for path in uploads.paths:
+        if hashlib.sha256(path.read_bytes()).hexdigest() != path.name:
+            raise SystemExit(f"{path} is damaged")
+
+
+def load(path: Path) -> Arrays:
+    """Return an upload's arrays."""
+    return view(path.read_bytes())
+
+
+def ours(uploads: Uploads, rule: str) -> Callable[[], object]:
+    """Load the blobs, and return what combines them by one of Auricle's rules."""
+    stacked = stack_updates(LAYOUT, {f"{row:04d}": partial(load, path) for row, path in enumerate(uploads.paths)})
+    previous = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}
+    return lambda: aggregate_weights(RULES[rule], stacked, np.array(uploads.sizes, np.float64), previous, {})
+
+
+def flower(uploads: Uploads, rule: str) -> Callable[[], object]:
+    """Load the same blobs, and return what combines them by Flower's function for the rule."""
+    from flwr.server.strategy.aggregate import aggregate, aggregate_krum, aggregate_median, aggregate_trimmed_avg
+
+    results = [(list(load(path).values()), size) for path, size in zip(uploads.paths, uploads.sizes, strict=True)]
+    count = len(results)
+    combine: dict[str, Callable[[], object]] = {
+        "weighted_mean": lambda: aggregate(results),
+        "median": lambda: aggregate_median(results),
+        "trimmed_mean": lambda: aggregate_trimmed_avg(results, 0.1),
+        "krum": lambda: aggregate_krum(results, count // 5, 0),
+        "multi_krum": lambda: aggregate_krum(results, count // 5, count // 2),
+    }
+    return combine[rule]
+
+
+def nothing(_: Uploads, __: str) -> Callable[[], object]:
+    """Prepare nothing: what a process takes that only reads."""
+    return lambda: None
+
+
+def peak_mb() -> float:
+    """Return the most memory that this process ever held, in MB."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["VmHWM"].split()[0]) * 1024 / 1e6
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return how long a work takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def measure(
+    prepare: Callable[[Uploads, str], Callable[[], object]], uploads: Uploads, rule: str, turns: int
+) -> Measured:
+    """Let loading, rule and plain read take turns in this process."""
+    loads, rules, reads = [], [], []
+    for _ in range(turns):
+        start = time.perf_counter()
+        combine = prepare(uploads, rule)
+        loads.append(time.perf_counter() - start)
+        rules.append(seconds(combine))
+        del combine  # and the copy that it holds
+        reads.append(seconds(partial(read, uploads)))
+    return Measured(statistics.median(rules), statistics.median(loads), statistics.median(reads), peak_mb())
+
+
+def in_own_process(
+    prepare: Callable[[Uploads, str], Callable[[], object]], uploads: Uploads, rule: str, turns: int
+) -> Measured:
+    """Measure in a fresh process."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measure, prepare, uploads, rule, turns).result()
+
+
+def compare(uploads: Uploads, turns: int, with_flower: bool) -> list[Result]:
+    """Measure every rule, and print a line for each as soon as it is known."""
+    copy_mb = len(uploads.paths) * LAYOUT.width * 4 / 1e6
+    idle = in_own_process(nothing, uploads, "", turns)
+    checked = statistics.median(seconds(partial(read_and_check, uploads)) for _ in range(turns)) / idle.read_s
+    print(f"{len(uploads.paths)} uploads of {LAYOUT.width} weights, {copy_mb:.0f} MB; medians of {turns} turns")
+    print(f"one plain read: {idle.read_s * 1e3:.0f} ms; one that checks the blobs' digests: {checked:.1f} times that\n")
+    print(f"{'':<19} {'seconds':>8} {'in reads':>9} {'with loading':>13} {'copies':>7}   {'Flower':>6}")
+    results = []
+    for rule in RULES:
+        own = in_own_process(ours, uploads, rule, turns)
+        line = f"{rule:<19} {_figures(own, idle, copy_mb)}"
+        flower_s = None
+        if with_flower and rule in IN_FLOWER:
+            theirs = in_own_process(flower, uploads, rule, 1 if "krum" in rule else min(turns, 3))
+            flower_s = theirs.rule_s
+            line += f" {_figures(theirs, idle, copy_mb)}"
+        print(line, flush=True)
+        results.append(Result(rule, own.rule_s, flower_s, own.read_s, own.peak_mb))
+    return results
+
+
+def _figures(measured: Measured, idle: Measured, copy_mb: float) -> str:
+    reads, loaded = measured.rule_s / measured.read_s, (measured.rule_s + measured.load_s) / measured.read_s
+    copies = (measured.peak_mb - idle.peak_mb) / copy_mb
+    return f"{measured.rule_s:>8.3f} {reads:>8.1f}x {loaded:>12.1f}x {copies:>7.2f}"
+
+
+def main() -> None:
+    """Print the table and, with ``--json``, the list of results as the last line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--devices", type=int, default=1_000, metavar="N", help="uploads (1000)")
+    parser.add_argument("--turns", type=int, default=11, metavar="N", help="of each measurement (11)")
+    parser.add_argument("--without-flower", action="store_true", help="measure Auricle's rules alone")
+    parser.add_argument("--json", action="store_true", help="end with a JSON list")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        uploads = write_uploads(Path(folder), options.devices)
+        results = compare(uploads, options.turns, not options.without_flower)
+    if options.json:
+        print(json.dumps([asdict(result) for result in results]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""`auricle-sim`: a fleet of many virtual devices on one desk."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fleet_protocol.errors import AuricleError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(prog="auricle-sim", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="run an experiment, or go on with one that was interrupted")
+    run.add_argument("experiment", type=Path, metavar="EXPERIMENT.toml")
+    run.add_argument("--output", type=Path, metavar="FOLDER", help="of the run (the experiment's name without .toml)")
+    run.add_argument("--workers", type=int, metavar="N", help="processes that train devices (all cores)")
+    run.add_argument(
+        "--ray",
+        nargs="?",
+        const="local",
+        metavar="ADDRESS",
+        help="run them on a Ray cluster (started here)",
+    )
+    run.set_defaults(command=_run)
+    options = parser.parse_args(arguments)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: small matrices, many processes
+    try:
+        return int(options.command(options))
+    except (AuricleError, OSError) as error:
+        print(f"auricle-sim: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("auricle-sim: interrupted; the same command goes on from the last finished round", file=sys.stderr)
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    from fleet_simulator.errors import ExperimentError
+    from fleet_simulator.experiment_file import load_experiment
+    from fleet_simulator.progress import progress_on
+    from fleet_simulator.simulation import run
+
+    workers = options.workers
+    if workers is not None and not 1 <= workers <= 4096:
+        raise ExperimentError(f"--workers must be from 1 to 4096, not {workers}")
+    folder = options.output or options.experiment.with_suffix("")
+    result = run(load_experiment(options.experiment), folder, workers, progress_on(sys.stderr), options.ray)
+    last = result.rounds[-1]
+    accuracy = f", accuracy {100 * last['accuracy']:.2f} %" if "accuracy" in last else ""
+    print(f"{last['round']} rounds{accuracy}; results in {folder / 'result.json'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

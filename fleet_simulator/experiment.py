@@ -1,0 +1,177 @@
+"""An experiment: its sections, each of which checks its own values (docs/simulator.md lists the keys).
+
+What a round does is said as to the aggregator, and becomes the same plan by the same function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aggregator_server.replies import Method, RoundRequest
+from aggregator_server.rounds import make_plan
+from fleet_protocol.messages import RoundPlan
+from fleet_protocol.setting import Value
+from fleet_simulator.errors import ExperimentError
+from fleet_simulator.faults import ATTACKS, FaultsSection
+
+SOURCES = ("synthetic", "speech_commands", "log_mel")
+SPLITS = ("speaker", "dirichlet", "iid")
+
+
+class RefusedKeyError(ExperimentError):
+    """A value is outside what a key allows; ``key`` is whose value it is."""
+
+    def __init__(self, key: str, value: object, rule: str) -> None:
+        super().__init__(f"{key} = {value!r}: {rule}")
+        self.key = key
+
+
+def _require(allowed: bool, key: str, value: object, rule: str) -> None:
+    if not allowed:
+        raise RefusedKeyError(key, value, rule)
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """``[data]``.
+
+    Attributes:
+        source: ``speech_commands``, ``log_mel`` or ``synthetic``.
+        path: the folder ``<label>/<speaker>_nohash_<n>.*``, or the log-mel archive.
+        labels: the classes, in the order of their slots; none given: those that are there, in alphabetical order.
+        test: share of the speakers that no device has; the global model is judged by their clips.
+        public: share of the speakers whose clips are the public set.
+        clips: of synthetic data: how many.
+        classes: of synthetic data: how many.
+        speakers: of synthetic data: how many.
+        noise: of synthetic data: standard deviation around a class's picture.
+    """
+
+    source: str
+    path: Path | None = None
+    labels: tuple[str, ...] = ()
+    test: float = 0.2
+    public: float = 0.0
+    clips: int = 10_000
+    classes: int = 10
+    speakers: int = 200
+    noise: float = 2.0
+
+    def __post_init__(self) -> None:
+        _require(self.source in SOURCES, "source", self.source, f"must be {', '.join(SOURCES)}")
+        _require(self.source == "synthetic" or self.path is not None, "source", self.source, "needs the key 'path'")
+        _require(0 < self.test < 1, "test", self.test, "must be above 0 and below 1")
+        _require(0 <= self.public < 1 - self.test, "public", self.public, "must leave clips beside those of 'test'")
+        for key in ("clips", "classes", "speakers"):
+            _require(getattr(self, key) >= 2, key, getattr(self, key), "must be at least 2")
+        _require(self.noise >= 0, "noise", self.noise, "must not be negative")
+        _require(len(set(self.labels)) == len(self.labels), "labels", list(self.labels), "must name each label once")
+
+
+@dataclass(frozen=True)
+class FleetSection:
+    """``[fleet]``.
+
+    Attributes:
+        devices: how many.
+        split: who gets which clips: ``speaker`` (no speaker is on two devices), ``dirichlet``, ``iid``.
+        alpha: of the Dirichlet split: the smaller, the fewer classes a device has most of its clips from.
+    """
+
+    devices: int
+    split: str = "speaker"
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        _require(1 <= self.devices <= 1_000_000, "devices", self.devices, "must be from 1 to 1000000")
+        _require(self.split in SPLITS, "split", self.split, f"must be {', '.join(SPLITS)}")
+        _require(1e-3 <= self.alpha <= 1e3, "alpha", self.alpha, "must be from 0.001 to 1000")
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """``[model]``.
+
+    Attributes:
+        bundle: the fleet's shared model, made by ``auricle-export build``.
+        own: bundles of the devices' own models, dealt out at random; none: the shared one.
+    """
+
+    bundle: Path
+    own: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class RoundsSection:
+    """``[rounds]``.
+
+    Attributes:
+        count: how many.
+        strategy: as the aggregator names them.
+        seed: of everything random: the data's split, the selection, the devices.
+        evaluate_every: rounds from one test of the global model to the next; the last one is always tested; 0: none is.
+        local: settings of the strategy's local method.
+        aggregation: settings of the strategy's rule; with ``name``: another rule.
+        selection: ``name`` and its settings.
+    """
+
+    count: int
+    strategy: str = "fedavg"
+    seed: int = 0
+    evaluate_every: int = 1
+    local: dict[str, Value] = field(default_factory=dict)
+    aggregation: dict[str, Value] = field(default_factory=dict)
+    selection: dict[str, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require(1 <= self.count <= 1_000_000, "count", self.count, "must be from 1 to 1000000")
+        _require(self.evaluate_every >= 0, "evaluate_every", self.evaluate_every, "must not be negative")
+
+    @property
+    def plan(self) -> RoundPlan:
+        """The plan that the aggregator would make of this.
+
+        Raises:
+            AggregatorError, ProtocolError: the strategy, a method or a setting is wrong.
+        """
+        rule = dict(self.aggregation)
+        aggregation = _method(rule) if "name" in rule else rule
+        selection = _method(self.selection) if self.selection else None
+        return make_plan(RoundRequest(self.strategy, self.local, aggregation, seed=self.seed, selection=selection))
+
+
+def _method(table: dict[str, Value]) -> Method:
+    settings = dict(table)
+    _require("name" in settings, "selection", table, "needs a 'name'")
+    return Method(str(settings.pop("name")), settings)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A whole experiment."""
+
+    data: DataSection
+    fleet: FleetSection
+    model: ModelSection
+    rounds: RoundsSection
+    faults: FaultsSection = field(default_factory=FaultsSection)
+
+    def __post_init__(self) -> None:
+        faults = self.faults
+        _require(0 <= faults.attackers <= 1, "attackers", faults.attackers, "must be from 0 to 1")
+        _require(faults.attack in ATTACKS, "attack", faults.attack, f"must be {', '.join(ATTACKS)}")
+        _require(0 <= faults.strength <= 1e6, "strength", faults.strength, "must be from 0 to 1000000")
+        _require(0 <= faults.wrong_labels <= 1, "wrong_labels", faults.wrong_labels, "must be from 0 to 1")
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides the result but the number of rounds: a run may be made longer afterwards."""
+        document = dataclasses.asdict(self)
+        del document["rounds"]["count"]
+        for path in (self.model.bundle, *self.model.own):
+            document[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

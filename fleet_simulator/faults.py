@@ -1,0 +1,83 @@
+"""What goes wrong in a fleet: devices that attack it, and labels that are wrong.
+
+Attackers train like everybody else and then send something else; with ``label_flip`` they train on wrong labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.int64]
+ATTACKS = ("sign_flip", "scaling", "noise", "label_flip")
+
+
+@dataclass(frozen=True)
+class FaultsSection:
+    """``[faults]``; left out, nothing is wrong.
+
+    Attributes:
+        attackers: share of the devices.
+        attack: what they do. With g the global model and u the update that they trained, they send ``sign_flip``:
+            g - strength u; ``scaling``: g + strength u; ``noise``: g and noise of ``strength`` times the update's
+            size; ``label_flip``: what they trained on labels counted from the other end.
+        strength: of the attack.
+        wrong_labels: share of the clips, on every device, that have a wrong label, any other one.
+    """
+
+    attackers: float = 0.0
+    attack: str = "sign_flip"
+    strength: float = 1.0
+    wrong_labels: float = 0.0
+
+
+def attacking_devices(faults: FaultsSection, devices: int, seed: int) -> frozenset[int]:
+    """Draw the attackers, rounded to the nearest number of devices."""
+    count = round(faults.attackers * devices)
+    return frozenset(int(device) for device in np.random.default_rng([seed, 4]).permutation(devices)[:count])
+
+
+def taught_labels(labels: Labels, owned: Sequence[slice], faults: FaultsSection, classes: int, seed: int) -> Labels:
+    """Return the labels as the devices have them.
+
+    Args:
+        labels: the right ones, int64 [clips].
+        owned: every device's rows.
+        faults: what is wrong.
+        classes: how many there are.
+        seed: of the experiment.
+    """
+    taught, rng = labels.copy(), np.random.default_rng([seed, 5])
+    if faults.wrong_labels:
+        for rows in owned:
+            wrong = rng.random(rows.stop - rows.start) < faults.wrong_labels
+            others = (labels[rows] + rng.integers(1, classes, size=len(wrong))) % classes
+            taught[rows] = np.where(wrong, others, labels[rows])
+    if faults.attack == "label_flip":
+        for device in attacking_devices(faults, len(owned), seed):
+            taught[owned[device]] = classes - 1 - taught[owned[device]]
+    return taught
+
+
+def attacked(faults: FaultsSection, start: Floats, trained: Floats, rng: np.random.Generator) -> Floats:
+    """Return what an attacker sends.
+
+    Args:
+        faults: what is wrong.
+        start: g, float32 [weights].
+        trained: g + u, float32 [weights].
+        rng: the device's, in this round.
+    """
+    update, strength = trained - start, np.float32(faults.strength)
+    if faults.attack == "sign_flip":
+        return np.asarray(start - strength * update, np.float32)
+    if faults.attack == "scaling":
+        return np.asarray(start + strength * update, np.float32)
+    if faults.attack == "noise":
+        size = strength * np.float32(np.sqrt(np.mean(np.square(update, dtype=np.float64))))
+        return np.asarray(start + size * rng.standard_normal(len(start), np.float32), np.float32)
+    return trained

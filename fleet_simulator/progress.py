@@ -1,0 +1,88 @@
+"""How a run goes: a bar where rich is installed and somebody looks on, else a line for each round."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TextIO
+
+_LINES_EVERY_S = 1.0
+
+
+class Lines:
+    """A line for each round, at most one a second, and the last one always."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._rounds = 0
+        self._left = 0.0
+        self._accuracy: float | None = None
+        self._printed = -_LINES_EVERY_S
+
+    def begin(self, rounds: int, finished: int) -> None:
+        """Say what is there already."""
+        self._rounds = rounds
+        if finished:
+            print(f"going on after round {finished} of {rounds}", file=self._out, flush=True)
+
+    def devices_done(self, count: int, of: int) -> None:
+        """Say nothing: a round is soon over."""
+
+    def round_done(self, entry: dict[str, Any], seconds: float) -> None:
+        """Print the round's line."""
+        line = self.describe(entry, seconds)
+        now = time.monotonic()
+        if now - self._printed >= _LINES_EVERY_S or entry["round"] == self._rounds:
+            print(line, file=self._out, flush=True)
+            self._printed = now
+
+    def describe(self, entry: dict[str, Any], seconds: float) -> str:
+        """Return the round's line: accuracy as last measured, devices per second, time left at this pace."""
+        self._accuracy = entry.get("accuracy", self._accuracy)
+        left = round(seconds * (self._rounds - entry["round"]))
+        accuracy = "" if self._accuracy is None else f"accuracy {100 * self._accuracy:5.1f} %  "
+        return (
+            f"round {entry['round']}/{self._rounds}  {accuracy}loss {entry['loss']:.3f}  "
+            f"{entry['devices'] / seconds:,.0f} devices/s  left {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
+        )
+
+
+class Bar(Lines):
+    """A bar over all rounds and their devices."""
+
+    def __init__(self, out: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        super().__init__(out)
+        columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=Console(file=out))
+        self._task = self._bar.add_task("training", total=1)
+        self._finished = 0
+
+    def begin(self, rounds: int, finished: int) -> None:
+        """Show the bar."""
+        self._rounds = rounds
+        self._finished = finished
+        self._bar.update(self._task, total=rounds, completed=finished)
+        self._bar.start()
+
+    def devices_done(self, count: int, of: int) -> None:
+        """Move the bar within a round."""
+        self._bar.update(self._task, completed=self._finished + count / of)
+
+    def round_done(self, entry: dict[str, Any], seconds: float) -> None:
+        """Move the bar, and end it after the last round."""
+        self._finished = entry["round"]
+        self._bar.update(self._task, completed=self._finished, description=self.describe(entry, seconds))
+        if self._finished == self._rounds:
+            self._bar.stop()
+
+
+def progress_on(out: TextIO) -> Lines:
+    """Return what suits the place that it is shown at."""
+    if not out.isatty():
+        return Lines(out)
+    try:
+        return Bar(out)
+    except ImportError:
+        return Lines(out)

@@ -1,0 +1,45 @@
+"""Experiments for tests: small ones of made-up clips."""
+
+import json
+from pathlib import Path
+
+from fleet_simulator.simulation import Result, run
+
+
+class Silent:
+    """Progress that nobody looks at."""
+
+    def begin(self, rounds, finished):
+        pass
+
+    def devices_done(self, count, of):
+        pass
+
+    def round_done(self, entry, seconds):
+        pass
+
+
+def write_experiment(path: Path, bundle: Path, **sections) -> Path:
+    """Write an experiment; a section's keys go over these."""
+    document = {
+        "data": {"source": "synthetic", "clips": 600, "classes": 4, "speakers": 30, "noise": 0.5},
+        "fleet": {"devices": 9},
+        "model": {"bundle": str(bundle)},
+        "rounds": {"count": 3, "seed": 5, "local": {"epochs": 1}},
+    }
+    lines = []
+    for section in [*document, *(sections.keys() - document.keys())]:
+        merged = document.get(section, {}) | sections.get(section, {})
+        lines += [f"[{section}]", *(f"{key} = {toml(value)}" for key, value in merged.items()), ""]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def toml(value) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + " }"
+    return json.dumps(value)
+
+
+def simulate(experiment, folder: Path, workers: int = 1) -> Result:
+    return run(experiment, folder, workers, Silent())

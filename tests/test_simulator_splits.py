@@ -1,0 +1,57 @@
+"""Every clip goes to one place, and no speaker is in two of test, public set and devices."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet_simulator.corpora import Corpus
+from fleet_simulator.errors import CorpusError
+from fleet_simulator.experiment import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.splits import split
+
+
+def experiment(devices, how, alpha=0.5, seed=0):
+    data = DataSection("synthetic", test=0.2, public=0.1)
+    return Experiment(data, FleetSection(devices, how, alpha), ModelSection("x"), RoundsSection(1, seed=seed))
+
+
+def corpus(clips=1000, speakers=60, classes=5, seed=0):
+    rng = np.random.default_rng(seed)
+    names = tuple(f"w{n}" for n in range(classes))
+    who = np.array([f"s{n}" for n in rng.integers(speakers, size=clips)])
+    return Corpus(names, rng.integers(classes, size=clips), who, lambda rows: rows)
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(
+    how=st.sampled_from(["speaker", "dirichlet", "iid"]),
+    devices=st.integers(1, 30),
+    alpha=st.floats(0.01, 100),
+    seed=st.integers(0, 99),
+)
+def test_every_clip_goes_to_one_place(how, devices, alpha, seed):
+    clips = corpus()
+    dealt = split(clips, experiment(devices, how, alpha, seed))
+    assert len(dealt.devices) == devices
+    assert sorted(np.concatenate([*dealt.devices, dealt.public, dealt.test])) == list(range(1000))
+    held = [set(clips.speakers[rows]) for rows in (dealt.test, dealt.public, np.concatenate(dealt.devices))]
+    assert not held[0] & held[1]
+    assert not (held[0] | held[1]) & held[2]
+    if how == "speaker":
+        owners = [set(clips.speakers[rows]) for rows in dealt.devices]
+        assert sum(len(who) for who in owners) == len(held[2])
+
+
+def test_a_small_alpha_leaves_a_device_few_classes_and_a_large_one_all():
+    def largest_share(alpha):
+        dealt = split(corpus(5000), experiment(10, "dirichlet", alpha))
+        counts = [np.bincount(corpus(5000).labels[rows], minlength=5) for rows in dealt.devices if len(rows)]
+        return np.mean([count.max() / count.sum() for count in counts])
+
+    assert largest_share(0.05) > 0.6 > 0.3 > largest_share(100.0)
+
+
+def test_more_devices_than_speakers_are_refused_with_the_way_out():
+    with pytest.raises(CorpusError, match=r"42 speakers are left for 50 devices.*dirichlet"):
+        split(corpus(), experiment(50, "speaker"))
