@@ -19,6 +19,7 @@ from benchmarks.demo.deal import DEVICES, KEYWORDS, SOUNDS, Deal, deal
 from edge_client.capture.recordings import Recordings, speaker_of
 from edge_client.errors import RecordingError
 from fleet_protocol.feature_settings import preset
+from fleet_simulator.group_dealing import deal_groups
 
 # A part with fewer clips of a label says nothing about it.
 LEAST_CLIPS = 5
@@ -145,21 +146,12 @@ def _assign(
     for label in labels:
         for path in sorted(clips[label]):
             groups.setdefault(group_of(path), {}).setdefault(label, []).append(path)
-    names = sorted(groups)
-    order = [groups[names[i]] for i in rng.permutation(len(names))]
-    order.sort(key=lambda group: -sum(map(len, group.values())))
-    given = np.zeros_like(targets)
+    members = [groups[name] for name in sorted(groups)]
+    counts = np.array([[len(group.get(label, ())) for label in labels] for group in members])
     parts: list[dict[str, list[Path]]] = [{label: [] for label in labels} for _ in targets]
-    for group in order:
-        counts = np.array([len(group.get(label, ())) for label in labels])
-        lack = np.divide(targets - given, targets, out=np.zeros_like(targets), where=targets > 0)
-        # Only a device can use more than its target, and the one that has least of it first.
-        more = 1e-3 * targets[2:] / np.maximum(given[2:], 1.0)
-        lack[2:] = np.maximum(lack[2:], more)
-        wants = (targets[:, counts > 0] > 0).any(axis=1)
-        part = int(np.where(wants, lack @ counts, -np.inf).argmax())
-        given[part] += counts
-        for label, paths in group.items():
+    # Only a device can use more than its target.
+    for group, part in zip(*deal_groups(counts, targets, len(targets) - DEVICES, rng), strict=True):
+        for label, paths in members[group].items():
             parts[part][label] += paths
     return [
         {label: tuple(paths[i] for i in rng.permutation(len(paths))) for label, paths in part.items()} for part in parts

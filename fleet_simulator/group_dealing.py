@@ -1,0 +1,37 @@
+"""Deals groups of clips, such as a speaker's, to parts that want certain numbers of each label; no group is split."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+
+def deal_groups(
+    counts: Counts, targets: NDArray[np.float64], bounded: int, rng: np.random.Generator
+) -> tuple[Counts, Counts]:
+    """Give groups, largest first, to the part that lacks most of what they have.
+
+    Args:
+        counts: clips of each group and label, int64 [groups, labels].
+        targets: clips that each part should get of each label, float64 [parts, labels].
+        bounded: so many of the first parts have no use for more than their target; the others have, and the one that
+            has least of it first.
+        rng: draws the order among groups of one size.
+
+    Returns:
+        The groups in the order in which they were given, and the part of each of these.
+    """
+    order = rng.permutation(len(counts))
+    order = order[np.argsort(-counts[order].sum(axis=1), kind="stable")]
+    given = np.zeros_like(targets)
+    parts = np.empty(len(counts), np.int64)
+    for place, group in enumerate(counts[order]):
+        lack = np.divide(targets - given, targets, out=np.zeros_like(targets), where=targets > 0)
+        more = 1e-3 * targets[bounded:] / np.maximum(given[bounded:], 1.0)
+        lack[bounded:] = np.maximum(lack[bounded:], more)
+        wants = (targets[:, group > 0] > 0).any(axis=1)
+        parts[place] = np.where(wants, lack @ group, -np.inf).argmax()
+        given[parts[place]] += group
+    return order, parts
