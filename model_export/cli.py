@@ -64,19 +64,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     chosen = parser().parse_args(arguments)
+    warnings: list[str] = []
     try:
         with native_output_hidden():
             if chosen.command == "build":
-                _build(chosen)
+                warnings = _build(chosen)
             else:
                 _inspect(chosen.file)
     except (AuricleError, OSError) as error:
         print(f"auricle-export: {error}", file=sys.stderr)
         return 1
+    for warning in warnings:
+        print(f"auricle-export: {warning}", file=sys.stderr)
     return 0
 
 
-def _build(chosen: argparse.Namespace) -> None:
+def _build(chosen: argparse.Namespace) -> list[str]:
+    """Write what was asked for; return what the user should know of it."""
     folder = len(chosen.architecture) > 1 or chosen.output.is_dir()
     if chosen.weights and len(chosen.architecture) > 1:
         raise ExportError("--weights fit one architecture; build the others in calls of their own")
@@ -96,15 +100,17 @@ def _build(chosen: argparse.Namespace) -> None:
     from model_export import cost
     from model_export.bundle import build_bundle
 
+    warnings = []
     for specification in specifications:
         path = chosen.output / f"{specification.architecture}.auricle" if folder else chosen.output
         write_durably(path, build_bundle(specification, weights), 0o644)
         print(path)
         multiply_adds = cost.training_multiply_adds(read_bundle(path).graph, specification.batch)
         if cost.too_large(multiply_adds):
-            print(f"{specification.architecture}: {cost.describe(multiply_adds)}", file=sys.stderr)
+            warnings.append(f"{specification.architecture}: {cost.describe(multiply_adds)}")
         if chosen.tflite:
             _write_inference_models(path, specification, chosen.labels, features)
+    return warnings
 
 
 def _write_inference_models(

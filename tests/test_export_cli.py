@@ -110,9 +110,17 @@ def test_inspect_prints_manifest_and_operators(built, bundles):
     assert result.returncode == 0
     assert '"architecture": "cnn2"' in result.stdout
     assert "\ntrain: ADD" in result.stdout
+    assert "cnn2: training takes 0.62 million multiply-adds per sample: at least 0.7 s per 1,000" in result.stdout
     assert "CONV_2D" in result.stdout
     plain = export("inspect", built[0] / "model.int8.tflite")
     assert "QUANTIZE" in plain.stdout
+
+
+def test_a_network_that_a_pi_2_cannot_train_is_built_with_a_warning(tmp_path):
+    result = export("build", "resnet15", "--batch", 1, "-o", tmp_path / "large.auricle")
+    assert result.returncode == 0
+    assert result.stderr.startswith("auricle-export: resnet15: training takes 18")
+    assert result.stderr.endswith("which is TOO LARGE for that board\n")
 
 
 def test_a_graph_that_no_device_can_run_is_an_error(tmp_path):
@@ -142,6 +150,7 @@ def test_an_unknown_architecture_is_refused_with_the_known_ones():
     [
         (["build", "cnn2", "--capacity", "1", "-o", "x.auricle"], "--capacity 2 or more"),
         (["build", "cnn2", "--batch", "0", "-o", "x.auricle"], "not --batch 0"),
+        (["build", "crnn_lite", "--activation", "softmax", "-o", "x.auricle"], "crnn_lite has no choice of activation"),
         (["build", "cnn2", "cnn3", "--weights", "w", "-o", "x"], "--weights fit one architecture"),
         (["build", "cnn2", "--weights", "pyproject.toml", "-o", "x.auricle"], "not a readable safetensors file"),
         (["build", "cnn2", "--recordings", "docs", "-o", "x.auricle"], "holds no clip that can be used"),

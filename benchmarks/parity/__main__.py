@@ -44,7 +44,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     known = [*VARIANTS, *LARGER]
-    parser.add_argument("--variants", nargs="+", default=known, choices=known, help="default: all, which takes an hour")
+    parser.add_argument(
+        "--variants", nargs="+", default=known, choices=known, help="default: all, which takes a quarter of an hour"
+    )
     options = parser.parse_args()
     by_runtime: dict[str, dict[str, Any]] = {}
     print(f"{'runtime':<16}{'variant':<15}{'gradients':>11}{'weights':>11}{'movements':>11}{'losses':>11}")
