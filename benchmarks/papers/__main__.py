@@ -1,0 +1,108 @@
+"""Run the papers' tables on real data; write OUTPUT/results.json, OUTPUT/TABLE.md and, of all tables, docs/results.md.
+
+A killed command goes on where it stopped; OUTPUT/runs holds what is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.bundles import ROOT
+from benchmarks.papers.document import Finished, section, write_document, write_json
+from benchmarks.papers.processes import run_all
+from benchmarks.papers.run import Run, RunFiles
+from benchmarks.papers.scale import Scale
+from benchmarks.papers.tables import NAMES, Table, load_table
+from edge_client.durable import write_durably
+from fleet_protocol.errors import AuricleError
+from fleet_simulator.simulation import available_cores
+
+
+class Progress:
+    """A line for every run that ends: how many there are, and how long the rest will take at this pace."""
+
+    def __init__(self, tables: Mapping[str, str], left: Sequence[Run], finished: int, processes: int) -> None:
+        """``tables``: which table a run belongs to, by its digest; ``left``: the runs to be done."""
+        self._tables = tables
+        self._left = {run.digest: run.cost_s for run in left}
+        self._done, self._all = finished, finished + len(left)
+        self._processes = processes
+        self._expected, self._start = 0.0, time.monotonic()
+
+    def done(self, run: Run) -> None:
+        """Print a run's line."""
+        self._expected += self._left.pop(run.digest)
+        self._done += 1
+        pace = (time.monotonic() - self._start) / self._expected
+        left = round(pace * sum(self._left.values()))
+        print(
+            f"{self._done}/{self._all}  {self._tables[run.digest]}: {run.name}, seed {run.seed}  "
+            f"left {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
+def run_tables(tables: Mapping[str, Table], scale: Scale, processes: int, document: Path) -> list[str]:
+    """Run what is left of tables, and write what is asked of them.
+
+    Args:
+        tables: by name.
+        scale: of the runs.
+        processes: that do them.
+        document: written where every table has all of its runs.
+
+    Returns:
+        What went wrong, run by run.
+    """
+    files = RunFiles(scale.output)
+    runs = {name: table.runs(scale) for name, table in tables.items()}
+    owners = {run.digest: name for name in reversed(runs) for run in runs[name]}
+    once = {run.digest: run for name in runs for run in runs[name]}
+    left = [run for run in once.values() if files.load(run) is None]
+    progress = Progress(owners, left, len(once) - len(left), processes)
+    problems = run_all(left, scale.output, processes, progress.done) if left else []
+    finished: dict[str, Finished] = {}
+    for name, wanted in runs.items():
+        finished[name] = [(run, outcome) for run in wanted if (outcome := files.load(run))]
+        if len(finished[name]) == len(wanted):
+            text = section(tables[name], finished[name], scale)
+            write_durably(scale.output / f"{name}.md", text.encode(), 0o644)
+            print(text)
+    write_json(scale.output / "results.json", tables, finished, scale)
+    if set(tables) >= set(NAMES) and not problems:
+        write_document(document, tables, finished, scale)
+    return problems
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--table", nargs="+", choices=NAMES, default=list(NAMES), metavar="NAME", help="only these")
+    parser.add_argument("--full", action="store_true", help="near the papers' sizes: days, or a larger machine")
+    parser.add_argument("--processes", type=int, default=available_cores(), metavar="N", help="at once (all cores)")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "experiments", metavar="FOLDER")
+    options = parser.parse_args(arguments)
+    if options.processes < 1:
+        parser.error(f"--processes must be at least 1, not {options.processes}")
+    tables = {name: load_table(name) for name in NAMES if name in options.table}
+    try:
+        problems = run_tables(
+            tables, Scale(options.full, options.output.resolve()), options.processes, ROOT / "docs" / "results.md"
+        )
+    except (AuricleError, OSError) as error:
+        problems = [str(error)]
+    except KeyboardInterrupt:
+        problems = ["interrupted; the same command goes on with what is left"]
+    for problem in problems:
+        print(f"benchmarks.papers: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

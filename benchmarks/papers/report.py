@@ -1,0 +1,62 @@
+"""What a table's text is made of: figures by run, means and spreads over seeds, and rows of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from benchmarks.papers.run import Figures, Outcome, Run
+
+
+@dataclass(frozen=True)
+class Results:
+    """The finished runs of one table.
+
+    Attributes:
+        full: whether they are of the full scale.
+        by_name: runs and their outcomes, by the runs' name.
+    """
+
+    full: bool
+    by_name: Mapping[str, Sequence[tuple[Run, Outcome]]]
+
+    def figures(self, name: str) -> list[Figures]:
+        """Return the figures of a name's runs, one for each seed, in the order of the seeds."""
+        return [outcome.figures for _, outcome in self.by_name[name]]
+
+    def seeds(self, name: str) -> list[int]:
+        """Return the seeds of a name's runs."""
+        return [run.seed for run, _ in self.by_name[name]]
+
+    def values(self, name: str, figure: Callable[[Figures], float]) -> list[float]:
+        """Return one figure of every seed."""
+        return [figure(figures) for figures in self.figures(name)]
+
+    def cell(self, name: str, figure: Callable[[Figures], float], factor: float = 100.0, digits: int = 1) -> str:
+        """Return mean and spread over the seeds, as in ``84.6 ± 0.2``; by default of a share, in per cent."""
+        return mean_and_spread([factor * value for value in self.values(name, figure)], digits)
+
+
+def final_accuracy(figures: Figures) -> float:
+    """Return the global model's accuracy after the last round of an experiment, 0..1."""
+    return float(figures["rounds"][-1]["accuracy"])
+
+
+def mean_and_spread(values: Sequence[float], digits: int = 1) -> str:
+    """Return mean and standard deviation (over n - 1), as in ``84.6 ± 0.2``; of a single value, the value."""
+    mean = f"{fmean(values):.{digits}f}"
+    return f"{mean} ± {stdev(values):.{digits}f}" if len(values) > 1 else mean
+
+
+def gain(ours: Sequence[float], theirs: Sequence[float], digits: int = 1) -> str:
+    """Return mean and spread of the differences seed by seed, with a sign, as in ``+1.3 ± 0.4``."""
+    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
+    sign = "+" if fmean(differences) >= 0 else ""
+    return sign + mean_and_spread(differences, digits)
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table; the first column is to the left, the others to the right."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"

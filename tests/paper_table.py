@@ -1,0 +1,50 @@
+"""A tiny table for tests: two experiments on made-up clips, and a function that notes each of its calls."""
+
+from pathlib import Path
+
+from benchmarks.papers.report import final_accuracy, markdown_table
+from benchmarks.papers.run import Call, Run
+from fleet_simulator.experiment import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+
+TITLE = "Made-up clips"
+
+
+def noted(calls: Path, bundle: Path, seed: int) -> dict:
+    """Leave a line for every call."""
+    assert bundle.is_file()
+    with calls.open("a") as file:
+        file.write(f"{seed}\n")
+    if (calls.parent / "broken").exists():
+        raise ValueError(f"seed {seed} is broken")
+    return {"share": seed / 10}
+
+
+class TinyTable:
+    """What a table's module is, with the bundle and the folder of one test."""
+
+    TITLE = TITLE
+
+    def __init__(self, bundle: Path, folder: Path, rounds: int = 2):
+        self.bundle, self.calls, self.rounds = bundle, folder / "calls", rounds
+
+    def runs(self, scale):
+        del scale
+        found = []
+        for seed in (1, 2):
+            experiment = Experiment(
+                DataSection("synthetic", clips=300, classes=4, speakers=30, noise=0.5),
+                FleetSection(6),
+                ModelSection(self.bundle),
+                RoundsSection(self.rounds, seed=seed, local={"epochs": 1}),
+            )
+            found += [
+                Run("FedAvg", seed, experiment),
+                Run("the same again", seed, experiment),
+                Run("counted", seed, Call(noted, {"calls": self.calls, "bundle": self.bundle, "seed": seed})),
+            ]
+        return found
+
+    def section(self, results):
+        rows = [["counted", results.cell("counted", lambda figures: figures["share"]), results.seeds("counted")]]
+        rows.append(["FedAvg", results.cell("FedAvg", final_accuracy), len(results.figures("FedAvg")[0]["rounds"])])
+        return markdown_table(["run", "accuracy, %", "seeds"], rows)
