@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator_server.aggregation.new_classes import Settled, settle
 from aggregator_server.class_discovery import KnownClass, ReportedClass, discover
@@ -19,6 +20,7 @@ from fleet_protocol.tensors import Arrays, require
 _SLOTS = 65_536
 _REPORTS = 256  # clustering takes memory by the square of the reports
 
+Floats = NDArray[np.float32]
 Shapes = dict[str, tuple[int | None, ...]]
 
 
@@ -83,6 +85,13 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
         raise MalformedUpdateError("array 'impressions' holds no impression of any class; send at least one of each")
 
 
+def _described(arrays: Arrays) -> list[tuple[Floats, Floats | None]]:
+    """Return the impressions and the profile of every class that an upload describes, without the rest of it."""
+    impressions, profiles = arrays["impressions"].copy(), arrays.get("profiles")
+    copied = [None] * len(impressions) if profiles is None else [profile.copy() for profile in profiles]
+    return list(zip(impressions, copied, strict=True))
+
+
 def recognise(
     inputs: RoundInputs, contributions: Sequence[Contribution]
 ) -> tuple[tuple[Assigned, ...], Settled | None]:
@@ -91,12 +100,10 @@ def recognise(
     reports: list[ReportedClass] = []
     known: list[KnownClass] = []
     for contribution in contributions:
-        update, device_id, arrays = contribution.update, contribution.update.device_id, contribution.arrays
-        profiles = arrays.get("profiles")
-        described = [
-            (arrays["impressions"][index], None if profiles is None else profiles[index])
-            for index in range(len(update.known) + len(update.reports))
-        ]
+        update, device_id = contribution.update, contribution.update.device_id
+        if not update.known and not update.reports:
+            continue
+        described = _described(contribution.read())
         for class_id, description in zip(update.known, described, strict=False):
             known.append(KnownClass(device_id, class_id, *description))
         for report, description in zip(update.reports, described[len(update.known) :], strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,10 +37,16 @@ class UploadTerms:
 
 @dataclass(frozen=True)
 class Contribution:
-    """One device's checked upload: its document, and its arrays as docs/protocol.md describes them."""
+    """One device's checked upload.
+
+    Attributes:
+        update: its document.
+        read: loads its arrays, read-only, as docs/protocol.md describes them. All uploads together may be large: look
+            at one after the other, and copy what is to stay. Any thread may call it.
+    """
 
     update: Update
-    arrays: Arrays
+    read: Callable[[], Arrays]
 
 
 @dataclass(frozen=True)

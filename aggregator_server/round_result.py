@@ -10,6 +10,7 @@ from sqlalchemy import delete, insert, tuple_, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.candidates import training_loss
+from aggregator_server.errors import BlobError
 from aggregator_server.public_sets import public_set_row
 from aggregator_server.round_data import Contribution, RoundInputs, RoundResult, SharedModel
 from aggregator_server.round_snapshot import RoundSnapshot
@@ -17,9 +18,10 @@ from aggregator_server.store import Store
 from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json, RoundRow
 from aggregator_server.strategies import strategy
 from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.errors import ProtocolError
 from fleet_protocol.messages import RoundPlan, Update, parse
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.tensors import pack, read_document, unpack, view
 
 
 @dataclass(frozen=True)
@@ -61,21 +63,27 @@ def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
         consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
     else:
         consensus, _ = unpack_consensus(store.blobs.read(snapshot.consensus))
-    contributions = []
-    for _, upload in snapshot.uploads:
-        arrays, document = unpack(store.blobs.read(upload))
-        contributions.append(Contribution(parse(Update, document), arrays))
     return RoundInputs(
         snapshot.round_id,
         parse(RoundPlan, snapshot.plan),
         public_set,
         consensus,
-        tuple(contributions),
+        tuple(_contribution(store, upload) for _, upload in snapshot.uploads),
         snapshot.new_classes,
         {(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
         _read_model(store, snapshot),
         snapshot.consensus is not None,
     )
+
+
+def _contribution(store: Store, upload: str) -> Contribution:
+    """Read an upload's document; whoever reads its arrays finds out whether the blob is damaged."""
+    with store.blobs.open(upload) as file:
+        try:
+            document = parse(Update, read_document(file))
+        except ProtocolError as error:
+            raise BlobError(f"blob {file.name} is damaged ({error}); restore it from a backup") from error
+    return Contribution(document, lambda: view(store.blobs.read(upload)))
 
 
 def _read_model(store: Store, snapshot: RoundSnapshot) -> SharedModel | None:

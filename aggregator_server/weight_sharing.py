@@ -77,13 +77,10 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
     return RoundResult(public_set, consensus, assigned, said, weights, state)
 
 
-def _weights(contribution: Contribution) -> Arrays:
-    return {name.removeprefix(PREFIX): array for name, array in contribution.arrays.items() if name.startswith(PREFIX)}
-
-
 def _known_columns(model: SharedModel, contribution: Contribution, inputs: RoundInputs) -> Arrays:
     """Return a device's weights with the head's columns beyond the fleet's classes as they were before."""
-    arrays, classes = _weights(contribution), len(inputs.public_set.classes)
+    read, classes = contribution.read(), len(inputs.public_set.classes)
+    arrays = {name.removeprefix(PREFIX): array for name, array in read.items() if name.startswith(PREFIX)}
     for name in model.manifest.head.weights:
         column = arrays[name].copy()
         column[..., classes:] = model.weights[name][..., classes:]
@@ -107,8 +104,9 @@ def _new_columns(
     }  # fmt: skip
     result = {name: array.copy() for name, array in weights.items()}
     for slot, class_id in enumerate(class_ids[former:capacity], start=former):
-        found = [reports[a.device_id, a.slot] for a in assigned if a.class_id == class_id]
+        places = [reports[a.device_id, a.slot] for a in assigned if a.class_id == class_id]
+        found = [(contribution.read(), place) for contribution, place in places]
         for name in model.manifest.head.weights:
-            columns = [contribution.arrays[PREFIX + name][..., place] for contribution, place in found]
+            columns = [arrays[PREFIX + name][..., place] for arrays, place in found]
             result[name][..., slot] = np.mean(columns, axis=0, dtype=np.float64)
     return result

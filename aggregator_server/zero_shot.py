@@ -33,7 +33,7 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     column = {class_id: index for index, class_id in enumerate(public_set.class_ids)}
     devices = [
         DeviceScores(
-            c.update.device_id, np.array([column[name] for name in c.update.classes], np.int64), c.arrays["scores"]
+            c.update.device_id, np.array([column[name] for name in c.update.classes], np.int64), c.read()["scores"]
         )
         for c in contributions
     ]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,19 @@ def unpack(data: bytes) -> tuple[Arrays, dict[str, Any]]:
     return arrays, _document(data)
 
 
+def read_document(file: BinaryIO) -> dict[str, Any]:
+    """Read the document of a file that :func:`pack` wrote and leave the arrays where they are.
+
+    Raises:
+        TensorError: the file is no safetensors file, or carries no document.
+    """
+    start = file.read(8)
+    length = int.from_bytes(start, "little")
+    if length > os.fstat(file.fileno()).st_size:
+        raise TensorError(f"not a readable safetensors file: its header is said to take {length} bytes")
+    return _document(start + file.read(length))
+
+
 def view(data: bytes) -> Arrays:
     """Return the arrays of bytes that :func:`unpack` took before, without a copy: they look into ``data``, read-only.
 
@@ -66,7 +80,10 @@ def view(data: bytes) -> Arrays:
 def _document(data: bytes) -> dict[str, Any]:
     """Read the header's document. The layout is fixed: u64 little-endian header length, then JSON."""
     length = int.from_bytes(data[:8], "little")
-    text = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_METADATA_KEY)
+    try:
+        text = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_METADATA_KEY)
+    except (ValueError, AttributeError) as error:
+        raise TensorError(f"not a readable safetensors file: its header is no JSON object ({error})") from error
     if text is None:
         raise TensorError(f"the file's header holds no {_METADATA_KEY!r} document: it was not written by Auricle")
     try:

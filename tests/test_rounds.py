@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import pytest
-from aggregator_process import FakeDevice, public_set
+from aggregator_process import FakeDevice, SharingDevice, public_set
 from core_fleet import CoreFleet, devices
 from sqlalchemy import event
 
@@ -264,6 +264,23 @@ def test_an_aggregation_that_cannot_work_fails_the_round_with_its_reason(fleet):
     assert kind == "failed"
     assert "damaged" in reason
     assert upload in reason
+
+
+@pytest.mark.parametrize("strategy", ["zero_shot", "fedavg"])
+@pytest.mark.parametrize("place", [3, 20, -5])
+def test_an_upload_that_was_damaged_on_disk_is_noticed(tmp_path, strategy, place):
+    fleet = CoreFleet(tmp_path, devices(kind={"zero_shot": FakeDevice, "fedavg": SharingDevice}[strategy]))
+    fleet.publish_model()
+    round_id = fleet.open(strategy=strategy)
+    receipts = [fleet.upload(device) for device in fleet.devices]
+    path = fleet.store.blobs.path(receipts[1].sha256)
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    fleet.advance()
+    kind, reason = state(fleet, round_id)
+    assert kind == "failed"
+    assert all(words in reason for words in (str(path), "damaged", "backup"))
 
 
 def test_names_given_by_people_are_unique_and_go_into_the_next_public_set(fleet):

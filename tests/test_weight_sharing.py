@@ -1,6 +1,7 @@
 """What a round of a shared model leads to, on the aggregator's core without HTTP."""
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ SHARING = [name for name, strategy in STRATEGIES.items() if strategy.shares_mode
 
 
 def contribution(device, **changes):
-    return Contribution(device.update(WORK, **changes), device.arrays(WORK, 24))
+    return Contribution(device.update(WORK, **changes), lambda: device.arrays(WORK, 24))
 
 
 def inputs(contributions, strategy="fedavg", **request):
@@ -42,7 +43,7 @@ def inputs(contributions, strategy="fedavg", **request):
 def test_the_weights_are_averaged_by_clips_and_unused_slots_stay():
     given = [contribution(SharingDevice(n, ("c0", "c1")), clips=clips) for n, clips in ((1, 10), (2, 30))]
     result = aggregate(inputs(given))
-    first, second = (item.arrays for item in given)
+    first, second = (item.read() for item in given)
     expected = 0.25 * first["weights/body/kernel"] + 0.75 * second["weights/body/kernel"]
     np.testing.assert_allclose(result.weights["body/kernel"], expected, rtol=1e-6)
     expected = 0.25 * first["weights/head/kernel"] + 0.75 * second["weights/head/kernel"]
@@ -56,7 +57,7 @@ def test_a_new_class_starts_with_the_columns_of_those_who_reported_it():
     given = [contribution(device) for device in devices(4, SharingDevice)]
     result = aggregate(inputs(given))
     assert [(a.slot, a.class_id) for a in result.assignments] == [(2, "c4"), (2, "c4"), (2, "c5")]
-    own = [item.arrays["weights/head/kernel"][:, 4] for item in given]  # behind the four classes, as reported
+    own = [item.read()["weights/head/kernel"][:, 4] for item in given]  # behind the four classes, as reported
     np.testing.assert_allclose(result.weights["head/kernel"][:, 4], (own[0] + own[1]) / 2, rtol=1e-5)
     np.testing.assert_array_equal(result.weights["head/kernel"][:, 5], own[2])
     assert result.public_set.class_ids == ("c0", "c1", "c2", "c3", "c4", "c5")
@@ -70,6 +71,20 @@ def test_every_strategy_works_with_every_rule_whoever_comes_first(strategy, rule
     assert all(one.weights[name].tobytes() == other.weights[name].tobytes() for name in one.weights)
     assert one.details == other.details
     assert bool(one.state) == (strategy == "fedopt")
+
+
+@pytest.mark.parametrize("rule", ["lpa", "multi_krum"])
+def test_a_round_holds_its_uploads_once_even_where_it_clips_them(rule):
+    bundle = unpack_bundle(tiny_bundle(capacity=4000), "a bundle")
+    given = [contribution(SharingDevice(n, ("c0",), capacity=4000)) for n in range(1, 201)]
+    plan = make_plan(RoundRequest("fedavg", aggregation=Method(rule, {"clip_norm": 1.0})))
+    model = SharedModel(bundle.manifest, bundle.weights, {})
+    tracemalloc.start()
+    result = aggregate(dataclasses.replace(inputs(given), plan=plan, model=model))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(result.details["aggregation"]["clipped"]) == 200
+    assert peak < 1.5 * 200 * bundle.manifest.parameters * 4
 
 
 def test_a_lineage_goes_on_from_its_last_round_and_a_new_model_begins_another(tmp_path):

@@ -22,7 +22,8 @@ ROBUST = {"lpa": {"v_h": 0.2}, "median": {}, "trimmed_mean": {"trim": 0.2}, "kru
 
 
 def combine(name, fleet, sizes, state=None, **settings):
-    weights, after, details = aggregate_weights(Choice(name, settings), fleet, sizes, START, state or {})
+    uploads = updates(fleet.matrix)  # a copy: clipping changes it
+    weights, after, details = aggregate_weights(Choice(name, settings), uploads, sizes, START, state or {})
     return LAYOUT.flatten(weights), after, details
 
 

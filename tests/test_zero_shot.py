@@ -28,7 +28,7 @@ def reporting(number, classes, slot, sound, name=None):
 
 
 def contribution(device):
-    return Contribution(device.update(WORK), device.arrays(WORK, 24))
+    return Contribution(device.update(WORK), lambda: device.arrays(WORK, 24))
 
 
 def inputs(devices, **changes):
@@ -70,7 +70,7 @@ def test_new_sounds_become_classes_with_the_average_impressions_as_rows():
         Assigned(DEVICES[1].device_id, 2, "c4"),
         Assigned(DEVICES[2].device_id, 5, "c5"),
     }
-    own = [item.arrays["impressions"] for item in given.contributions[:3]]
+    own = [item.read()["impressions"] for item in given.contributions[:3]]
     np.testing.assert_allclose(result.public_set.features[24:28], (own[0][2] + own[1][2]) / 2, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(result.public_set.features[28:32], own[2][2])
     assert result.public_set.labels[24:].tolist() == [4] * 4 + [5] * 4

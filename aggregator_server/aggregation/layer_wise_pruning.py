@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from aggregator_server.aggregation.updates import Sizes, Updates, Vector, floor_of, stable_order
+from aggregator_server.aggregation.updates import Sizes, Updates, Vector, floor_of, in_blocks, stable_order
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
 
 _ROWS = 8  # looked at together: what a processor's cache holds
+_TASK = 4 * _ROWS
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,18 @@ def _squares(updates: Updates, mean: Vector, dtype: DTypeLike) -> NDArray[np.flo
     """Squared distances from the mean, float64 [layers, devices]."""
     layers = list(updates.layout.layer_columns.values())
     squares = np.empty((len(layers), len(updates)))
-    differences = np.empty((_ROWS, len(mean)), dtype)
-    with np.errstate(over="ignore"):
-        for start in range(0, len(updates), _ROWS):
-            rows = updates.matrix[start : start + _ROWS]
-            difference = np.subtract(rows, mean, out=differences[: len(rows)], dtype=dtype)
-            for layer, columns in enumerate(layers):
-                part = difference[:, columns]
-                squares[layer, start : start + _ROWS] = np.einsum("ij,ij->i", part, part)
+
+    def measure(task: slice) -> None:
+        differences = np.empty((_ROWS, len(mean)), dtype)
+        with np.errstate(over="ignore"):
+            for start in range(task.start, task.stop, _ROWS):
+                rows = updates.matrix[start : start + _ROWS]
+                difference = np.subtract(rows, mean, out=differences[: len(rows)], dtype=dtype)
+                for layer, columns in enumerate(layers):
+                    part = difference[:, columns]
+                    squares[layer, start : start + _ROWS] = np.einsum("ij,ij->i", part, part)
+
+    in_blocks(measure, len(updates), _TASK)
     return squares
 
 

@@ -5,8 +5,6 @@ theta_k <- theta + (theta_k - theta) * min(1, c / || theta_k - theta ||_2),   th
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from aggregator_server.aggregation.updates import Updates, Vector, in_blocks
@@ -15,16 +13,18 @@ from aggregator_server.errors import AggregationError
 _ROWS = 32
 
 
-def clip_norms(updates: Updates, previous: Vector, limit: float) -> tuple[Updates, dict[str, float]]:
+def clip_norms(updates: Updates, previous: Vector, limit: float) -> dict[str, float]:
     """Shorten the updates whose norm is above a limit; the others stay as they are, to the last bit.
 
+    Their rows of the matrix are overwritten: it is the only copy of the uploads, and may be most of the memory.
+
     Args:
-        updates: the uploads; not changed.
+        updates: the uploads; shortened in place.
         previous: float32 [weights], what the devices started from.
         limit: c, above 0.
 
     Returns:
-        The updates, and by device the norms of those that were shortened.
+        By device the norms of the updates that were shortened.
 
     Raises:
         AggregationError: the limit is not above 0.
@@ -40,14 +40,11 @@ def clip_norms(updates: Updates, previous: Vector, limit: float) -> tuple[Update
 
     in_blocks(measure, len(updates), _ROWS)
     longer = np.flatnonzero(norms > limit)
-    if not len(longer):
-        return updates, {}
-    matrix = updates.matrix.copy()
 
     def shorten(rows: slice) -> None:
         for row in longer[rows]:
             difference = np.subtract(updates.matrix[row], previous, dtype=np.float64)
-            matrix[row] = previous + difference * (limit / norms[row])
+            updates.matrix[row] = previous + difference * (limit / norms[row])
 
     in_blocks(shorten, len(longer), _ROWS)
-    return replace(updates, matrix=matrix), {updates.device_ids[row]: float(norms[row]) for row in longer}
+    return {updates.device_ids[row]: float(norms[row]) for row in longer}

@@ -90,7 +90,7 @@ class Updates:
     Attributes:
         layout: what the columns are.
         device_ids: whose the rows are, ascending, so that no result depends on who came first.
-        matrix: float32 [devices, weights], finite.
+        matrix: float32 [devices, weights], finite; not changed but by norm clipping, which comes before any rule.
     """
 
     layout: Layout

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from aggregator_server.aggregation.updates import Sizes, Updates, Vector
+from aggregator_server.aggregation.updates import Sizes, Updates, Vector, in_blocks
 from aggregator_server.errors import AggregationError
 
+_COLUMNS = 8_192  # of one task
 _ROWS = 16  # summed in float32, which is fast; the sums are added in float64, which keeps the digits
 
 
@@ -39,10 +40,15 @@ def weighted_mean(updates: Updates, sizes: Sizes, columns: slice | None = None) 
     part = updates.matrix[:, columns or slice(None)]
     # By a power of two, which changes no digit, to a sum of at most 1: no partial sum overflows.
     weights = (sizes / 2.0 ** np.ceil(np.log2(sizes.sum()))).astype(np.float32)
-    total, weighted = np.zeros(part.shape[1]), np.empty((_ROWS, part.shape[1]), np.float32)
-    for start in range(0, len(part), _ROWS):
-        rows = part[start : start + _ROWS]
-        products = np.multiply(rows, weights[start : start + _ROWS, None], out=weighted[: len(rows)])
-        total += products.sum(axis=0)
+    total = np.zeros(part.shape[1])
+
+    def add(block: slice) -> None:
+        weighted = np.empty((_ROWS, block.stop - block.start), np.float32)
+        for start in range(0, len(part), _ROWS):
+            rows = part[start : start + _ROWS, block]
+            products = np.multiply(rows, weights[start : start + _ROWS, None], out=weighted[: len(rows)])
+            total[block] += products.sum(axis=0)
+
+    in_blocks(add, len(total), _COLUMNS)
     mean: Vector = (total / weights.sum(dtype=np.float64)).astype(np.float32)
     return mean

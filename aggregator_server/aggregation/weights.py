@@ -64,11 +64,11 @@ RULES: dict[str, Callable[[Updates, Sizes, Settings], Combined]] = {
 def aggregate_weights(
     choice: Choice, uploads: Updates, sizes: Sizes, previous: Arrays, state: Arrays
 ) -> tuple[Arrays, Arrays, dict[str, Any]]:
-    """Combine the devices' weights as a plan says; pure, and the same bit for bit for the same inputs.
+    """Combine the devices' weights as a plan says; the same bit for bit for the same inputs.
 
     Args:
         choice: the plan's aggregation part; settings that it leaves out have their defaults.
-        uploads: one row of weights for each device, by device id.
+        uploads: one row of weights for each device, by device id; used up: ``clip_norm`` shortens rows in place.
         sizes: float64 [devices]: the number of clips behind every row.
         previous: the weights that the devices started from.
         state: what this returned after the fleet's last round; empty at first.
@@ -87,7 +87,7 @@ def aggregate_weights(
     start = uploads.layout.flatten(previous)
     details: dict[str, Any] = {}
     if settings["clip_norm"]:
-        uploads, details["clipped"] = clip_norms(uploads, start, settings["clip_norm"])
+        details["clipped"] = clip_norms(uploads, start, settings["clip_norm"])
     combined, said = RULES[choice.name](uploads, sizes, settings)
     if settings["server_optimiser"] == "none":
         return uploads.layout.split(combined), {}, details | said

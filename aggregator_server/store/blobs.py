@@ -88,16 +88,25 @@ class BlobFolder:
         """Return where a blob lies; whether it exists is the database's business."""
         return _place(self._folder, sha256)
 
+    def open(self, sha256: str) -> BinaryIO:
+        """Open a blob to read a part of it, unchecked.
+
+        Raises:
+            BlobError: it is missing.
+        """
+        try:
+            return self.path(sha256).open("rb")
+        except FileNotFoundError as error:
+            raise BlobError(f"blob {sha256} is missing from {self._folder}; restore it from a backup") from error
+
     def read(self, sha256: str) -> bytes:
         """Return a blob's bytes.
 
         Raises:
             BlobError: it is missing, or its content is not what its name says.
         """
-        try:
-            data = self.path(sha256).read_bytes()
-        except FileNotFoundError as error:
-            raise BlobError(f"blob {sha256} is missing from {self._folder}; restore it from a backup") from error
+        with self.open(sha256) as file:
+            data = file.read()
         if hashlib.sha256(data).hexdigest() != sha256:
             raise BlobError(f"blob {self.path(sha256)} is damaged (its digest differs); restore it from a backup")
         return data
