@@ -30,7 +30,7 @@ from edge_client.model_runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
-from fleet_simulator.log_mel_archive import LogMel, read_log_mel
+from fleet_simulator.log_mel_archive import cepstra, mel_power, pictures, read_pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWN = ("yes", "no", "up", "down", "left", "right", "on", "off")
@@ -41,6 +41,15 @@ LABELS = (KNOWN[0:4], KNOWN[2:6], KNOWN[4:8], (*KNOWN[6:8], *KNOWN[0:2]))
 CLIPS = 300
 PUBLIC_SPEAKERS = 0.3
 EPOCHS = 12
+
+
+@dataclass(frozen=True)
+class LogMel:
+    """Standardised cepstra of every clip, float32 [clips, frames, coefficients], its label and its speaker."""
+
+    x: NDArray[np.float32]
+    labels: NDArray[np.str_]
+    speakers: NDArray[np.str_]
 
 
 @dataclass(frozen=True)
@@ -148,7 +157,11 @@ _loaded: dict[str, Any] = {}
 
 
 def _load_once(archive: Path, bundles: Path) -> None:
-    _loaded.update(corpus=read_log_mel(archive, preset("gudur"), KNOWN + NEW), bundles=bundles)
+    entries = [entry for entry in pictures(archive) if entry.label in KNOWN + NEW]
+    x = cepstra(mel_power(read_pictures(archive, entries)), preset("gudur"))
+    x = (x - x.mean(axis=(0, 1))) / x.std(axis=(0, 1))
+    labels, speakers = (np.array(list(column)) for column in zip(*((e.label, e.speaker) for e in entries), strict=True))
+    _loaded.update(corpus=LogMel(x, labels, speakers), bundles=bundles)
 
 
 def _both_kinds(seed: int) -> dict[str, tuple[bool, float]]:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.capture.recordings import SUFFIXES, read_clip, speaker_of
+from edge_client.capture.recordings import read_clip
 from edge_client.errors import RecordingError
 from edge_client.features import Mfcc
 from fleet_protocol.bundle import Manifest
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment import DataSection
-from fleet_simulator.log_mel_archive import read_log_mel
+from fleet_simulator.log_mel_archive import cepstra, mel_power, pictures, read_pictures
+from fleet_simulator.recording_layouts import LAYOUTS, NOBODY, Entry
 
 Floats = NDArray[np.float32]
 _POOL = 1024
+_SPEAKERS = 200
+_CHUNK = 1024  # pictures taken at a time
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Corpus:
     Attributes:
         names: the labels, in the order of their slots.
         labels: int64 [clips], every clip's slot.
-        speakers: [clips], who speaks, or which recording a clip is of.
+        speakers: [clips], who speaks, or which longer recording a clip was cut from; ``NOBODY`` for noise.
         features: int64 [n] rows -> float32 [n, frames, coefficients], normalised.
     """
 
@@ -42,14 +45,10 @@ def read_corpus(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
     """Read what ``[data]`` names.
 
     Raises:
-        CorpusError: it is missing, lacks a label, or has more labels than the model has slots.
+        CorpusError: it is missing, lacks a label or speakers, or has more labels than the model has slots.
     """
-    if data.source == "synthetic":
-        corpus = synthetic(data, manifest, seed)
-    elif data.source == "log_mel":
-        corpus = _of_pictures(data, manifest)
-    else:
-        corpus = _of_recordings(data, manifest)
+    read = synthetic if data.source == "synthetic" else _of_entries
+    corpus = read(data, manifest, seed)
     if len(corpus.names) > manifest.capacity:
         raise CorpusError(
             f"the data has {len(corpus.names)} labels and the model's head {manifest.capacity} slots; build the bundle "
@@ -61,12 +60,12 @@ def read_corpus(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
 def synthetic(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
     """Make clips up: a picture for each class, a smaller one for each speaker, and noise out of a pool of pictures."""
     rng = np.random.default_rng([seed, 1])
-    shape = manifest.input_shape
+    shape, people = manifest.input_shape, data.speakers or _SPEAKERS
     of_class = rng.standard_normal((data.classes, *shape), np.float32)
-    of_speaker = 0.5 * rng.standard_normal((data.speakers, *shape), np.float32)
+    of_speaker = 0.5 * rng.standard_normal((people, *shape), np.float32)
     noise = np.float32(data.noise) * rng.standard_normal((_POOL, *shape), np.float32)
     labels = rng.integers(data.classes, size=data.clips)
-    speakers = rng.integers(data.speakers, size=data.clips)
+    speakers = rng.integers(people, size=data.clips)
 
     def features(rows: NDArray[np.int64]) -> Floats:
         # Two pictures of the pool are added, so that hardly any two clips are the same.
@@ -77,46 +76,68 @@ def synthetic(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
     return Corpus(names, labels, np.array([f"speaker-{speaker}" for speaker in speakers]), features)
 
 
-def _of_pictures(data: DataSection, manifest: Manifest) -> Corpus:
+def _of_entries(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
     assert data.path is not None
-    if not data.path.is_file():
-        raise CorpusError(f"there is no log-mel archive {data.path}")
-    found = read_log_mel(data.path, manifest.feature_settings, data.labels)
-    return _in_memory(data, found.labels, found.speakers, found.x)
+    found = pictures(data.path) if data.source == "log_mel" else LAYOUTS[data.source](data.path)
+    names, labelled = _labelled(data, found)
+    used = _drawn(data, [entry for entry, _ in labelled], seed)
+    entries, labels = [labelled[row][0] for row in used], [labelled[row][1] for row in used]
+    x = _of_pictures(data, entries, manifest) if data.source == "log_mel" else _of_recordings(entries, manifest)
+    slots = {name: slot for slot, name in enumerate(names)}
+    speakers = np.array([entry.speaker for entry in entries])
+    return Corpus(names, np.array([slots[label] for label in labels], np.int64), speakers, lambda rows: x[rows])
 
 
-def _of_recordings(data: DataSection, manifest: Manifest) -> Corpus:
-    folder = data.path
-    assert folder is not None
-    if not folder.is_dir():
-        raise CorpusError(f"there is no folder {folder}; recordings are expected as <label>/<speaker>_nohash_<n>.wav")
-    wanted = data.labels or tuple(sorted(f.name for f in folder.iterdir() if f.is_dir() and f.name[0] not in "._"))
+def _labelled(data: DataSection, found: Sequence[Entry]) -> tuple[tuple[str, ...], list[tuple[Entry, str]]]:
+    """Return the labels, and the entries that have one: its word goes before its label."""
+    there = sorted({entry.label for entry in found})
+    names = data.labels or tuple(name for name in there if not name.startswith("_"))
+    wanted, labelled = set(names), []
+    for entry in found:
+        label = entry.word if entry.word in wanted else entry.label
+        if label in wanted:
+            labelled.append((entry, label))
+    if lacking := [name for name in names if name not in {label for _, label in labelled}]:
+        raise CorpusError(f"{data.path} has no clip of {lacking[0]!r}; it has: {', '.join(there)}")
+    return names, labelled
+
+
+def _drawn(data: DataSection, entries: Sequence[Entry], seed: int) -> NDArray[np.int64]:
+    """Return the rows of the speakers that are used, and of as large a share of nobody's clips."""
+    speakers = np.array([entry.speaker for entry in entries])
+    names = np.unique(speakers[speakers != NOBODY])
+    if data.speakers is None:
+        return np.arange(len(entries))
+    if len(names) < data.speakers:
+        raise CorpusError(
+            f"{data.path} has clips of {len(names)} speakers, fewer than [data] speakers = {data.speakers}; "
+            "leave the key out to use all"
+        )
+    rng = np.random.default_rng([seed, 7])
+    strays = rng.permutation(np.flatnonzero(speakers == NOBODY))
+    used = np.isin(speakers, rng.permutation(names)[: data.speakers])
+    used[strays[: round(len(strays) * data.speakers / len(names))]] = True
+    return np.flatnonzero(used)
+
+
+def _of_pictures(data: DataSection, entries: Sequence[Entry], manifest: Manifest) -> Floats:
+    assert data.path is not None
+    pixels = read_pictures(data.path, entries)
+    x = np.empty((len(pixels), *manifest.input_shape), np.float32)
+    for start in range(0, len(x), _CHUNK):
+        x[start : start + _CHUNK] = cepstra(mel_power(pixels[start : start + _CHUNK]), manifest.feature_settings)
+    x -= x.mean(axis=(0, 1))
+    x /= x.std(axis=(0, 1))
+    return x
+
+
+def _of_recordings(entries: Sequence[Entry], manifest: Manifest) -> Floats:
     settings = manifest.feature_settings
     mfcc, mean, std = Mfcc(settings), np.asarray(manifest.mean), np.asarray(manifest.std)
-    x, labels, speakers = [], [], []
-    for label in wanted:
-        for path in sorted((folder / label).glob("*")):
-            if path.suffix.lower() not in SUFFIXES:
-                continue
-            try:
-                x.append(((mfcc(read_clip(path, settings)) - mean) / std).astype(np.float32))
-            except RecordingError as error:
-                raise CorpusError(f"{error}; a simulation uses every clip that is there") from error
-            labels.append(label)
-            speakers.append(speaker_of(path))
-    return _in_memory(data, np.array(labels), np.array(speakers), np.array(x, np.float32))
-
-
-def _in_memory(data: DataSection, labels: NDArray[np.str_], speakers: NDArray[np.str_], x: Floats) -> Corpus:
-    names = data.labels or tuple(str(name) for name in np.unique(labels))
-    for name in names:
-        if name not in labels:
-            raise CorpusError(f"{_where(data.path)} has no clip of {name!r}; it has: {', '.join(np.unique(labels))}")
-    if not names:
-        raise CorpusError(f"{_where(data.path)} holds no clips as <label>/<speaker>_nohash_<n>")
-    slots = {name: slot for slot, name in enumerate(names)}
-    return Corpus(names, np.array([slots[str(label)] for label in labels], np.int64), speakers, lambda rows: x[rows])
-
-
-def _where(path: Path | None) -> str:
-    return str(path)
+    x = np.empty((len(entries), *settings.shape), np.float32)
+    for features, entry in zip(x, entries, strict=True):
+        try:
+            features[...] = (mfcc(read_clip(Path(entry.path), settings)) - mean) / std
+        except RecordingError as error:
+            raise CorpusError(f"{error}; a simulation uses every clip that is there") from error
+    return x

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from aggregator_server.replies import Method, RoundRequest
 from aggregator_server.rounds import make_plan
-from fleet_protocol.messages import RoundPlan
+from fleet_protocol.messages import Choice, RoundPlan
+from fleet_protocol.plans import complete
 from fleet_protocol.setting import Value
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.faults import ATTACKS, FaultsSection
 
 SOURCES = ("synthetic", "speech_commands", "log_mel")
-SPLITS = ("speaker", "dirichlet", "iid")
+SPLITS = ("speaker", "recording", "dirichlet", "iid")
 
 
 class RefusedKeyError(ExperimentError):
@@ -47,7 +48,8 @@ class DataSection:
         public: share of the speakers whose clips are the public set.
         clips: of synthetic data: how many.
         classes: of synthetic data: how many.
-        speakers: of synthetic data: how many.
+        speakers: how many there are of synthetic data (200), or are used of other data: drawn with the seed; none
+            given: all.
         noise: of synthetic data: standard deviation around a class's picture.
     """
 
@@ -58,7 +60,7 @@ class DataSection:
     public: float = 0.0
     clips: int = 10_000
     classes: int = 10
-    speakers: int = 200
+    speakers: int | None = None
     noise: float = 2.0
 
     def __post_init__(self) -> None:
@@ -66,10 +68,16 @@ class DataSection:
         _require(self.source == "synthetic" or self.path is not None, "source", self.source, "needs the key 'path'")
         _require(0 < self.test < 1, "test", self.test, "must be above 0 and below 1")
         _require(0 <= self.public < 1 - self.test, "public", self.public, "must leave clips beside those of 'test'")
-        for key in ("clips", "classes", "speakers"):
+        for key in ("clips", "classes"):
             _require(getattr(self, key) >= 2, key, getattr(self, key), "must be at least 2")
+        _require(self.speakers is None or self.speakers >= 2, "speakers", self.speakers, "must be at least 2")
         _require(self.noise >= 0, "noise", self.noise, "must not be negative")
         _require(len(set(self.labels)) == len(self.labels), "labels", list(self.labels), "must name each label once")
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the clips themselves depend on the experiment's seed."""
+        return self.source == "synthetic" or self.speakers is not None
 
 
 @dataclass(frozen=True)
@@ -78,18 +86,34 @@ class FleetSection:
 
     Attributes:
         devices: how many.
-        split: who gets which clips: ``speaker`` (no speaker is on two devices), ``dirichlet``, ``iid``.
+        split: who gets which clips: ``speaker`` (no speaker is on two devices; ``recording`` where clips are told apart
+            by the recording that they were cut from), ``dirichlet``, ``iid``.
         alpha: of the Dirichlet split: the smaller, the fewer classes a device has most of its clips from.
+        size_spread: standard deviation of the logarithm of the devices' shares of the speakers (or of the clips).
+        held_out: share of every device's own clips that it does not train on: half of it to choose between models
+            by, half to judge them by.
+        sample_seconds: what a step costs a usual device for each sample in it.
+        speed_spread: standard deviation of the logarithm of the devices' speeds; 0: all are alike.
+        bytes_per_second: of a device's link; 0: transfers cost no time.
     """
 
     devices: int
     split: str = "speaker"
     alpha: float = 0.5
+    size_spread: float = 0.0
+    held_out: float = 0.0
+    sample_seconds: float = 0.001
+    speed_spread: float = 0.0
+    bytes_per_second: float = 0.0
 
     def __post_init__(self) -> None:
         _require(1 <= self.devices <= 1_000_000, "devices", self.devices, "must be from 1 to 1000000")
         _require(self.split in SPLITS, "split", self.split, f"must be {', '.join(SPLITS)}")
         _require(1e-3 <= self.alpha <= 1e3, "alpha", self.alpha, "must be from 0.001 to 1000")
+        _require(0 <= self.held_out <= 0.8, "held_out", self.held_out, "must be from 0 to 0.8")
+        for key, most in (("sample_seconds", 1e3), ("speed_spread", 3.0), ("bytes_per_second", 1e12)):
+            _require(0 <= getattr(self, key) <= most, key, getattr(self, key), f"must be from 0 to {most:g}")
+        _require(0 <= self.size_spread <= 3, "size_spread", self.size_spread, "must be from 0 to 3")
 
 
 @dataclass(frozen=True)
@@ -159,6 +183,7 @@ class Experiment:
     model: ModelSection
     rounds: RoundsSection
     faults: FaultsSection = field(default_factory=FaultsSection)
+    personalisation: dict[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         faults = self.faults
@@ -166,6 +191,16 @@ class Experiment:
         _require(faults.attack in ATTACKS, "attack", faults.attack, f"must be {', '.join(ATTACKS)}")
         _require(0 <= faults.strength <= 1e6, "strength", faults.strength, "must be from 0 to 1000000")
         _require(0 <= faults.wrong_labels <= 1, "wrong_labels", faults.wrong_labels, "must be from 0 to 1")
+
+    @property
+    def personal(self) -> Choice:
+        """What every device makes of the last round's model, with every setting.
+
+        Raises:
+            ProtocolError: the method or a setting is wrong.
+        """
+        settings = {"name": "none"} | self.personalisation
+        return complete("personalisation", Choice(str(settings.pop("name")), settings))
 
     @property
     def digest(self) -> str:

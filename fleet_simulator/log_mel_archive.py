@@ -1,15 +1,14 @@
 """Speech Commands as 8-bit log-mel pictures: entries ``<label>/<speaker>_nohash_<n>.<word>.jpg`` of 98 x 40 pixels.
 
 A pixel is 9.92 ln(power + 1e-6) + 147.7. Frames are averaged in power to those of a preset, and a DCT-II makes
-cepstra of the bands, standardised over all clips.
+cepstra of the bands.
 """
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -17,66 +16,86 @@ from numpy.typing import NDArray
 
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_simulator.errors import CorpusError
+from fleet_simulator.recording_layouts import NOBODY, Entry
 
-_BANDS = 40
-
-
-@dataclass(frozen=True)
-class LogMel:
-    """Normalised features of every clip, float32 [clips, frames, coefficients], and each clip's label and speaker."""
-
-    x: NDArray[np.float32]
-    labels: NDArray[np.str_]
-    speakers: NDArray[np.str_]
+Floats = NDArray[np.float32]
+FRAMES = 98  # of 25 ms, every 10 ms
+BANDS = 40
+FLOOR = np.float32(1e-6)
+_POWERS = np.exp((np.arange(256) - 147.7) / 9.92).astype(np.float32)  # of every pixel value
 
 
-def read_log_mel(archive: Path, settings: FeatureSettings, labels: Collection[str] = ()) -> LogMel:
-    """Read the pictures of some labels; none named: of every label that does not start with ``_``.
+def pictures(archive: Path) -> list[Entry]:
+    """List the pictures of an archive.
 
     Raises:
-        CorpusError: Pillow is not installed, the file is no such archive, or has no such picture.
+        CorpusError: it is no such archive.
     """
-    cepstra, owners, speakers = [], [], []
-    frames, dct = settings.frames, dct_matrix(settings.coefficients)
+    if not archive.is_file():
+        raise CorpusError(f"there is no log-mel archive {archive}")
     try:
-        with zipfile.ZipFile(archive) as pictures:
-            for name in pictures.namelist():
-                path = PurePosixPath(name)
-                label = path.parent.name
-                if path.suffix != ".jpg" or (label not in labels if labels else label.startswith("_")):
-                    continue
-                cepstra.append(np.log(_power(pictures.read(name), frames)) @ dct.T)
-                owners.append(label)
-                speakers.append(path.name.split("_nohash_")[0])
+        with zipfile.ZipFile(archive) as zipped:
+            paths = [PurePosixPath(name) for name in zipped.namelist()]
     except (OSError, zipfile.BadZipFile) as error:
-        raise CorpusError(f"{archive} is no archive of log-mel pictures ({error})") from error
-    if not cepstra:
-        raise CorpusError(f"{archive} has no pictures of {', '.join(labels) or 'any label'}")
-    features = np.array(cepstra, np.float32)
-    x = (features - features.mean(axis=(0, 1))) / features.std(axis=(0, 1))
-    return LogMel(x, np.array(owners), np.array(speakers))
+        raise _no_archive(archive, error) from error
+    entries = []
+    for path in paths:
+        if path.suffix == ".jpg":
+            speaker, spoken, rest = path.name.partition("_nohash_")
+            word = rest.split(".")[1] if rest.count(".") > 1 else ""
+            entries.append(Entry(path, path.parent.name, speaker if spoken else NOBODY, word))
+    if not entries:
+        raise CorpusError(f"{archive} has no pictures as <label>/<speaker>_nohash_<n>.<word>.jpg")
+    return entries
 
 
-def dct_matrix(coefficients: int) -> NDArray[np.float64]:
-    """Return the orthonormal DCT-II, float64 [coefficients, bands]."""
-    bands = np.arange(_BANDS)
-    dct: NDArray[np.float64] = np.sqrt(2 / _BANDS) * np.cos(
-        np.pi * (bands + 0.5) * np.arange(coefficients)[:, None] / _BANDS
-    )
-    dct[0] /= np.sqrt(2)
-    return dct
+def read_pictures(archive: Path, entries: Sequence[Entry]) -> NDArray[np.uint8]:
+    """Decode some pictures, uint8 [clips, frames, bands].
 
-
-def _power(picture: bytes, frames: int) -> NDArray[np.float32]:
-    """Return mel powers, float32 [frames, bands]: each the mean of the 10 ms frames that fall into it."""
+    Raises:
+        CorpusError: Pillow is not installed, or a picture is damaged.
+    """
     try:
         from PIL import Image
     except ImportError as error:
         raise CorpusError(f"pictures need Pillow ({error}); pip install 'auricle[sim]'") from error
-    pixels = np.asarray(Image.open(io.BytesIO(picture)), np.float32)  # [98 frames, 40 bands]
-    power = np.exp((pixels - 147.7) / 9.92)
-    if frames >= len(power):
-        return np.concatenate([power, np.repeat(power[-1:], frames - len(power), axis=0)])
-    each = -(-len(power) // frames)
-    padded = np.concatenate([power, power[-(each * frames - len(power)) :]]) if each * frames > len(power) else power
-    return np.asarray(padded.reshape(frames, each, _BANDS).mean(axis=1), np.float32)
+    pixels = np.empty((len(entries), FRAMES, BANDS), np.uint8)
+    try:
+        with zipfile.ZipFile(archive) as zipped:
+            for picture, entry in zip(pixels, entries, strict=True):
+                picture[:] = Image.open(io.BytesIO(zipped.read(str(entry.path))))
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise _no_archive(archive, error) from error
+    return pixels
+
+
+def _no_archive(archive: Path, error: Exception) -> CorpusError:
+    return CorpusError(f"{archive} is no archive of log-mel pictures of {FRAMES} x {BANDS} pixels ({error})")
+
+
+def mel_power(pixels: NDArray[np.uint8]) -> Floats:
+    """Return what pixels stand for, float32 of their shape: power in the band, and 1e-6."""
+    return _POWERS[pixels]
+
+
+def cepstra(power: Floats, settings: FeatureSettings) -> Floats:
+    """Return cepstra of mel powers, float32 [clips, 98 frames, 40 bands] -> [clips, frames, coefficients].
+
+    Each of the settings' frames is the mean of the 10 ms frames that fall into it.
+    """
+    frames = settings.frames
+    each = -(-FRAMES // frames)  # a preset of more frames than a picture has repeats the last one
+    beyond = each * frames - FRAMES
+    last = power[:, -1:].repeat(beyond, axis=1) if each == 1 else power[:, FRAMES - beyond :]
+    parts = np.concatenate([power, last], axis=1).reshape(len(power), frames, each, BANDS)
+    return np.asarray(np.log(parts.mean(axis=2)) @ dct_matrix(settings.coefficients).T, np.float32)
+
+
+def dct_matrix(coefficients: int) -> NDArray[np.float64]:
+    """Return the orthonormal DCT-II, float64 [coefficients, bands]."""
+    bands = np.arange(BANDS)
+    dct: NDArray[np.float64] = np.sqrt(2 / BANDS) * np.cos(
+        np.pi * (bands + 0.5) * np.arange(coefficients)[:, None] / BANDS
+    )
+    dct[0] /= np.sqrt(2)
+    return dct

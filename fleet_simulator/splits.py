@@ -12,6 +12,7 @@ from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment import Experiment
 
 Rows = NDArray[np.int64]
+Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,46 +25,76 @@ class Split:
 
 
 def split(corpus: Corpus, experiment: Experiment) -> Split:
-    """Deal the clips out. No speaker is in two of test, public set and devices.
+    """Deal the clips out. No speaker is in two of test, public set and devices; nobody's clips are dealt one by one.
 
     Raises:
         CorpusError: there are fewer speakers or clips than devices.
     """
     data, fleet = experiment.data, experiment.fleet
     rng = np.random.default_rng([experiment.rounds.seed, 2])
-    names, who = np.unique(corpus.speakers, return_inverse=True)
-    order = rng.permutation(len(names))
-    ends = np.cumsum([round(share * len(names)) for share in (data.test, data.public)])
-    test, public, private = np.split(order, ends)
+    who, people, strays = _owners(corpus.speakers)
+    parts = []
+    for owners in (people, strays):
+        ends = np.cumsum([round(share * len(owners)) for share in (data.test, data.public)])
+        parts.append(np.split(rng.permutation(owners), ends))
+    test, public, private = (np.concatenate(part) for part in zip(*parts, strict=True))
     rows = np.flatnonzero(np.isin(who, private))
-    if fleet.split == "speaker":
-        devices = _by_speaker(who, private, fleet.devices)
-    elif fleet.split == "dirichlet":
-        devices = _dirichlet(corpus.labels, rows, fleet.devices, fleet.alpha, rng)
-    else:
-        devices = [np.sort(part) for part in np.array_split(rng.permutation(rows), fleet.devices)]
     if len(rows) < fleet.devices:
         raise CorpusError(f"{len(rows)} clips are left for {fleet.devices} devices; ask for fewer, or for more clips")
+    shares = _shares(fleet.devices, fleet.size_spread, experiment.rounds.seed)
+    if fleet.split in ("speaker", "recording"):
+        devices = _by_speaker(who, parts[0][2], parts[1][2], shares)
+    elif fleet.split == "dirichlet":
+        devices = _dirichlet(corpus.labels, rows, fleet.alpha * fleet.devices * shares, rng)
+    else:
+        ends = np.cumsum(_apportioned(len(rows), shares, 1))[:-1]
+        devices = [np.sort(part) for part in np.split(rng.permutation(rows), ends)]
     return Split(tuple(devices), np.flatnonzero(np.isin(who, public)), np.flatnonzero(np.isin(who, test)))
 
 
-def _by_speaker(who: Rows, private: Rows, devices: int) -> list[Rows]:
-    if len(private) < devices:
+def _owners(speakers: NDArray[np.str_]) -> tuple[Rows, Rows, Rows]:
+    """Return every clip's owner, the owners that are speakers, and those that stand for one of nobody's clips."""
+    names, who = np.unique(speakers, return_inverse=True)
+    alone = np.flatnonzero(speakers == "")
+    who[alone] = len(names) + np.arange(len(alone))
+    return who, np.flatnonzero(names != ""), who[alone]
+
+
+def _shares(devices: int, spread: float, seed: int) -> Shares:
+    """Return the devices' shares of the data, float64 [devices] of sum 1: lognormal, or alike where spread is 0."""
+    sizes = np.exp(spread * np.random.default_rng([seed, 8]).standard_normal(devices))
+    return np.asarray(sizes / sizes.sum(), np.float64)
+
+
+def _apportioned(count: int, shares: Shares, least: int) -> Rows:
+    """Divide a count of things by shares and largest remainders, int64 [devices]; each device gets ``least`` first."""
+    wanted = (count - least * len(shares)) * shares
+    counts = least + wanted.astype(np.int64)
+    order = np.argsort(-(wanted % 1), kind="stable")
+    counts[order[: count - counts.sum()]] += 1
+    return np.asarray(counts, np.int64)
+
+
+def _by_speaker(who: Rows, people: Rows, strays: Rows, shares: Shares) -> list[Rows]:
+    devices = len(shares)
+    if len(people) < devices:
         raise CorpusError(
-            f"{len(private)} speakers are left for {devices} devices, and no speaker is on two; ask for at most "
-            f"{len(private)} devices, or split by 'dirichlet' or 'iid'"
+            f"{len(people)} speakers are left for {devices} devices, and no speaker is on two; ask for at most "
+            f"{len(people)} devices, or split by 'dirichlet' or 'iid'"
         )
     owner = np.full(int(who.max()) + 1, -1)
-    owner[private] = np.arange(len(private)) % devices
+    owner[people] = np.repeat(np.arange(devices), _apportioned(len(people), shares, 1))
+    owner[strays] = np.repeat(np.arange(devices), _apportioned(len(strays), shares, 0))
     return _grouped(owner[who], devices)
 
 
-def _dirichlet(labels: Rows, rows: Rows, devices: int, alpha: float, rng: np.random.Generator) -> list[Rows]:
-    """Deal every class out by shares of its own, drawn from Dirichlet(alpha)."""
+def _dirichlet(labels: Rows, rows: Rows, concentrations: Shares, rng: np.random.Generator) -> list[Rows]:
+    """Deal every class out by shares of its own, drawn from Dirichlet(concentrations)."""
+    devices = len(concentrations)
     owner = np.full(len(labels), -1)
     for label in np.unique(labels[rows]):
         mine = rng.permutation(rows[labels[rows] == label])
-        ends = np.round(np.cumsum(rng.dirichlet(np.full(devices, alpha))) * len(mine)).astype(np.int64)
+        ends = np.round(np.cumsum(rng.dirichlet(concentrations)) * len(mine)).astype(np.int64)
         owner[mine] = np.minimum(np.searchsorted(ends, np.arange(len(mine)), side="right"), devices - 1)
     return _grouped(owner, devices)
 

@@ -11,9 +11,10 @@ from fleet_simulator.experiment import DataSection, Experiment, FleetSection, Mo
 from fleet_simulator.splits import split
 
 
-def experiment(devices, how, alpha=0.5, seed=0):
+def experiment(devices, how, alpha=0.5, seed=0, spread=0.0):
     data = DataSection("synthetic", test=0.2, public=0.1)
-    return Experiment(data, FleetSection(devices, how, alpha), ModelSection("x"), RoundsSection(1, seed=seed))
+    fleet = FleetSection(devices, how, alpha, size_spread=spread)
+    return Experiment(data, fleet, ModelSection("x"), RoundsSection(1, seed=seed))
 
 
 def corpus(clips=1000, speakers=60, classes=5, seed=0):
@@ -28,11 +29,12 @@ def corpus(clips=1000, speakers=60, classes=5, seed=0):
     how=st.sampled_from(["speaker", "dirichlet", "iid"]),
     devices=st.integers(1, 30),
     alpha=st.floats(0.01, 100),
+    spread=st.floats(0, 3),
     seed=st.integers(0, 99),
 )
-def test_every_clip_goes_to_one_place(how, devices, alpha, seed):
+def test_every_clip_goes_to_one_place(how, devices, alpha, spread, seed):
     clips = corpus()
-    dealt = split(clips, experiment(devices, how, alpha, seed))
+    dealt = split(clips, experiment(devices, how, alpha, seed, spread))
     assert len(dealt.devices) == devices
     assert sorted(np.concatenate([*dealt.devices, dealt.public, dealt.test])) == list(range(1000))
     held = [set(clips.speakers[rows]) for rows in (dealt.test, dealt.public, np.concatenate(dealt.devices))]
@@ -41,6 +43,7 @@ def test_every_clip_goes_to_one_place(how, devices, alpha, seed):
     if how == "speaker":
         owners = [set(clips.speakers[rows]) for rows in dealt.devices]
         assert sum(len(who) for who in owners) == len(held[2])
+        assert all(owners)
 
 
 def test_a_small_alpha_leaves_a_device_few_classes_and_a_large_one_all():
@@ -50,6 +53,27 @@ def test_a_small_alpha_leaves_a_device_few_classes_and_a_large_one_all():
         return np.mean([count.max() / count.sum() for count in counts])
 
     assert largest_share(0.05) > 0.6 > 0.3 > largest_share(100.0)
+
+
+@pytest.mark.parametrize("how", ["speaker", "dirichlet", "iid"])
+def test_devices_can_be_of_very_different_sizes(how):
+    def spread_of(spread):
+        sizes = [len(rows) for rows in split(corpus(20_000, 600), experiment(30, how, 100, spread=spread)).devices]
+        return np.std(np.log(sizes))
+
+    assert spread_of(0.0) < 0.2
+    assert 0.7 < spread_of(1.0) < 1.3
+
+
+def test_noise_that_nobody_speaks_is_dealt_to_every_device_and_to_the_test():
+    clips = corpus(1000)
+    noise = np.arange(1000) % 4 == 0
+    clips = Corpus(clips.names, clips.labels, np.where(noise, "", clips.speakers), clips.features)
+    dealt = split(clips, experiment(20, "speaker"))
+    counts = [int(noise[rows].sum()) for rows in dealt.devices]
+    assert max(counts) - min(counts) <= 1
+    assert int(noise[dealt.test].sum()) == 50
+    assert sorted(np.concatenate([*dealt.devices, dealt.public, dealt.test])) == list(range(1000))
 
 
 def test_more_devices_than_speakers_are_refused_with_the_way_out():
