@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = commands.add_parser("run", help="run an experiment, or go on with one that was interrupted")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.toml")
     run.add_argument("--output", type=Path, metavar="FOLDER", help="of the run (the experiment's name without .toml)")
-    run.add_argument("--workers", type=int, metavar="N", help="processes that train devices (all cores)")
+    run.add_argument("--workers", type=int, metavar="N", help="processes that train devices (all cores); 0: this one")
     run.add_argument(
         "--ray",
         nargs="?",
@@ -44,13 +44,23 @@ def _run(options: argparse.Namespace) -> int:
     from fleet_simulator.experiment_file import load_experiment
     from fleet_simulator.progress import progress_on
     from fleet_simulator.simulation import run
+    from fleet_simulator.zero_shot import run_zero_shot
+    from fleet_simulator.zero_shot_file import has_users, load_zero_shot
 
     workers = options.workers
-    if workers is not None and not 1 <= workers <= 4096:
-        raise ExperimentError(f"--workers must be from 1 to 4096, not {workers}")
+    if workers is not None and not 0 <= workers <= 4096:
+        raise ExperimentError(f"--workers must be from 0 to 4096, not {workers}")
+    if workers == 0 and options.ray:
+        raise ExperimentError("--workers 0 runs everything in this process; leave it or --ray out")
     folder = options.output or options.experiment.with_suffix("")
-    result = run(load_experiment(options.experiment), folder, workers, progress_on(sys.stderr), options.ray)
-    last = result.rounds[-1]
+    if not has_users(options.experiment):
+        experiment = load_experiment(options.experiment)
+        rounds = run(experiment, folder, workers, progress_on(sys.stderr), options.ray).rounds
+    elif options.ray:
+        raise ExperimentError("the strategy 'zero_shot' runs on this machine alone; leave --ray out")
+    else:
+        rounds = run_zero_shot(load_zero_shot(options.experiment), folder, workers, progress_on(sys.stderr))
+    last = rounds[-1]
     accuracy = f", accuracy {100 * last['accuracy']:.2f} %" if "accuracy" in last else ""
     print(f"{last['round']} rounds{accuracy}; results in {folder / 'result.json'}")
     return 0

@@ -1,6 +1,7 @@
-"""Every device's clips side by side in one file, so that a worker reads one device's at once and holds no others'.
+"""Every device's clips side by side, so that a worker reads one device's at once and holds no others'.
 
-Files are read, not mapped: mapped pages would count as the process's memory, and grow with the number of devices.
+Workers read them from a file, which is not mapped: mapped pages would count as the process's memory, and grow with the
+number of devices. A run in one process takes them from its corpus.
 """
 
 from __future__ import annotations
@@ -9,140 +10,159 @@ import json
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.durable import flush_folder
 from fleet_simulator.corpora import Corpus
-from fleet_simulator.splits import Split
 
 Floats = NDArray[np.float32]
+Rows = NDArray[np.int64]
 _ROWS = 4096  # written at a time
 
 
 @dataclass(frozen=True)
+class Owned:
+    """One device's rows of a corpus: to train on, to choose between models by, and to judge that choice by."""
+
+    train: Rows
+    choose: Rows
+    judge: Rows
+
+
+@dataclass(frozen=True)
 class ClipShards:
-    """Clips by shard: a shard for each device, then the public set, then the test clips.
+    """Clips by shard: three for each device (see :class:`Owned`), then the public set, then the test clips.
 
     Attributes:
-        folder: holds the files; :func:`write_shards` makes it.
+        names: the labels in the order of their slots.
+        ends: int64 [shards + 1], where every shard begins and the last one ends.
+        slots: int16 [clips], as the devices have them.
+        features: rows -> normalised features, float32 [n, frames, coefficients].
     """
 
-    folder: Path
-
-    @cached_property
-    def _header(self) -> dict[str, Any]:
-        header: dict[str, Any] = json.loads((self.folder / "header.json").read_text())
-        return header
-
-    @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        ends: NDArray[np.int64] = np.load(self.folder / "ends.npy")
-        return ends
-
-    @cached_property
-    def _labels(self) -> NDArray[np.int16]:
-        labels: NDArray[np.int16] = np.load(self.folder / "labels.npy")
-        return labels
-
-    @cached_property
-    def _descriptor(self) -> int:
-        return os.open(self.folder / "features.f32", os.O_RDONLY)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The labels in the order of their slots."""
-        return tuple(str(name) for name in self._header["names"])
+    names: tuple[str, ...]
+    ends: Rows
+    slots: NDArray[np.int16]
+    features: Callable[[slice], Floats]
 
     @property
     def devices(self) -> int:
         """Number of devices."""
-        return len(self._ends) - 3
+        return (len(self.ends) - 3) // 3
 
     @property
     def public(self) -> slice:
         """Rows of the public set."""
-        return self.rows(self.devices)
+        return self._shard(len(self.ends) - 3)
 
     @property
     def test(self) -> slice:
-        """Rows that models are judged by."""
-        return self.rows(self.devices + 1)
+        """Rows that the fleet's model is judged by."""
+        return self._shard(len(self.ends) - 2)
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Clips of every device, int64 [devices]."""
-        sizes: NDArray[np.int64] = np.diff(self._ends)[: self.devices]
+    def sizes(self) -> Rows:
+        """Clips that every device trains on, int64 [devices]."""
+        sizes: Rows = np.diff(self.ends)[: 3 * self.devices : 3]
         return sizes
 
-    def rows(self, shard: int) -> slice:
-        """Return the rows of a shard."""
-        return slice(int(self._ends[shard]), int(self._ends[shard + 1]))
+    def rows(self, device: int) -> slice:
+        """Return the rows that a device trains on."""
+        return self._shard(3 * device)
 
-    def labels(self, rows: slice) -> NDArray[np.int64]:
+    def choose(self, device: int) -> slice:
+        """Return the rows that a device chooses between models by."""
+        return self._shard(3 * device + 1)
+
+    def judge(self, device: int) -> slice:
+        """Return the rows that a device's choice is judged by."""
+        return self._shard(3 * device + 2)
+
+    def labels(self, rows: slice) -> Rows:
         """Return the slots of rows, int64 [n]."""
-        return self._labels[rows].astype(np.int64)
+        return self.slots[rows].astype(np.int64)
 
-    def features(self, rows: slice) -> Floats:
-        """Return the normalised features of rows, float32 [n, frames, coefficients]."""
-        shape = tuple(int(size) for size in self._header["shape"])
-        width = 4 * int(np.prod(shape))
-        data = bytearray((rows.stop - rows.start) * width)
-        os.preadv(self._descriptor, [data], rows.start * width)
-        return np.frombuffer(data, np.float32).reshape(-1, *shape)
+    def _shard(self, shard: int) -> slice:
+        return slice(int(self.ends[shard]), int(self.ends[shard + 1]))
 
 
-def open_shards(folder: Path, experiment: str) -> ClipShards | None:
-    """Return the shards of an experiment, by its digest; None where they are not there, or another experiment's."""
-    header = folder / "header.json"
-    if not header.is_file() or json.loads(header.read_text())["experiment"] != experiment:
-        return None
-    return ClipShards(folder)
-
-
-def write_shards(
-    folder: Path,
+def deal(
     corpus: Corpus,
-    dealt: Split,
-    experiment: str,
-    taught: Callable[[NDArray[np.int64], Sequence[slice]], NDArray[np.int64]] = lambda labels, _: labels,
+    owned: Sequence[Owned],
+    public: Rows,
+    test: Rows,
+    taught: Callable[[Rows, Sequence[slice]], Rows] = lambda labels, _: labels,
 ) -> ClipShards:
-    """Write a folder of shards; it is there whole or not at all.
+    """Put a corpus into shards, which read its features as they are needed.
 
     Args:
-        folder: to be made; what is there is removed.
         corpus: the clips.
-        dealt: who gets which.
-        experiment: digest of the experiment.
-        taught: (the right slots of all clips, every device's rows) -> the slots as the devices have them.
+        owned: every device's rows.
+        public: rows of the public set.
+        test: rows that the fleet's model is judged by.
+        taught: (the right slots of all clips, the rows that every device trains on and chooses by) -> the slots as
+            the devices have them.
     """
+    parts = [part for one in owned for part in (one.train, one.choose, one.judge)] + [public, test]
+    order, ends = np.concatenate(parts), np.cumsum([0, *(len(part) for part in parts)])
+    known = [slice(int(start), int(stop)) for start, stop in zip(ends[:-3:3], ends[2:-1:3], strict=True)]
+    slots = taught(corpus.labels[order], known).astype(np.int16)
+    return ClipShards(corpus.names, ends, slots, lambda rows: corpus.features(order[rows]))
+
+
+def open_shards(folder: Path, experiment: str | None = None) -> ClipShards | None:
+    """Return the shards in a folder; None where there are none, or those of another experiment than this digest's."""
+    path = folder / "header.json"
+    if not path.is_file():
+        return None
+    header = json.loads(path.read_text())
+    if experiment is not None and header["experiment"] != experiment:
+        return None
+    file = _FeatureFile(folder / "features.f32", tuple(header["shape"]))
+    names = tuple(str(name) for name in header["names"])
+    return ClipShards(names, np.load(folder / "ends.npy"), np.load(folder / "labels.npy"), file.read)
+
+
+def write_shards(folder: Path, shards: ClipShards, experiment: str) -> None:
+    """Write a folder of shards, whole or not at all; what is there is removed. ``experiment`` is its digest."""
     for stale in (folder, *folder.parent.glob(f".{folder.name}-*")):
         shutil.rmtree(stale, ignore_errors=True)
-    parts = [*dealt.devices, dealt.public, dealt.test]
-    order = np.concatenate(parts)
     making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
         with (making / "features.f32").open("wb") as file:
-            for start in range(0, len(order), _ROWS):
-                features = np.ascontiguousarray(corpus.features(order[start : start + _ROWS]), np.float32)
+            for start, stop in pairwise([*range(0, len(shards.slots), _ROWS), len(shards.slots)]):
+                features = np.ascontiguousarray(shards.features(slice(start, stop)), np.float32)
                 file.write(features.data)
             file.flush()
             os.fsync(file.fileno())
-        ends = np.cumsum([0, *(len(part) for part in parts)])
-        owned = [slice(int(start), int(stop)) for start, stop in pairwise(ends[: len(dealt.devices) + 1])]
-        np.save(making / "labels.npy", taught(corpus.labels[order], owned).astype(np.int16))
-        np.save(making / "ends.npy", ends)
-        header = {"names": list(corpus.names), "shape": list(features.shape[1:]), "experiment": experiment}
+        np.save(making / "labels.npy", shards.slots)
+        np.save(making / "ends.npy", shards.ends)
+        header = {"names": list(shards.names), "shape": list(features.shape[1:]), "experiment": experiment}
         (making / "header.json").write_text(json.dumps(header))
         making.rename(folder)
     finally:
         shutil.rmtree(making, ignore_errors=True)
     flush_folder(folder.parent)
-    return ClipShards(folder)
+
+
+class _FeatureFile:
+    """Features of all shards, row after row; open for as long as somebody may read."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._width = 4 * int(np.prod(shape))
+        self._descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def read(self, rows: slice) -> Floats:
+        """Return float32 [n, ...]."""
+        data = bytearray((rows.stop - rows.start) * self._width)
+        os.preadv(self._descriptor, [data], rows.start * self._width)
+        return np.frombuffer(data, np.float32).reshape(-1, *self._shape)

@@ -31,23 +31,19 @@ def load_experiment(path: Path) -> Experiment:
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
     """
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ExperimentError(f"cannot read the experiment {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ExperimentError(f"{path} is not valid TOML: {error}") from error
+    document = read_document(path)
     kinds: dict[str, type[Any]] = {
         "data": DataSection, "fleet": FleetSection, "model": ModelSection, "rounds": RoundsSection,
         "faults": FaultsSection,
     }  # fmt: skip
+    personalisation = document.pop("personalisation", {})
     if unknown := sorted(document.keys() - kinds.keys()):
-        raise ExperimentError(f"{path}: unknown section [{unknown[0]}]; known: {', '.join(kinds)}")
+        raise ExperimentError(f"{path}: unknown section [{unknown[0]}]; known: {', '.join(kinds)}, personalisation")
     if missing := [name for name in kinds if name != "faults" and name not in document]:
         raise ExperimentError(f"{path}: the section [{missing[0]}] is missing; docs/simulator.md has an example")
-    sections = {name: _section(path, name, kind, document.get(name, {})) for name, kind in kinds.items()}
+    sections = {name: read_section(path, name, kind, document.get(name, {})) for name, kind in kinds.items()}
     try:
-        experiment = Experiment(**sections)
+        experiment = Experiment(**sections, personalisation=_table(path, "personalisation", personalisation))
     except RefusedKeyError as error:
         raise ExperimentError(f"{path}: [faults] {error}") from error
     try:
@@ -56,15 +52,37 @@ def load_experiment(path: Path) -> Experiment:
     except (AggregatorError, ExperimentError) as error:
         raise ExperimentError(f"{path}: [rounds] {error}") from error
     try:
+        _require_personal(experiment, plan.local.name)
+    except (ExperimentError, ProtocolError) as error:
+        raise ExperimentError(f"{path}: [personalisation] {error}") from error
+    try:
         _require_bundles(experiment.model, plan.local.name)
     except (ExperimentError, ProtocolError) as error:
         raise ExperimentError(f"{path}: [model] {error}") from error
     return experiment
 
 
-def _section(path: Path, name: str, kind: type[Any], values: Any) -> Any:  # noqa: ANN401  (a section's class)
-    if not isinstance(values, dict):
-        raise ExperimentError(f"{path}: [{name}] must be a section of keys, not {values!r}")
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ExperimentError: naming what is wrong with it.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExperimentError(f"cannot read the experiment {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ExperimentError(f"{path} is not valid TOML: {error}") from error
+
+
+def read_section(path: Path, name: str, kind: type[Any], values: Any) -> Any:  # noqa: ANN401  (a section's class)
+    """Return a section of an experiment as an object that has checked its values.
+
+    Raises:
+        ExperimentError: naming the file, the section, the key, the value and what is allowed.
+    """
+    values = _table(path, name, values)
     known = [item.name for item in dataclasses.fields(kind)]
     for key in values:
         if key not in known:
@@ -84,6 +102,30 @@ def _section(path: Path, name: str, kind: type[Any], values: Any) -> Any:  # noq
         raise ExperimentError(f"{path}: [{name}] {key} = {values.get(key)!r} is of the wrong type: {error}") from error
     except (TypeError, ValueError) as error:
         raise ExperimentError(f"{path}: [{name}] {error}") from error
+
+
+def _table(path: Path, name: str, values: Any) -> dict[str, Any]:  # noqa: ANN401  (whatever the file has there)
+    if not isinstance(values, dict):
+        raise ExperimentError(f"{path}: [{name}] must be a section of keys, not {values!r}")
+    return values
+
+
+def _require_personal(experiment: Experiment, local: str) -> None:
+    """Check the personalisation, and that it can be run.
+
+    Raises:
+        ExperimentError, ProtocolError: not so.
+    """
+    name = experiment.personal.name
+    if name == "none":
+        return
+    if SHARED_METHODS[local].keeps_own:
+        raise ExperimentError(
+            f"name = {name!r}: with {local} the devices have models of their own already; use the strategies fedavg, "
+            "fedprox, fedmmd or fedopt"
+        )
+    if not experiment.fleet.held_out:
+        raise ExperimentError(f"name = {name!r}: devices choose by clips of their own; give [fleet] held_out, say 0.4")
 
 
 def _require_shared_model(strategy: str, local: str) -> None:

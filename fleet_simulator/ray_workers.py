@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from fleet_simulator.errors import WorkerError
-from fleet_simulator.virtual_device import Block, Setup, TestRows, VirtualDevices
-from fleet_simulator.workers import Task
+from fleet_simulator.tasks import Setup, Task
+from fleet_simulator.virtual_device import VirtualDevices
 
 LOCAL = "local"
 _PATIENCE_S = 10.0
@@ -77,7 +77,7 @@ class RayWorkers:
         def give(actor: Any) -> None:  # noqa: ANN401  (Ray's handles have no types)
             index, task = next(left, (-1, None))
             if task is not None:
-                busy[_start(actor, task)] = (index, task, actor)
+                busy[actor.answer.remote(task)] = (index, task, actor)
 
         for actor in self._actors:
             give(actor)
@@ -109,10 +109,3 @@ def _require_answer(address: str) -> None:
     host, _, port = address.rpartition(":")
     if host and "/" not in host and port.isdigit():
         socket.create_connection((host, int(port)), _PATIENCE_S).close()
-
-
-def _start(actor: Any, task: Task) -> Any:  # noqa: ANN401  (Ray's handles have no types)
-    if isinstance(task, Block):
-        return actor.train.remote(task)
-    assert isinstance(task, TestRows)
-    return actor.count_right.remote(task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from functools import cached_property
 from pathlib import Path
 
@@ -21,7 +22,9 @@ class RowFile:
 
     @cached_property
     def _descriptor(self) -> int:
-        return os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        weakref.finalize(self, os.close, descriptor)
+        return descriptor
 
     def write(self, row: int, rows: Floats) -> None:
         """Write one row, float32 [width], or several, [n, width], from a place on."""

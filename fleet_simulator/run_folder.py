@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.durable import write_durably
+from edge_client.locks import take_lock
 from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import Arrays, pack, unpack
 from fleet_simulator.errors import RunFolderError
-from fleet_simulator.virtual_device import NO_OWN
+from fleet_simulator.tasks import NO_OWN
 
 STATE = "state.safetensors"
+_LOCK = "lock"
 
 
 @dataclass
@@ -26,7 +31,7 @@ class State:
         weights: the global model's.
         server: the aggregation's, such as a server optimiser's moments.
         uploaded: bool [devices], who has taken part.
-        own_versions: uint8 [devices], see :class:`fleet_simulator.virtual_device.Block`.
+        own_versions: uint8 [devices], see :class:`fleet_simulator.tasks.Block`.
         rounds: one JSON-ready entry for each finished round.
     """
 
@@ -40,6 +45,28 @@ class State:
     def first(cls, weights: Arrays, devices: int) -> State:
         """Return the state before the first round."""
         return cls(weights, {}, np.zeros(devices, np.bool_), np.full(devices, NO_OWN, np.uint8))
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other runs out of a folder; however this process ends, the folder is free again.
+
+    Raises:
+        RunFolderError: another run is on in it.
+    """
+    path = folder / _LOCK
+    descriptor = take_lock(path)
+    if descriptor is None:
+        raise RunFolderError(
+            f"{folder} is in use by the run of process {path.read_text().strip() or 'that just began'}; wait until it "
+            "has ended, end it (the same command goes on with it), or name another folder with --output"
+        )
+    try:
+        os.truncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def save_state(folder: Path, state: State, experiment: str) -> None:

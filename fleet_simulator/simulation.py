@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator_server.aggregation import Updates, aggregate_weights
 from aggregator_server.fleet_statistics import DeviceStatistics
@@ -25,19 +26,24 @@ from aggregator_server.strategies import strategy, unchanged
 from edge_client.durable import leftovers, make_folder, write_durably
 from edge_client.learning.shared_methods import SHARED_METHODS
 from edge_client.learning.user_invariant import label_entropy
-from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.messages import Choice
-from fleet_simulator.clip_shards import ClipShards, open_shards, write_shards
-from fleet_simulator.corpora import read_corpus
+from fleet_protocol.tensors import Arrays
+from fleet_simulator.clip_shards import ClipShards, deal, open_shards, write_shards
+from fleet_simulator.device_time import DeviceTime
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment import Experiment
 from fleet_simulator.faults import taught_labels
+from fleet_simulator.held_out import hold_out
+from fleet_simulator.inputs import Inputs
+from fleet_simulator.measures import measures
+from fleet_simulator.personal_models import judge_devices
 from fleet_simulator.ray_workers import RayWorkers
 from fleet_simulator.row_file import RowFile
-from fleet_simulator.run_folder import State, load_state, save_state
+from fleet_simulator.run_folder import State, load_state, locked, save_state
 from fleet_simulator.splits import split
-from fleet_simulator.virtual_device import Block, Setup, TestRows, device_id, layout_of, next_version
-from fleet_simulator.workers import Pool, Task, Workers
+from fleet_simulator.tasks import Block, Setup, Task, TestRows, Trained, device_id, next_version
+from fleet_simulator.virtual_device import layout_of
+from fleet_simulator.workers import InThisProcess, Pool, Workers
 
 _BLOCKS = 64  # of a round, at least; so many workers have something to do
 _LARGEST_BLOCK = 64
@@ -57,113 +63,183 @@ class Progress(Protocol):
         """A round is on the disk."""
 
 
+class Silent:
+    """Progress that nobody looks at."""
+
+    def begin(self, rounds: int, finished: int) -> None:
+        """Say nothing."""
+
+    def devices_done(self, count: int, of: int) -> None:
+        """Say nothing."""
+
+    def round_done(self, entry: dict[str, Any], seconds: float) -> None:
+        """Say nothing."""
+
+
 @dataclass(frozen=True)
 class Result:
     """How a run ended.
 
     Attributes:
-        rounds: one entry for each: ``round``, ``devices``, ``loss`` (the median of the devices' training losses), and
-            ``accuracy`` of the global model on the test clips, 0..1, in rounds that were tested.
+        rounds: one entry for each: ``round``, ``devices``, ``loss`` (the median of the devices' training losses),
+            ``round_seconds`` and ``device_seconds`` (simulated: of the slowest device, and of all), and in rounds that
+            were tested what :func:`fleet_simulator.measures.measures` says of the global model on the test clips;
+            the last one also has the ``confusion`` matrix.
+        devices: where devices hold clips out, an entry for each device: ``device``, ``clips`` trained on, accuracy
+            0..1 on its own clips of the ``global`` model and of the ``personal`` one, whether that was ``kept``.
         seconds: of the rounds that this run itself has done.
-        weights: path of the state that holds the global model.
+        folder: of the run; ``state.safetensors`` in it holds the global model.
     """
 
     rounds: list[dict[str, Any]]
+    devices: list[dict[str, Any]]
     seconds: list[float]
     folder: Path
 
 
 def run(
-    experiment: Experiment, folder: Path, workers: int | None, progress: Progress, cluster: str | None = None
+    experiment: Experiment,
+    folder: Path,
+    workers: int | None,
+    progress: Progress,
+    cluster: str | None = None,
+    inputs: Inputs | None = None,
 ) -> Result:
     """Run an experiment, or what is left of it; the result is the same whatever the number of workers.
 
     Args:
         experiment: what to do.
         folder: of the run; one that a killed run left is gone on with.
-        workers: processes that train devices; None: one for each core.
+        workers: processes that train devices; 0: this one; None: one for each core.
         progress: told how it goes.
         cluster: address of a Ray cluster to run them on; None: this machine.
+        inputs: clips and models of other runs of this process, to be used again.
 
     Raises:
         SimulationError: the data, the run's folder or a worker is at fault.
         ProtocolError: a bundle cannot be used.
         AggregationError: the rule cannot combine the uploads.
     """
+    inputs = inputs or Inputs()
     make_folder(folder, 0o755)
-    for path in leftovers(folder):
-        if path.is_file():
-            path.unlink()
-    simulation = Simulation(experiment, folder)
-    seconds: list[float] = []
-    progress.begin(experiment.rounds.count, len(simulation.state.rounds))
-    with _workers(simulation.setup, workers, cluster) as pool:
-        for round_id in range(len(simulation.state.rounds) + 1, experiment.rounds.count + 1):
-            start = time.perf_counter()
-            entry = simulation.play(round_id, pool, progress)
-            seconds.append(time.perf_counter() - start)
-            progress.round_done(entry, seconds[-1])
-    document = {"rounds": simulation.state.rounds}
-    write_durably(folder / "result.json", (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), 0o644)
-    return Result(simulation.state.rounds, seconds, folder)
+    with locked(folder):
+        for path in leftovers(folder):
+            if path.is_file():
+                path.unlink()
+        simulation = Simulation(experiment, folder, inputs, in_memory=workers == 0 and cluster is None)
+        seconds: list[float] = []
+        progress.begin(experiment.rounds.count, len(simulation.state.rounds))
+        with _pool(simulation, workers, cluster, inputs) as pool:
+            for round_id in range(len(simulation.state.rounds) + 1, experiment.rounds.count + 1):
+                start = time.perf_counter()
+                entry = simulation.play(round_id, pool, progress)
+                seconds.append(time.perf_counter() - start)
+                progress.round_done(entry, seconds[-1])
+            devices = judge_devices(simulation, pool)
+        document = {"rounds": simulation.state.rounds} | ({"devices": devices} if devices else {})
+        write_durably(folder / "result.json", (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), 0o644)
+    return Result(simulation.state.rounds, devices, seconds, folder)
 
 
-def _workers(setup: Setup, count: int | None, cluster: str | None) -> Workers | RayWorkers:
-    if cluster is None:
-        return Workers(setup, count or available_cores())
-    return RayWorkers(setup, count, cluster)
+def _pool(
+    simulation: Simulation, count: int | None, cluster: str | None, inputs: Inputs
+) -> InThisProcess | Workers | RayWorkers:
+    if cluster is not None:
+        return RayWorkers(simulation.setup, count, cluster)
+    if count == 0:
+        return InThisProcess(simulation.setup, simulation.shards, inputs)
+    return Workers(simulation.setup, count or available_cores())
 
 
 class Simulation:
     """A run: its clips, its state, and how a round is played."""
 
-    def __init__(self, experiment: Experiment, folder: Path) -> None:
-        """Read the state and the clips, or make them."""
+    def __init__(
+        self, experiment: Experiment, folder: Path, inputs: Inputs | None = None, *, in_memory: bool = False
+    ) -> None:
+        """Read the state and the clips, or make them; ``in_memory``: no other process reads the clips."""
+        inputs = inputs or Inputs()
         self.experiment = experiment
         self.folder = folder
         self.plan = experiment.rounds.plan
         self.strategy = strategy(experiment.rounds.strategy)
         self.digest = experiment.digest
-        shared = read_bundle(experiment.model.bundle)
+        model, shared = experiment.model, inputs.bundle(experiment.model.bundle)
         state = load_state(folder, self.digest)
-        self.shards = _shards(experiment, folder, shared, self.digest)
+        self.shards = _shards(experiment, folder, inputs, self.digest, in_memory)
         self.state = state or State.first(shared.weights, self.shards.devices)
         self.layout = layout_of(shared.manifest)
         sizes = self.shards.sizes
         self.candidates = [Candidate(device_id(n), int(size)) for n, size in enumerate(sizes) if size]
         if not self.candidates:
             raise CorpusError("no device has any clip; give the data more clips")
-        model = experiment.model
         self.setup = Setup(
             model.bundle, model.own, folder, self.plan.local.name, self.plan.aggregation, self.plan.seed,
             experiment.faults,
         )  # fmt: skip
+        self.time = DeviceTime.of(experiment.fleet, self.layout.width, self.plan.seed)
         self._uploads = RowFile(folder / "uploads.f32", self.layout.width)
-        self._fleet_model = RowFile(folder / "fleet-model.f32", self.layout.width)
-        own_widths = [layout_of(read_bundle(path).manifest).width for path in model.own] or [self.layout.width]
+        self.models = RowFile(folder / "models.f32", self.layout.width)
+        own_widths = [layout_of(inputs.bundle(path).manifest).width for path in model.own] or [self.layout.width]
         self._own_models = RowFile(folder / "own-models.f32", max(own_widths))
-        self._fleet_model.write(0, self.layout.flatten(self.state.weights))
+        self.models.write(0, self.layout.flatten(self.state.weights))
 
     def play(self, round_id: int, pool: Pool, progress: Progress) -> dict[str, Any]:
         """Play one round and put the state after it on the disk; return the round's entry."""
-        devices = self._select(round_id)
-        trained = 0
+        state, devices = self.state, self._select(round_id)
+        blocks = self.blocks(round_id, devices)
+        trained = self._train(blocks, pool, progress)
+        state.weights, state.server = self.aggregate(blocks, devices, state.weights, state.server)
+        self.models.write(0, self.layout.flatten(state.weights))
+        state.uploaded[devices] = True
+        if SHARED_METHODS[self.plan.local.name].keeps_own:
+            self._own_models.flush()
+            for device in devices:
+                state.own_versions[device] = next_version(int(state.own_versions[device]))
+        entry: dict[str, Any] = {"round": round_id, "devices": len(devices)}
+        entry["loss"] = median(one.loss for one in trained)
+        entry |= self.time.of_round(devices, [one.samples for one in trained])
+        state.rounds.append(entry | self._tested(round_id, pool))
+        save_state(self.folder, state, self.digest)
+        return state.rounds[-1]
 
-        def done(task: Task) -> None:
-            nonlocal trained
-            trained += len(task.devices) if isinstance(task, Block) else 0
-            progress.devices_done(trained, len(devices))
+    def blocks(self, round_id: int, devices: Sequence[int], model: int = 0) -> list[Block]:
+        """Cut a round's devices into blocks that depend on nothing else; ``model``: row of what they start from."""
+        size = min(_LARGEST_BLOCK, math.ceil(len(devices) / _BLOCKS))
+        settings = self._local().settings
+        blocks = []
+        for number, start in enumerate(range(0, len(devices), size)):
+            members = tuple(devices[start : start + size])
+            versions = tuple(int(version) for version in self.state.own_versions[list(members)])
+            place = number if self.setup.averages else start
+            blocks.append(Block(round_id, place, members, versions, settings, model))
+        return blocks
 
-        blocks = self._blocks(round_id, devices)
-        losses = [loss for part in pool.run(blocks, done) for loss in part]
-        self._aggregate(blocks, devices)
-        entry: dict[str, Any] = {"round": round_id, "devices": len(devices), "loss": median(losses)}
-        rounds = self.experiment.rounds
-        if rounds.evaluate_every and (round_id % rounds.evaluate_every == 0 or round_id == rounds.count):
-            entry["accuracy"] = self._accuracy(round_id, pool)
-        self.state.rounds.append(entry)
-        save_state(self.folder, self.state, self.digest)
-        return entry
+    def aggregate(
+        self, blocks: Sequence[Block], devices: Sequence[int], weights: Arrays, server: Arrays
+    ) -> tuple[Arrays, Arrays]:
+        """Combine the uploads of devices that started from ``weights``; return new weights and the server's state."""
+        choice, sizes = self.plan.aggregation, self.shards.sizes
+        if self.setup.averages:
+            names = [device_id(block.devices[0]) for block in blocks]
+            by_size = bool(choice.settings["by_size"])
+            counts = [int(sum(sizes[list(b.devices)])) if by_size else len(b.devices) for b in blocks]
+            choice = Choice(choice.name, choice.settings | {"by_size": True, "clip_norm": 0.0})  # done in the blocks
+        else:
+            names, counts = [device_id(device) for device in devices], [int(sizes[device]) for device in devices]
+        updates = Updates(self.layout, tuple(names), self._uploads.read(0, len(names)))
+        combined, state, _ = aggregate_weights(choice, updates, np.array(counts, np.float64), weights, server)
+        return combined, state
+
+    def _train(self, blocks: Sequence[Block], pool: Pool, progress: Progress) -> list[Trained]:
+        done, of = 0, sum(len(block.devices) for block in blocks)
+
+        def tell(task: Task) -> None:
+            nonlocal done
+            done += len(task.devices) if isinstance(task, Block) else 0
+            progress.devices_done(done, of)
+
+        return [one for part in pool.run(blocks, tell) for one in part]
 
     def _select(self, round_id: int) -> list[int]:
         losses = tuple(float(entry["loss"]) for entry in self.state.rounds)
@@ -180,45 +256,16 @@ class Simulation:
             told.append(DeviceStatistics(device_id(int(number)), len(labels), label_entropy(labels)))
         return self.strategy.prepare(self.plan.local, tuple(told), len(self.shards.names))
 
-    def _blocks(self, round_id: int, devices: Sequence[int]) -> list[Block]:
-        size = min(_LARGEST_BLOCK, math.ceil(len(devices) / _BLOCKS))
-        settings = self._local().settings
-        blocks = []
-        for number, start in enumerate(range(0, len(devices), size)):
-            members = tuple(devices[start : start + size])
-            versions = tuple(int(version) for version in self.state.own_versions[list(members)])
-            blocks.append(Block(round_id, number if self.setup.averages else start, members, versions, settings))
-        return blocks
-
-    def _aggregate(self, blocks: Sequence[Block], devices: Sequence[int]) -> None:
-        """Combine the uploads; the state becomes that after the round."""
-        choice, state = self.plan.aggregation, self.state
-        sizes = self.shards.sizes
-        if self.setup.averages:
-            names = [device_id(block.devices[0]) for block in blocks]
-            by_size = bool(choice.settings["by_size"])
-            weights = [sum(sizes[list(b.devices)]) if by_size else len(b.devices) for b in blocks]
-            choice = Choice(choice.name, choice.settings | {"by_size": True, "clip_norm": 0.0})  # done in the blocks
-        else:
-            names, weights = [device_id(device) for device in devices], [int(sizes[device]) for device in devices]
-        updates = Updates(self.layout, tuple(names), self._uploads.read(0, len(names)))
-        state.weights, state.server, _ = aggregate_weights(
-            choice, updates, np.array(weights, np.float64), state.weights, state.server
-        )
-        self._fleet_model.write(0, self.layout.flatten(state.weights))
-        state.uploaded[list(devices)] = True
-        if SHARED_METHODS[self.plan.local.name].keeps_own:
-            self._own_models.flush()
-            for device in devices:
-                state.own_versions[device] = next_version(int(state.own_versions[device]))
-
-    def _accuracy(self, rounds: int, pool: Pool) -> float:
+    def _tested(self, round_id: int, pool: Pool) -> dict[str, Any]:
+        """Return what the test clips say of the global model, in rounds that are tested."""
+        every, last = self.experiment.rounds.evaluate_every, round_id == self.experiment.rounds.count
+        if not every or (round_id % every and not last):
+            return {}
         test = self.shards.test
-        tasks = [
-            TestRows(rounds, slice(start, min(start + _TEST_ROWS, test.stop)))
-            for start in range(test.start, test.stop, _TEST_ROWS)
-        ]
-        return float(sum(pool.run(tasks)) / (test.stop - test.start))
+        starts = range(test.start, test.stop, _TEST_ROWS)
+        tasks = [TestRows(round_id, slice(start, min(start + _TEST_ROWS, test.stop))) for start in starts]
+        confusion: NDArray[np.int64] = np.sum(pool.run(tasks), axis=0)
+        return measures(confusion) | ({"confusion": confusion.tolist()} if last else {})
 
 
 def available_cores() -> int:
@@ -226,15 +273,18 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _shards(experiment: Experiment, folder: Path, shared: Bundle, digest: str) -> ClipShards:
-    found = open_shards(folder / "data", digest)
-    if found is None:
-        corpus = read_corpus(experiment.data, shared.manifest, experiment.rounds.seed)
-        how: dict[str, Any] = {
-            "faults": experiment.faults, "classes": len(corpus.names), "seed": experiment.rounds.seed
-        }  # fmt: skip
-        found = write_shards(
-            folder / "data", corpus, split(corpus, experiment), digest,
-            lambda labels, owned: taught_labels(labels, owned, **how),
-        )  # fmt: skip
-    return found
+def _shards(experiment: Experiment, folder: Path, inputs: Inputs, digest: str, in_memory: bool) -> ClipShards:
+    if not in_memory and (found := open_shards(folder / "data", digest)):
+        return found
+    seed, faults, fleet = experiment.rounds.seed, experiment.faults, experiment.fleet
+    corpus = inputs.corpus(experiment.data, inputs.bundle(experiment.model.bundle).manifest, seed)
+    parts, classes = split(corpus, experiment), len(corpus.names)
+    owned = hold_out(parts.devices, fleet.held_out, seed)
+    shards = deal(
+        corpus, owned, parts.public, parts.test,
+        lambda labels, rows: taught_labels(labels, rows, faults, classes, seed),
+    )  # fmt: skip
+    if not in_memory:
+        write_shards(folder / "data", shards, digest)
+        return open_shards(folder / "data", digest) or shards
+    return shards

@@ -4,89 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.aggregation import Layout, Updates, aggregate_weights
+from edge_client.learning.personalise import personalise
 from edge_client.learning.shared_methods import SHARED_METHODS
 from edge_client.learning.shared_training import LocalTask, Rehearsal, train_shared
 from edge_client.learning.slot_order import SlotOrder
-from edge_client.learning.training_data import Clips
-from edge_client.model_runtime import ModelRuntime
-from fleet_protocol.bundle import Manifest, read_bundle
+from edge_client.learning.training_data import Clips, held_out_accuracy
+from fleet_protocol.bundle import Manifest
+from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice
 from fleet_protocol.setting import Value
-from fleet_simulator.clip_shards import ClipShards
+from fleet_simulator.clip_shards import ClipShards, open_shards
 from fleet_simulator.errors import WorkerError
-from fleet_simulator.faults import FaultsSection, attacked, attacking_devices
+from fleet_simulator.faults import attacked, attacking_devices
+from fleet_simulator.inputs import Inputs
 from fleet_simulator.row_file import RowFile
+from fleet_simulator.tasks import NO_OWN, Block, Judged, Setup, Task, TestRows, Trained, device_id, next_version
 
 Floats = NDArray[np.float32]
-NO_OWN = 2  # a device that has not trained a model of its own yet
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What every worker is told once.
-
-    Attributes:
-        bundle: of the shared model.
-        own: bundles of the devices' own models; none: the shared one.
-        folder: of the run: ``data/``, and the files that workers and main process share.
-        local: name of the plan's local method.
-        aggregation: the plan's aggregation part, with every setting.
-        seed: the plan's.
-        faults: what goes wrong.
-    """
-
-    bundle: Path
-    own: tuple[Path, ...]
-    folder: Path
-    local: str
-    aggregation: Choice
-    seed: int
-    faults: FaultsSection
-
-    @property
-    def averages(self) -> bool:
-        """Whether the rule is a mean, so that a block of devices can be averaged where it was trained."""
-        return self.aggregation.name == "weighted_mean"
-
-
-@dataclass(frozen=True)
-class Block:
-    """Devices of a round that one worker trains one after another.
-
-    Attributes:
-        round_id: counts from 1.
-        place: row of the uploads' file that is the block's first.
-        devices: their numbers, ascending.
-        own_versions: which of its two places in the file holds a device's own model; ``NO_OWN``: neither.
-        settings: of the local method.
-    """
-
-    round_id: int
-    place: int
-    devices: tuple[int, ...]
-    own_versions: tuple[int, ...]
-    settings: Mapping[str, Value]
-
-
-@dataclass(frozen=True)
-class TestRows:
-    """Test clips for the global model after some rounds."""
-
-    rounds: int
-    rows: slice
-
-
-def device_id(number: int) -> str:
-    """Return a virtual device's identifier, 32 hex digits."""
-    return f"{number:032x}"
 
 
 def layout_of(manifest: Manifest) -> Layout:
@@ -97,64 +38,100 @@ def layout_of(manifest: Manifest) -> Layout:
 class VirtualDevices:
     """The runtimes and files of one worker."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, shards: ClipShards | None = None, inputs: Inputs | None = None) -> None:
         """Open the bundles.
+
+        Args:
+            setup: what to do.
+            shards: the clips; None: those in the run's folder.
+            inputs: where the bundles come from; None: from the disk.
 
         Raises:
             BundleError, ModelError: one cannot be opened.
+            WorkerError: there are no clips in the folder.
         """
         self.setup = setup
         self.method = SHARED_METHODS[setup.local]
-        self.shards = ClipShards(setup.folder / "data")
-        self.shared = ModelRuntime(read_bundle(setup.bundle))
+        found = shards or open_shards(setup.folder / "data")
+        if found is None:
+            raise WorkerError(f"{setup.folder / 'data'} is gone; the same command makes it again")
+        self.shards = found
+        inputs = inputs or Inputs()
+        own = setup.own or (setup.bundle,)
+        self.shared = inputs.model(setup.bundle, "shared")
         self.layout = layout_of(self.shared.manifest)
         self.classes = len(self.shards.names)
-        self._initial = [read_bundle(path).weights for path in setup.own or (setup.bundle,)]
-        self._own = [ModelRuntime(read_bundle(path)) for path in setup.own or (setup.bundle,)]
+        self._initial = [inputs.bundle(path).weights for path in own]
+        self._own = [inputs.model(path, f"own {number}") for number, path in enumerate(own)]
         widths = [layout_of(model.manifest).width for model in self._own]
         self._own_file = RowFile(setup.folder / "own-models.f32", max(widths))
-        self._fleet_file = RowFile(setup.folder / "fleet-model.f32", self.layout.width)
+        self._models = RowFile(setup.folder / "models.f32", self.layout.width)
         self._uploads = RowFile(setup.folder / "uploads.f32", self.layout.width)
         self._architectures = np.random.default_rng([setup.seed, 3]).integers(len(self._own), size=self.shards.devices)
         self._attackers = attacking_devices(setup.faults, self.shards.devices, setup.seed)
-        self._rounds = -1
+        self._loaded = (-1, -1)
 
-    def train(self, block: Block) -> list[float]:
-        """Train the devices of a block, put their uploads (or the uploads' mean) into the file; return their losses."""
-        self._load(block.round_id - 1)
+    def answer(self, task: Task) -> Any:  # noqa: ANN401  (what the task's method returns)
+        """Do what a task says."""
+        if isinstance(task, Block):
+            return self.train(task)
+        return self.confusion(task) if isinstance(task, TestRows) else self.judge(task)
+
+    def train(self, block: Block) -> list[Trained]:
+        """Train the devices of a block, and put their uploads (or the uploads' mean) into the file."""
+        self._load(block.model, block.round_id - 1)
         rows = np.empty((len(block.devices), self.layout.width), np.float32)
-        losses = []
+        trained = []
         for row, device, version in zip(rows, block.devices, block.own_versions, strict=True):
-            losses.append(self._train(device, version, block))
+            trained.append(self._train(device, version, block))
             self.layout.flatten(self.shared.get_weights(), row)
-            if not (math.isfinite(losses[-1]) and np.isfinite(row).all()):
+            if not (math.isfinite(trained[-1].loss) and np.isfinite(row).all()):
                 raise WorkerError(
-                    f"round {block.round_id}: the training of device {device} diverged (loss {losses[-1]}); lower "
-                    f"[rounds] local.learning_rate, now {block.settings['learning_rate']}"
+                    f"round {block.round_id}: the training of device {device} diverged (loss {trained[-1].loss}); "
+                    f"lower [rounds] local.learning_rate, now {block.settings['learning_rate']}"
                 )
             if device in self._attackers:
                 rng = np.random.default_rng([self.setup.seed, block.round_id, 1, device])
                 row[:] = attacked(self.setup.faults, self.layout.flatten(self._weights), row, rng)
         self._uploads.write(block.place, self._mean(block, rows) if self.setup.averages else rows)
-        return losses
+        return trained
 
-    def count_right(self, task: TestRows) -> int:
-        """Return how many test clips the global model names rightly, among all classes."""
-        self._load(task.rounds)
+    def confusion(self, task: TestRows) -> NDArray[np.int64]:
+        """Return how many test clips of each class (row) the fleet's model took for each (column)."""
+        self._load(0, task.rounds)
         self.shared.set_weights(self._weights)
         found = self.shared.predict(self.shards.features(task.rows), self._all_classes).argmax(axis=1)
-        return int((found == self.shards.labels(task.rows)).sum())
+        counts = np.zeros((self.classes, self.classes), np.int64)
+        np.add.at(counts, (self.shards.labels(task.rows), found), 1)
+        return counts
+
+    def judge(self, task: Judged) -> list[dict[str, Any]]:
+        """Return for every device its number of clips and the accuracy, 0..1, of the fleet's model on its own ones.
+
+        With fine-tuning, also that of the model that the device kept, and whether that is its personal one.
+        """
+        self._load(task.model, task.rounds)
+        start = self._weights
+        self._load(0, task.rounds)
+        return [self._judge(device, task, start) for device in task.devices]
 
     @cached_property
     def _all_classes(self) -> Floats:
         return (np.arange(self.shared.manifest.capacity) < self.classes).astype(np.float32)
 
-    def _load(self, rounds: int) -> None:
-        """Take over the global model after some rounds, and its opinion on the public set."""
-        if rounds == self._rounds:
+    @cached_property
+    def _label_map(self) -> LabelMap:
+        labels = LabelMap(self.shared.manifest.capacity)
+        for name in self.shards.names:
+            labels = labels.add(name)
+        return labels
+
+    def _load(self, model: int, rounds: int) -> None:
+        """Take over a global model after some rounds, and its opinion on the public set."""
+        if (model, rounds) == self._loaded:
             return
-        self._weights = self.layout.split(self._fleet_file.read(0, 1)[0])
-        self._rounds = rounds
+        self._weights = self.layout.split(self._models.read(model, 1)[0])
+        self._loaded = (model, rounds)
         public = self.shards.public
         x = self.shards.features(public) if rounds else self.shards.features(slice(0, 0))
         if len(x):
@@ -163,11 +140,17 @@ class VirtualDevices:
         else:  # as on a device: a model that nobody has trained has no opinion to be kept
             self._opinion = Rehearsal(x, np.zeros((0, self.shared.manifest.capacity), np.float32))
 
-    def _train(self, device: int, version: int, block: Block) -> float:
+    def _train(self, device: int, version: int, block: Block) -> Trained:
         task = self._task(device, block)
+        before = self._samples
         task.shared.set_weights(self._weights)
-        if not self.method.keeps_own:
-            return train_shared(task, self.method.prepare(task), self._rehearsal(block.settings))
+        if self.method.keeps_own:
+            loss = self._train_with_own(device, version, task, block)
+        else:
+            loss = train_shared(task, self.method.prepare(task), self._rehearsal(block.settings))
+        return Trained(loss, self._samples - before)
+
+    def _train_with_own(self, device: int, version: int, task: LocalTask, block: Block) -> float:
         layout = layout_of(task.own.manifest)
         before = self._initial[self._architectures[device]]
         if version != NO_OWN:
@@ -178,6 +161,27 @@ class VirtualDevices:
         layout.flatten(task.own.get_weights(), row[: layout.width])
         self._own_file.write(2 * device + next_version(version), row)
         return loss
+
+    @property
+    def _samples(self) -> int:
+        return self.shared.samples + sum(model.samples for model in self._own)
+
+    def _judge(self, device: int, task: Judged, start: Mapping[str, Floats]) -> dict[str, Any]:
+        clips, choose, judge = (
+            Clips(self.shards.features(rows)[None], self.shards.labels(rows))
+            for rows in (self.shards.rows(device), self.shards.choose(device), self.shards.judge(device))
+        )
+        slots = range(self.classes)
+        self.shared.set_weights(self._weights)
+        found: dict[str, Any] = {"device": device, "clips": len(clips.slots)}
+        found["global"] = held_out_accuracy(self.shared, self._all_classes, judge, slots)
+        if task.fine_tuning is None:
+            return found
+        self.shared.set_weights(start)
+        rng = np.random.default_rng([self.setup.seed, task.rounds, 2, device])
+        kept = personalise(self.shared, self._label_map, clips, choose, task.fine_tuning, rng, self._weights)["kept"]
+        personal = held_out_accuracy(self.shared, self._all_classes, judge, slots)
+        return found | {"personal": personal, "kept": bool(kept)}
 
     def _task(self, device: int, block: Block) -> LocalTask:
         rows = self.shards.rows(device)
@@ -217,8 +221,3 @@ class VirtualDevices:
         uploads = Updates(self.layout, tuple(device_id(device) for device in block.devices), rows)
         sizes = self.shards.sizes[list(block.devices)].astype(np.float64)
         return self.layout.flatten(aggregate_weights(choice, uploads, sizes, self._weights, {})[0])
-
-
-def next_version(version: int) -> int:
-    """Return the place that a device's own model goes to: not the one that a resumed run would start from."""
-    return 0 if version == NO_OWN else 1 - version

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from fleet_protocol.errors import AuricleError
+from fleet_simulator.clip_shards import ClipShards
 from fleet_simulator.errors import WorkerError
-from fleet_simulator.virtual_device import Block, Setup, TestRows, VirtualDevices
-from model_export.quiet import native_output_hidden
-
-Task = Block | TestRows
+from fleet_simulator.inputs import Inputs
+from fleet_simulator.tasks import Setup, Task
+from fleet_simulator.virtual_device import VirtualDevices
 
 
 class Pool(Protocol):
@@ -23,6 +23,35 @@ class Pool(Protocol):
 
     def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = ...) -> list[Any]:
         """Return the tasks' answers, in the order of the tasks."""
+
+
+class InThisProcess:
+    """A pool without processes: this one does every task, at once."""
+
+    def __init__(self, setup: Setup, shards: ClipShards, inputs: Inputs) -> None:
+        """Open the models, or take those that are open; see :class:`VirtualDevices`."""
+        self._devices = VirtualDevices(setup, shards, inputs)
+
+    def __enter__(self) -> InThisProcess:
+        """Return self."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the models open, for the inputs' next run."""
+
+    def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = lambda _: None) -> list[Any]:
+        """Return the tasks' answers, in the order of the tasks; ``done`` is told of each as it ends.
+
+        Raises:
+            WorkerError: a task failed.
+        """
+        answers = []
+        for task in tasks:
+            answers.append(self._devices.answer(task))
+            done(task)
+        return answers
 
 
 class Workers:
@@ -123,10 +152,8 @@ def _work(setup: Setup, connection: Connection) -> None:
             return
         try:
             if devices is None:
-                with native_output_hidden():  # the runtime's greeting, from every worker
-                    devices = VirtualDevices(setup)
-            answer = devices.train(task) if isinstance(task, Block) else devices.count_right(task)
-            reply: tuple[Any, str | None] = (answer, None)
+                devices = VirtualDevices(setup)
+            reply: tuple[Any, str | None] = (devices.answer(task), None)
         except KeyboardInterrupt:
             return
         except AuricleError as error:

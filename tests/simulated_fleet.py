@@ -3,20 +3,7 @@
 import json
 from pathlib import Path
 
-from fleet_simulator.simulation import Result, run
-
-
-class Silent:
-    """Progress that nobody looks at."""
-
-    def begin(self, rounds, finished):
-        pass
-
-    def devices_done(self, count, of):
-        pass
-
-    def round_done(self, entry, seconds):
-        pass
+from fleet_simulator.simulation import Result, Silent, run
 
 
 def write_experiment(path: Path, bundle: Path, **sections) -> Path:
@@ -41,5 +28,5 @@ def toml(value) -> str:
     return json.dumps(value)
 
 
-def simulate(experiment, folder: Path, workers: int = 1) -> Result:
-    return run(experiment, folder, workers, Silent())
+def simulate(experiment, folder: Path, workers: int = 0, inputs=None) -> Result:
+    return run(experiment, folder, workers, Silent(), inputs=inputs)

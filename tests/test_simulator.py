@@ -21,12 +21,11 @@ from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo, Work
 from fleet_protocol.public_set import PublicSet
-from fleet_simulator.clip_shards import ClipShards
 from fleet_simulator.errors import RunFolderError, WorkerError
 from fleet_simulator.experiment_file import load_experiment
 from fleet_simulator.run_folder import STATE, load_state
 from fleet_simulator.simulation import Simulation
-from fleet_simulator.virtual_device import device_id
+from fleet_simulator.tasks import device_id
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -66,8 +65,8 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
     experiment = load_experiment(path)
     simulate(experiment, tmp_path / "run")
     found = load_state(tmp_path / "run", experiment.digest)
-    bundle, shards = read_bundle(bundles["ann3"]), ClipShards(tmp_path / "run" / "data")
-    layout = Simulation(experiment, tmp_path / "run").layout
+    simulation = Simulation(experiment, tmp_path / "run")
+    bundle, shards, layout = read_bundle(bundles["ann3"]), simulation.shards, simulation.layout
     weights, state, plan = bundle.weights, {}, experiment.rounds.plan
     for round_id in (1, 2) if strategy != "mutual" else (1,):
         uploads = [real_upload(bundle, shards, plan, round_id, n, weights) for n in range(shards.devices)]
@@ -92,9 +91,10 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
 )
 def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path, bundles, rounds):
     experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds))
-    one, three = (simulate(experiment, tmp_path / str(count), count) for count in (1, 3))
-    assert one.rounds == three.rounds
-    assert state_bytes(tmp_path / "1") == state_bytes(tmp_path / "3")
+    none, one, three = (simulate(experiment, tmp_path / str(count), count) for count in (0, 1, 3))
+    assert none.rounds == one.rounds == three.rounds
+    for name in (STATE, "result.json"):
+        assert len({(tmp_path / count / name).read_bytes() for count in "013"}) == 1
     other = {"rounds": {"seed": 6, "local": {}, **rounds}}
     simulate(load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], **other)), tmp_path / "other")
     assert state_bytes(tmp_path / "1") != state_bytes(tmp_path / "other")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from simulated_fleet import simulate, write_experiment
 
-from fleet_simulator.clip_shards import ClipShards
 from fleet_simulator.experiment_file import load_experiment
 from fleet_simulator.faults import FaultsSection, attacked, attacking_devices, taught_labels
+from fleet_simulator.simulation import Simulation
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,7 @@ def test_those_who_judge_the_model_have_the_right_labels(tmp_path, bundles):
     wrong = load_experiment(
         write_experiment(tmp_path / "b.toml", bundles["ann3"], rounds={"count": 1}, faults={"wrong_labels": 0.5})
     )
-    simulate(clean, tmp_path / "clean")
-    simulate(wrong, tmp_path / "wrong")
-    shards = [ClipShards(tmp_path / name / "data") for name in ("clean", "wrong")]
+    shards = [Simulation(one, tmp_path, in_memory=True).shards for one in (clean, wrong)]
     assert (shards[0].labels(shards[0].test) == shards[1].labels(shards[1].test)).all()
     own = [np.concatenate([s.labels(s.rows(n)) for n in range(s.devices)]) for s in shards]
     assert 0.35 < np.mean(own[0] != own[1]) < 0.65
