@@ -20,6 +20,7 @@ from aggregator_server.routes import classes, devices, health, model, public_set
 from aggregator_server.routes.bodies import BodySizes
 from aggregator_server.security import Tokens
 from aggregator_server.service import Service
+from aggregator_server.spent_uploads import remove_left_uploads
 from aggregator_server.store import Store
 from aggregator_server.store.database import CONNECTIONS
 
@@ -39,6 +40,7 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
         bell = Bell()
         clock = RoundClock(store, bell)
         app.state.service = Service(store, tokens, bell, clock)
+        await asyncio.to_thread(remove_left_uploads, store)
         moving = asyncio.create_task(clock.run())
         try:
             yield

@@ -20,6 +20,7 @@ from aggregator_server.round_opening import insert_round
 from aggregator_server.round_result import apply_result, compute_result
 from aggregator_server.round_snapshot import read_open_round
 from aggregator_server.round_views import require_round
+from aggregator_server.spent_uploads import remove_uploads
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
 from aggregator_server.strategies import Strategy, strategy
@@ -125,6 +126,7 @@ def cancel_round(store: Store, round_id: int, now: float) -> None:
         if row.state != "open":
             raise RoundClosedError(f"round {round_id} is {row.state} already; only an open round can be cancelled")
         _fail(session, round_id, "cancelled by an administrator", now)  # and no other group's round follows
+    remove_uploads(store, round_id)
 
 
 def advance(store: Store, now: float) -> int | None:
@@ -156,6 +158,7 @@ def advance(store: Store, now: float) -> int | None:
                 apply_result(session, snapshot.round_id, result, now)
             session.expire_all()
             go_on(session, snapshot.round_id, now)
+        remove_uploads(store, snapshot.round_id)
         return snapshot.round_id
 
 

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.devices import CLIPS_LIMIT
 from aggregator_server.errors import (
+    AggregatorError,
     DuplicateUpdateError,
     ForeignFeaturesError,
     ForeignUpdateError,
@@ -61,7 +62,11 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     chosen.check(terms, update, arrays)
     sha256 = incoming.keep()
     with store.writing() as session:
-        row = _admit(session, round_id, device_id, sha256, now)
+        try:
+            row = _admit(session, round_id, device_id, sha256, now)
+        except AggregatorError:  # the round ended meanwhile: no row will ever name these bytes
+            store.blobs.remove(sha256)
+            raise
         if row is None:
             return repeated
         session.merge(BlobRow(sha256=sha256, kind="update"))

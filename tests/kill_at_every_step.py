@@ -21,6 +21,7 @@ from aggregator_server.fleet_classes import list_classes
 from aggregator_server.public_sets import describe_public_set
 from aggregator_server.round_views import describe_round
 from aggregator_server.rounds import advance
+from aggregator_server.spent_uploads import remove_left_uploads
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
 from aggregator_server.work import next_work
@@ -32,6 +33,7 @@ def result_of(store):
     detail = describe_round(store, 1)
     work = [next_work(store, p.device_id, 500.0) for p in detail.participants]
     leftovers = list((store.blobs.path("00").parent.parent / "incoming").iterdir())
+    leftovers += sorted({p.upload for p in detail.participants} & set(store.blobs.digests()))
     parts = (
         detail.summary.state, detail.result_public_set, detail.result_consensus, detail.betas, detail.discovery,
         detail.result_weights, detail.aggregation, state_after(store),
@@ -50,7 +52,9 @@ def state_after(store):
 
 
 def finish(data):
+    """What a server does that starts: tidy up, then move the open round forward."""
     store = Store(data)
+    remove_left_uploads(store)
     advance(store, 400.0)
     result = result_of(store)
     store.close()

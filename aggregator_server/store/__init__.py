@@ -20,7 +20,7 @@ class Store:
     """A data folder: ``auricle.db`` (SQLite, write-ahead log) and ``blobs/``. One process may have it open.
 
     Attributes:
-        blobs: the arrays. A blob is on disk before any row names it.
+        blobs: the arrays. A blob is on disk before any row names it; uploads go when their round is over.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -111,6 +111,19 @@ class BlobFolder:
             raise BlobError(f"blob {self.path(sha256)} is damaged (its digest differs); restore it from a backup")
         return data
 
+    def remove(self, sha256: str) -> None:
+        """Remove a blob that no row of the database needs any more; one that is gone already is no error.
+
+        A power cut may bring it back.
+        """
+        self.path(sha256).unlink(missing_ok=True)
+
+    def digests(self) -> Iterator[str]:
+        """Yield the digest of every blob on disk."""
+        for folder in sorted(self._folder.iterdir()):
+            if folder != self._incoming and folder.is_dir():
+                yield from (path.name for path in sorted(folder.iterdir()))
+
 
 def _place(folder: Path, sha256: str) -> Path:
     return folder / sha256[:2] / sha256

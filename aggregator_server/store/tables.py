@@ -17,7 +17,10 @@ class Base(DeclarativeBase):
 
 
 class BlobRow(Base):
-    """A blob on disk. ``kind``: devices may fetch public_set, consensus, model, weights; not update, server_state."""
+    """A blob on disk; an update only until its round is over.
+
+    ``kind``: devices may fetch public_set, consensus, model, weights; not update, server_state.
+    """
 
     __tablename__ = "blobs"
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
