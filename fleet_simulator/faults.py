@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fleet_protocol.tensors import Arrays
+
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
 ATTACKS = ("sign_flip", "scaling", "noise", "label_flip")
@@ -24,7 +26,10 @@ class FaultsSection:
         attackers: share of the devices.
         attack: what they do. With g the global model and u the update that they trained, they send ``sign_flip``:
             g - strength u; ``scaling``: g + strength u; ``noise``: g and noise of ``strength`` times the update's
-            size; ``label_flip``: what they trained on labels counted from the other end.
+            size; ``label_flip``: what they trained on labels counted from the other end. With the strategy
+            ``zero_shot`` they describe the new sounds that they report ``poisoned_impressions``: by ``strength``
+            times a class that the fleet knows and the rest themselves; ``noise``: by noise of ``strength`` times the
+            description's size.
         strength: of the attack.
         wrong_labels: share of the clips, on every device, that have a wrong label, any other one.
     """
@@ -81,3 +86,26 @@ def attacked(faults: FaultsSection, start: Floats, trained: Floats, rng: np.rand
         size = strength * np.float32(np.sqrt(np.mean(np.square(update, dtype=np.float64))))
         return np.asarray(start + size * rng.standard_normal(len(start), np.float32), np.float32)
     return trained
+
+
+def poisoned(faults: FaultsSection, arrays: Arrays, known: int, rng: np.random.Generator) -> Arrays:
+    """Return an attacker's upload, whose new sounds are described as other ones.
+
+    Args:
+        faults: what is wrong.
+        arrays: of the upload; ``impressions`` and ``profiles`` [known and new, ...] describe its classes.
+        known: how many of them the fleet knows.
+        rng: the device's, in this round.
+    """
+    changed, strength = dict(arrays), np.float32(faults.strength)
+    reports = len(arrays["impressions"]) - known
+    others = rng.integers(known, size=reports) if known else np.zeros(0, np.int64)
+    for name in ("impressions", "profiles"):
+        described = arrays[name].copy()
+        if faults.attack == "noise":
+            size = strength * np.float32(np.sqrt(np.mean(np.square(described[known:], dtype=np.float64))))
+            described[known:] = size * rng.standard_normal(described[known:].shape, np.float32)
+        elif faults.attack == "poisoned_impressions" and known:
+            described[known:] += strength * (described[others] - described[known:])
+        changed[name] = described
+    return changed
