@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--batch", type=int, default=32, help="rows of a training step (default: %(default)s)")
     build.add_argument("--activation", default="relu", choices=ACTIVATIONS, help="of hidden layers")
     build.add_argument("--downsampling", default="stride", choices=DOWNSAMPLINGS, help="how activations shrink")
+    build.add_argument("--width", type=float, default=1.0, help="share of channels and units (default: %(default)s)")
     build.add_argument("--seed", type=int, default=0, help="of the initial weights (default: %(default)s)")
     build.add_argument(
         "--recordings", type=Path, metavar="DIR", help="<label>/*.wav to measure normalisation and int8 ranges on"
@@ -92,7 +93,7 @@ def _build(chosen: argparse.Namespace) -> list[str]:
     specifications = [
         Specification(
             architecture, settings, normalisation,
-            chosen.capacity, chosen.batch, chosen.activation, chosen.downsampling, chosen.seed,
+            chosen.capacity, chosen.batch, chosen.activation, chosen.downsampling, chosen.width, chosen.seed,
         )
         for architecture in chosen.architecture
     ]  # fmt: skip

@@ -5,7 +5,7 @@ What a paper leaves open is said in docs/models.md, with why it was chosen so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -97,3 +97,20 @@ ARCHITECTURES: dict[str, Design] = {
     "mhattrnn": AttentionRecurrent(80, 4),
     "transformer": KeywordTransformer(4, 96, 100, 3),
 }
+
+
+def narrowed(design: Design, width: float) -> Design:
+    """Return a design with a share of its channels and units: the width multiplier of Howard et al. 2017."""
+
+    def share(number: int, multiple: int = 1) -> int:
+        return max(1, round(number * width / multiple)) * multiple
+
+    if isinstance(design, tuple):
+        return tuple(replace(block, units=share(block.units)) for block in design)
+    if isinstance(design, ConvolutionalRecurrent):
+        return replace(design, filters=tuple(map(share, design.filters)), units=share(design.units))
+    if isinstance(design, AttentionRecurrent):
+        return replace(design, units=share(design.units, design.heads))
+    if isinstance(design, KeywordTransformer):
+        return replace(design, width=share(design.width, design.heads), inner=share(design.inner))
+    return replace(design, channels=share(design.channels))

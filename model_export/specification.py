@@ -29,6 +29,7 @@ class Specification:
         batch: rows of a training step.
         activation: of the hidden layers; an option of the networks of ``BLOCKS`` alone.
         downsampling: how activations shrink; likewise.
+        width: share of every hidden layer's channels and units that are kept.
         seed: of the initial weights.
     """
 
@@ -39,6 +40,7 @@ class Specification:
     batch: int = 32
     activation: str = "relu"
     downsampling: str = "stride"
+    width: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -56,15 +58,18 @@ class Specification:
             )
         if self.capacity < 2:
             raise ExportError(f"a head of capacity {self.capacity} can tell nothing apart; use --capacity 2 or more")
+        if not 0.01 <= self.width <= 4:
+            raise ExportError(f"--width {self.width:g} is not from 0.01 to 4; 1 is the network as it was published")
         if self.batch < 1:
             raise ExportError(f"a training step needs at least 1 row, not --batch {self.batch}")
 
     @property
     def options(self) -> dict[str, str]:
         """What was chosen where this architecture leaves a choice."""
+        chosen = {} if self.width == 1.0 else {"width": f"{self.width:g}"}
         if self.architecture not in BLOCKS:
-            return {}
-        return {"activation": self.activation, "downsampling": self.downsampling}
+            return chosen
+        return chosen | {"activation": self.activation, "downsampling": self.downsampling}
 
 
 def _require(what: str, value: str, known: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ from types import ModuleType
 import keras
 
 from model_export import device_layers, networks
-from model_export.designs import ARCHITECTURES, Block
+from model_export.designs import ARCHITECTURES, Block, narrowed
 from model_export.specification import Specification
 
 
@@ -22,7 +22,7 @@ def build(specification: Specification, *, stock: bool = False) -> keras.Model:
     """
     keras.utils.set_random_seed(specification.seed)
     source = keras.layers if stock else device_layers
-    design = ARCHITECTURES[specification.architecture]
+    design = narrowed(ARCHITECTURES[specification.architecture], specification.width)
     if isinstance(design, tuple):
         return _build_blocks(specification, source, design)
     x = keras.Input(specification.settings.shape)

@@ -150,6 +150,7 @@ def test_an_unknown_architecture_is_refused_with_the_known_ones():
     [
         (["build", "cnn2", "--capacity", "1", "-o", "x.auricle"], "--capacity 2 or more"),
         (["build", "cnn2", "--batch", "0", "-o", "x.auricle"], "not --batch 0"),
+        (["build", "cnn2", "--width", "0", "-o", "x.auricle"], "--width 0 is not from 0.01 to 4"),
         (["build", "crnn_lite", "--activation", "softmax", "-o", "x.auricle"], "crnn_lite has no choice of activation"),
         (["build", "cnn2", "cnn3", "--weights", "w", "-o", "x"], "--weights fit one architecture"),
         (["build", "cnn2", "--weights", "pyproject.toml", "-o", "x.auricle"], "not a readable safetensors file"),
