@@ -23,7 +23,8 @@ from fleet_protocol.messages import ClassInfo, Work
 from fleet_protocol.public_set import PublicSet
 from fleet_simulator.errors import RunFolderError, WorkerError
 from fleet_simulator.experiment_file import load_experiment
-from fleet_simulator.run_folder import STATE, load_state
+from fleet_simulator.inputs import Inputs
+from fleet_simulator.run_folder import STATE, load_state, locked
 from fleet_simulator.simulation import Simulation
 from fleet_simulator.tasks import device_id
 
@@ -169,6 +170,28 @@ def test_a_folder_of_another_experiment_is_left_alone(tmp_path, bundles):
     with pytest.raises(RunFolderError, match=r"another experiment.*--output"):
         simulate(load_experiment(path), tmp_path / "run")
     assert state_bytes(tmp_path / "run") == before
+
+
+def test_a_folder_in_which_a_run_is_on_is_refused_naming_its_process(tmp_path, bundles):
+    experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"]))
+    (tmp_path / "run").mkdir()
+    with (
+        locked(tmp_path / "run"),
+        pytest.raises(RunFolderError, match=rf"in use by the run of process {os.getpid()}; .*--output"),
+    ):
+        simulate(experiment, tmp_path / "run")
+    simulate(experiment, tmp_path / "run")
+
+
+def test_runs_that_share_their_inputs_have_the_results_of_runs_that_do_not(tmp_path, bundles):
+    inputs = Inputs()
+    for number, seed in enumerate((5, 6, 5)):
+        rounds = {"seed": seed, "strategy": "mutual", "aggregation": {"name": "median"}}
+        path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)
+        simulate(load_experiment(path), tmp_path / f"shared-{number}", 0, inputs)
+    simulate(load_experiment(path), tmp_path / "alone")
+    assert state_bytes(tmp_path / "shared-0") == state_bytes(tmp_path / "shared-2") == state_bytes(tmp_path / "alone")
+    assert state_bytes(tmp_path / "shared-1") != state_bytes(tmp_path / "alone")
 
 
 def test_a_training_that_diverges_names_the_device_and_the_setting(tmp_path, bundles):
