@@ -7,24 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from fleet_simulator.experiment import Experiment
-from fleet_simulator.simulation import run
+from fleet_simulator.inputs import Inputs
+from fleet_simulator.simulation import Silent, run
 
-
-class Silent:
-    """Progress that nobody looks at."""
-
-    def begin(self, rounds: int, finished: int) -> None:
-        """Say nothing."""
-
-    def devices_done(self, count: int, of: int) -> None:
-        """Say nothing."""
-
-    def round_done(self, entry: dict[str, Any], seconds: float) -> None:
-        """Say nothing."""
+_INPUTS = Inputs()  # clips and models that the next run of this process finds open
 
 
 def simulated(experiment: Experiment, scratch: Path) -> dict[str, Any]:
-    """Run an experiment; return ``rounds``, an entry for each."""
-    result = run(experiment, scratch, 0, Silent())
+    """Run an experiment; return ``rounds`` and ``devices``, as :class:`fleet_simulator.simulation.Result` has them."""
+    result = run(experiment, scratch, 0, Silent(), inputs=_INPUTS)
     shutil.rmtree(scratch)
-    return {"rounds": result.rounds}
+    return {"rounds": result.rounds, "devices": result.devices}
