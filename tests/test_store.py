@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import sqlite3
 import stat
 
 import pytest
@@ -13,6 +14,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from aggregator_server.errors import BlobError, StartError
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.database import VERSION
 from aggregator_server.store.tables import Base, BlobRow, ParticipantRow, RoundRow
 
 
@@ -136,6 +138,35 @@ def test_a_folder_that_cannot_be_used_and_a_foreign_file_are_explained(tmp_path)
     (tmp_path / "data" / "auricle.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(StartError, match=r"auricle\.db cannot be opened"):
         Store(tmp_path / "data")
+
+
+@pytest.mark.parametrize(("found", "words"), [(0, ["older", "none"]), (VERSION + 1, ["newer", f"{VERSION + 1}"])])
+def test_a_folder_of_another_version_is_refused_and_left_as_it_is(tmp_path, found, words):
+    folder = tmp_path / "data"
+    Store(folder).close()
+    with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database:
+        database.execute("DROP TABLE learned")
+        database.execute(f"PRAGMA user_version = {found}")
+    for _ in range(2):  # the first refusal changed nothing, nor does it keep the folder
+        with pytest.raises(StartError) as refused:
+            Store(folder)
+        assert all(
+            word in str(refused.value) for word in [*words, str(folder), f"reads version {VERSION}", "empty folder"]
+        )
+    with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database:
+        assert database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'learned'").fetchone() == (0,)
+
+
+def test_a_database_that_was_killed_before_its_tables_were_made_is_a_new_one(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "auricle.db").touch()
+    Store(tmp_path / "data").close()
+
+
+def test_whoever_changes_a_table_raises_the_version():
+    columns = [f"{column} {column.type} {column.nullable}" for t in Base.metadata.sorted_tables for column in t.columns]
+    digest = hashlib.sha256("\n".join(sorted(columns)).encode()).hexdigest()[:16]
+    assert (VERSION, digest) == (1, "a0a3338c13b94210"), "the tables changed: raise VERSION, and write both here"
 
 
 def test_postgresql_would_take_the_tables():

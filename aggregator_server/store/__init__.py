@@ -27,7 +27,7 @@ class Store:
         """Open a data folder, creating what it lacks.
 
         Raises:
-            StartError: it cannot be created or written, or somebody else has it open.
+            StartError: it cannot be created or written, somebody else has it open, or another version wrote it.
         """
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -41,7 +41,11 @@ class Store:
             raise StartError(
                 f"data folder {folder} cannot be used ({error}); choose a folder that this user can write to"
             ) from error
-        self._engine = create_database(folder / "auricle.db")
+        try:
+            self._engine = create_database(folder / "auricle.db")
+        except StartError:
+            self._lock.close()
+            raise
 
     @contextmanager
     def reading(self) -> Iterator[Session]:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from aggregator_server.errors import StartError
 from aggregator_server.store.tables import Base
 
+VERSION = 1  # of the tables: to be raised whenever they change, for nothing converts old ones
 CONNECTIONS = 16  # kept open: opening one costs more than most queries
 _LOCK_WAIT_S = 30.0
 _PRAGMAS = (
@@ -24,10 +25,10 @@ _PRAGMAS = (
 
 
 def create_database(path: Path) -> Engine:
-    """Open the database at ``path`` and create the tables that it lacks.
+    """Open the database at ``path``, with all tables where it is new.
 
     Raises:
-        StartError: the file cannot be opened, or is no database.
+        StartError: the file cannot be opened, is no database, or has tables of another version.
     """
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"timeout": _LOCK_WAIT_S}, pool_size=CONNECTIONS, max_overflow=0
@@ -35,13 +36,37 @@ def create_database(path: Path) -> Engine:
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     try:
-        Base.metadata.create_all(engine)
+        # In one transaction: killed within it, the next start finds an empty database again.
+        with engine.execution_options(auricle_write=True).begin() as connection:
+            _require_version(connection, path)
+            Base.metadata.create_all(connection)
+            connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+    except StartError:
+        engine.dispose()
+        raise
     except (OperationalError, DatabaseError) as error:
         engine.dispose()
         raise StartError(
             f"{path} cannot be opened as a database ({error.orig}); restore it from a backup or choose another folder"
         ) from error
     return engine
+
+
+def _require_version(connection: Connection, path: Path) -> None:
+    """Refuse tables that another version of this program made.
+
+    Raises:
+        StartError: naming the folder, its version and the way out.
+    """
+    found = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+    if found == VERSION or not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
+        return
+    whose = "a newer aggregator" if found > VERSION else "an older aggregator"
+    raise StartError(
+        f"data folder {path.parent} was written by {whose}: its tables have version {found or 'none'}, this one reads "
+        f"version {VERSION} and converts no other. Run the release that wrote it, or begin anew in an empty folder: "
+        "copy tokens.json into it, publish the public set and the shared model, and the devices enrol again"
+    )
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
