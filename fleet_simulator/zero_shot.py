@@ -25,6 +25,7 @@ from fleet_protocol.messages import ClassAssignment, Work, WorkKind
 from fleet_protocol.public_set import pack_consensus
 from fleet_simulator.faults import attacking_devices, poisoned
 from fleet_simulator.inputs import Inputs
+from fleet_simulator.run_folder import locked
 from fleet_simulator.simulation import Progress, available_cores
 from fleet_simulator.virtual_user import Memory, VirtualUser, word_of
 from fleet_simulator.zero_shot_clips import UserClips
@@ -52,19 +53,20 @@ def run_zero_shot(
         ProtocolError: a bundle cannot be used.
     """
     make_folder(folder, 0o755)
-    for path in leftovers(folder):
-        if path.is_file():
-            path.unlink()
-    simulation = ZeroShotSimulation(experiment, folder, inputs or Inputs())
-    rounds, count = simulation.state.rounds, experiment.rounds.count
-    progress.begin(count, len(rounds))
-    with ThreadPoolExecutor(available_cores() if workers is None else max(1, workers)) as threads:
-        for round_id in range(len(rounds) + 1, count + 1):
-            start = time.perf_counter()
-            entry = simulation.play(round_id, threads, progress)
-            progress.round_done(entry, time.perf_counter() - start)
-    document = json.dumps({"rounds": rounds}, indent=1, sort_keys=True) + "\n"
-    write_durably(folder / "result.json", document.encode(), 0o644)
+    with locked(folder):
+        for path in leftovers(folder):
+            if path.is_file():
+                path.unlink()
+        simulation = ZeroShotSimulation(experiment, folder, inputs or Inputs())
+        rounds, count = simulation.state.rounds, experiment.rounds.count
+        progress.begin(count, len(rounds))
+        with ThreadPoolExecutor(available_cores() if workers is None else max(1, workers)) as threads:
+            for round_id in range(len(rounds) + 1, count + 1):
+                start = time.perf_counter()
+                entry = simulation.play(round_id, threads, progress)
+                progress.round_done(entry, time.perf_counter() - start)
+        document = json.dumps({"rounds": rounds}, indent=1, sort_keys=True) + "\n"
+        write_durably(folder / "result.json", document.encode(), 0o644)
     return rounds
 
 
