@@ -11,6 +11,7 @@ from aggregator_server.aggregation.updates import Sizes, Updates, Vector, in_blo
 from aggregator_server.errors import AggregationError
 
 _COLUMNS = 8_192  # of one task
+_FEW = 64  # rows that are averaged sooner than threads have started
 _ROWS = 16  # summed in float32, which is fast; the sums are added in float64, which keeps the digits
 
 
@@ -49,6 +50,6 @@ def weighted_mean(updates: Updates, sizes: Sizes, columns: slice | None = None) 
             products = np.multiply(rows, weights[start : start + _ROWS, None], out=weighted[: len(rows)])
             total[block] += products.sum(axis=0)
 
-    in_blocks(add, len(total), _COLUMNS)
+    in_blocks(add, len(total), _COLUMNS if len(part) > _FEW else len(total))
     mean: Vector = (total / weights.sum(dtype=np.float64)).astype(np.float32)
     return mean
