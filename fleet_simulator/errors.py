@@ -3,9 +3,11 @@
 AuricleError
 └── SimulationError        root of what goes wrong in a simulation
     ├── ExperimentError    an experiment file that cannot be used
+    │   └── RefusedKeyError    a value that is outside what a key allows
     ├── CorpusError        data that is missing or cannot be dealt out to the devices
     ├── RunFolderError     a folder that holds another experiment's run, or a damaged one
     └── WorkerError        a process that trains devices failed
+        └── DivergedError  a device's training came to weights or a loss that are no numbers
 """
 
 from __future__ import annotations
@@ -21,6 +23,24 @@ class ExperimentError(SimulationError):
     """An experiment file cannot be used."""
 
 
+class RefusedKeyError(ExperimentError):
+    """A value is outside what a key allows; ``key`` is whose value it is."""
+
+    def __init__(self, key: str, value: object, rule: str) -> None:
+        super().__init__(f"{key} = {value!r}: {rule}")
+        self.key = key
+
+
+def require(allowed: bool, key: str, value: object, rule: str) -> None:
+    """Refuse a value by its key unless it is allowed.
+
+    Raises:
+        RefusedKeyError: it is not.
+    """
+    if not allowed:
+        raise RefusedKeyError(key, value, rule)
+
+
 class CorpusError(SimulationError):
     """Data is missing, or cannot be dealt out to the devices."""
 
@@ -31,3 +51,7 @@ class RunFolderError(SimulationError):
 
 class WorkerError(SimulationError):
     """A process that trains devices failed."""
+
+
+class DivergedError(WorkerError):
+    """A device's training came to weights or a loss that are no numbers."""

@@ -33,10 +33,11 @@ def judge_devices(simulation: Simulation, pool: Pool) -> list[dict[str, Any]]:
         groups = {index + 1: [int(one, 16) for one in group] for index, group in enumerate(planned.groups)}
     else:
         groups = {0: members}
+    versions = simulation.state.own_versions
     tasks = [
-        Judged(rounds, tuple(group[start : start + _DEVICES]), model, settings)
+        Judged(rounds, tuple(some), model, settings, tuple(int(version) for version in versions[some]))
         for model, group in groups.items()
-        for start in range(0, len(group), _DEVICES)
+        for some in (group[start : start + _DEVICES] for start in range(0, len(group), _DEVICES))
     ]
     entries = [entry for part in pool.run(tasks) for entry in part]
     of_device = {device: model - 1 for model, group in groups.items() for device in group if model}

@@ -86,7 +86,8 @@ class Result:
             were tested what :func:`fleet_simulator.measures.measures` says of the global model on the test clips;
             the last one also has the ``confusion`` matrix.
         devices: where devices hold clips out, an entry for each device: ``device``, ``clips`` trained on, accuracy
-            0..1 on its own clips of the ``global`` model and of the ``personal`` one, whether that was ``kept``.
+            0..1 on its own clips of the ``global`` model and of the ``personal`` one, whether that was ``kept``; with
+            models of the devices' own, that of the device's ``own``, and that one's ``own_test`` on some test clips.
         seconds: of the rounds that this run itself has done.
         folder: of the run; ``state.safetensors`` in it holds the global model.
     """

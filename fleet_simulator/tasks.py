@@ -92,12 +92,14 @@ class Judged:
         devices: their numbers.
         model: row of the models' file to fine-tune.
         fine_tuning: settings of the personalisation; None: there is none.
+        own_versions: as in :class:`Block`, of the devices' own models.
     """
 
     rounds: int
     devices: tuple[int, ...]
     model: int
     fine_tuning: Mapping[str, Value] | None
+    own_versions: tuple[int, ...]
 
 
 Task = Block | TestRows | Judged

@@ -21,13 +21,14 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice
 from fleet_protocol.setting import Value
 from fleet_simulator.clip_shards import ClipShards, open_shards
-from fleet_simulator.errors import WorkerError
+from fleet_simulator.errors import DivergedError, WorkerError
 from fleet_simulator.faults import attacked, attacking_devices
 from fleet_simulator.inputs import Inputs
 from fleet_simulator.row_file import RowFile
 from fleet_simulator.tasks import NO_OWN, Block, Judged, Setup, Task, TestRows, Trained, device_id, next_version
 
 Floats = NDArray[np.float32]
+_JUDGED = 256  # clips, at most, that a device's own model is judged by
 
 
 def layout_of(manifest: Manifest) -> Layout:
@@ -86,7 +87,7 @@ class VirtualDevices:
             trained.append(self._train(device, version, block))
             self.layout.flatten(self.shared.get_weights(), row)
             if not (math.isfinite(trained[-1].loss) and np.isfinite(row).all()):
-                raise WorkerError(
+                raise DivergedError(
                     f"round {block.round_id}: the training of device {device} diverged (loss {trained[-1].loss}); "
                     f"lower [rounds] local.learning_rate, now {block.settings['learning_rate']}"
                 )
@@ -108,12 +109,17 @@ class VirtualDevices:
     def judge(self, task: Judged) -> list[dict[str, Any]]:
         """Return for every device its number of clips and the accuracy, 0..1, of the fleet's model on its own ones.
 
-        With fine-tuning, also that of the model that the device kept, and whether that is its personal one.
+        With fine-tuning, also that of the model that the device kept, and whether that is its personal one. With models
+        of the devices' own, also these models' accuracy on the device's clips and on some of the fleet's test clips.
         """
         self._load(task.model, task.rounds)
         start = self._weights
         self._load(0, task.rounds)
-        return [self._judge(device, task, start) for device in task.devices]
+        found = [self._judge(device, task, start) for device in task.devices]
+        if self.method.keeps_own:
+            for entry, version in zip(found, task.own_versions, strict=True):
+                entry |= self._judge_own(entry["device"], version)
+        return found
 
     @cached_property
     def _all_classes(self) -> Floats:
@@ -152,15 +158,18 @@ class VirtualDevices:
 
     def _train_with_own(self, device: int, version: int, task: LocalTask, block: Block) -> float:
         layout = layout_of(task.own.manifest)
-        before = self._initial[self._architectures[device]]
-        if version != NO_OWN:
-            before = layout.split(self._own_file.read(2 * device + version, 1)[0][: layout.width])
-        task.own.set_weights(before)
+        task.own.set_weights(self._own_weights(device, version, layout))
         loss = train_shared(task, self.method.prepare(task), self._rehearsal(block.settings))
         row = np.zeros(self._own_file.width, np.float32)
         layout.flatten(task.own.get_weights(), row[: layout.width])
         self._own_file.write(2 * device + next_version(version), row)
         return loss
+
+    def _own_weights(self, device: int, version: int, layout: Layout) -> Mapping[str, Floats]:
+        if version == NO_OWN:
+            first: Mapping[str, Floats] = self._initial[self._architectures[device]]
+            return first
+        return layout.split(self._own_file.read(2 * device + version, 1)[0][: layout.width])
 
     @property
     def _samples(self) -> int:
@@ -182,6 +191,19 @@ class VirtualDevices:
         kept = personalise(self.shared, self._label_map, clips, choose, task.fine_tuning, rng, self._weights)["kept"]
         personal = held_out_accuracy(self.shared, self._all_classes, judge, slots)
         return found | {"personal": personal, "kept": bool(kept)}
+
+    def _judge_own(self, device: int, version: int) -> dict[str, float]:
+        model = self._own[self._architectures[device]]
+        model.set_weights(self._own_weights(device, version, layout_of(model.manifest)))
+        mask = np.zeros(model.manifest.capacity, np.float32)
+        mask[self.shards.labels(self.shards.rows(device))] = 1.0  # it has no slots for other sounds
+        rng, found = np.random.default_rng([self.setup.seed, 9, device]), {}
+        for name, rows in (("own", self.shards.judge(device)), ("own_test", self.shards.test)):
+            some = rng.permutation(rows.stop - rows.start)[:_JUDGED]
+            x = model.normalise(self.shared.denormalise(self.shards.features(rows)[some]))
+            clips = Clips(x[None], self.shards.labels(rows)[some])
+            found[name] = held_out_accuracy(model, mask, clips, range(self.classes))
+        return found
 
     def _task(self, device: int, block: Block) -> LocalTask:
         rows = self.shards.rows(device)
