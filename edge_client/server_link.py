@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,10 @@ _CONNECT_S = 10.0
 _ANSWER_S = 60.0
 # A proxy in between says these when the aggregator is away; 429 and 408 ask for patience.
 _PATIENCE = {408, 425, 429, 500, 502, 503, 504}
+# As httpx names what goes through one transport.
+_EVERY_ADDRESS = ("all://", "http://", "https://")
+# Names of home networks: mDNS (RFC 6762), RFC 8375, the reserved .internal, and what many routers use.
+_LOCAL_NAMES = (".local", ".home.arpa", ".internal", ".lan", ".localhost")
 
 
 class ServerLink:
@@ -37,7 +42,11 @@ class ServerLink:
 
         self._authorization = {"Authorization": f"Bearer {identity.secret}"}
         try:
-            self._client = httpx.Client(base_url=url, timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S))
+            # The environment's proxies lead out of the owner's network, and know nothing within it.
+            mounts = dict.fromkeys(_EVERY_ADDRESS) if is_local(httpx.URL(url).host) else None
+            self._client = httpx.Client(
+                base_url=url, timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S), mounts=mounts
+            )
         except (httpx.InvalidURL, ValueError) as error:
             raise LinkError(f"[server] url = {url!r} is not an address: {error}") from error
 
@@ -100,6 +109,14 @@ class ServerLink:
             return parse(kind, answer.json())
         except (json.JSONDecodeError, MessageError) as error:
             raise UnreachableError(f"{self._client.base_url} answered what no aggregator would: {error}") from error
+
+
+def is_local(host: str) -> bool:
+    """Tell whether a host is on this machine or in the owner's own network, as far as its name or number says."""
+    try:
+        return ipaddress.ip_address(host).is_private  # loopback and link-local ones are, too
+    except ValueError:
+        return "." not in host or host.lower().endswith(_LOCAL_NAMES)
 
 
 def _timeout(seconds: float) -> httpx.Timeout:
