@@ -14,7 +14,9 @@ from benchmarks.papers.__main__ import run_tables
 from benchmarks.papers.report import gain, markdown_table, mean_and_spread
 from benchmarks.papers.run import Call, Run, RunFiles
 from benchmarks.papers.scale import Scale
+from benchmarks.papers.simulated import simulated
 from benchmarks.papers.tables import NAMES
+from fleet_simulator.experiment import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -116,3 +118,16 @@ def test_figures_are_told_with_their_spread():
     assert gain([3.0, 5.0], [1.0, 1.0]) == "+3.0 ± 1.4"
     assert gain([1.0], [2.5]) == "-1.5"
     assert markdown_table(["a", "b"], [["c", 1]]) == "| a | b |\n| --- | ---: |\n| c | 1 |\n"
+
+
+def test_a_training_that_diverges_is_a_result(bundles, tmp_path):
+    experiment = Experiment(
+        DataSection("synthetic", clips=300, classes=4, speakers=30, noise=1e6),
+        FleetSection(6),
+        ModelSection(bundles["ann3"]),
+        RoundsSection(3, local={"epochs": 200, "learning_rate": 10.0}),
+    )
+    figures = simulated(experiment, tmp_path / "run")
+    assert "diverged" in figures["diverged"]
+    assert len(figures["rounds"]) < 3
+    assert not (tmp_path / "run").exists()

@@ -46,8 +46,7 @@ class Run:
     Attributes:
         name: what it is a run of; runs of other seeds have the same name.
         seed: the seed that ``work`` was made with.
-        work: what to do. An experiment's figures are ``rounds`` (as in :class:`fleet_simulator.simulation.Result`)
-            and, where its training diverged, ``diverged``.
+        work: what to do. An experiment's figures are those of :func:`benchmarks.papers.simulated.simulated`.
         cost_s: processor seconds that it takes, roughly; from these the time left is told.
         corpus: runs that name the same one share clips that a process keeps, and are done by one process in a row;
             by default an experiment's ``[data]``.

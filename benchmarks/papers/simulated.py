@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment import Experiment
 from fleet_simulator.inputs import Inputs
+from fleet_simulator.run_folder import load_state
 from fleet_simulator.simulation import Silent, run
 
-_INPUTS = Inputs()  # clips and models that the next run of this process finds open
+
+@cache
+def shared_inputs() -> Inputs:
+    """Return the clips and models that this process's runs share."""
+    return Inputs()
 
 
 def simulated(experiment: Experiment, scratch: Path) -> dict[str, Any]:
-    """Run an experiment; return ``rounds`` and ``devices``, as :class:`fleet_simulator.simulation.Result` has them."""
-    result = run(experiment, scratch, 0, Silent(), inputs=_INPUTS)
+    """Run an experiment.
+
+    Args:
+        experiment: what to run.
+        scratch: its folder; one that a killed run left is gone on with, and it is removed at the end.
+
+    Returns:
+        ``rounds`` and ``devices`` as in :class:`fleet_simulator.simulation.Result`; where a device's training
+        diverged, the rounds before that, and ``diverged``, what was said of it.
+    """
+    try:
+        result = run(experiment, scratch, 0, Silent(), inputs=shared_inputs())
+        figures: dict[str, Any] = {"rounds": result.rounds, "devices": result.devices}
+    except DivergedError as error:
+        state = load_state(scratch, experiment.digest)
+        figures = {"rounds": state.rounds if state else [], "devices": [], "diverged": str(error)}
     shutil.rmtree(scratch)
-    return {"rounds": result.rounds, "devices": result.devices}
+    return figures
