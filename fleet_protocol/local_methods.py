@@ -36,6 +36,7 @@ _ZERO_SHOT: dict[str, Setting] = {
 # What every method shares that sends weights: they differ in their targets, and in what stands below.
 _SHARED_MODEL: dict[str, Setting] = {
     "epochs": Setting(8, "passes over the round's clips", 1, 10_000),
+    "steps": Setting(0, "steps that every device takes, however many its clips; 0: the epochs", 0, 100_000),
     "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
     "momentum": Setting(0.9, "of the local training", 0.0, 0.9999),
     "restrict": Setting(True, "leave outputs alone for which neither clips nor public samples speak; false: push them "
@@ -51,7 +52,8 @@ _USER_INVARIANT: dict[str, Setting] = _SHARED_MODEL | {
     "step_factor": Setting(0.0, "r_0, so that all together take K E steps; 0: from what they told", 0.0, 1e6),
     "smoothing": Setting(0.2, "mu of the label smoothing", 0.0, 1.0),
     "adversarial": Setting(0.001, "lambda of the negative distillation", 0.0, 1.0),
-    "private_epochs": Setting(16, "passes of the private model over the round's clips", 0, 10_000),
+    "private_epochs": Setting(16, "passes of the private model over the round's clips, at most: it stops once it "
+                                  "overfits", 0, 10_000),
 }  # fmt: skip
 del _USER_INVARIANT["epochs"]
 

@@ -1,5 +1,6 @@
 """The local methods that share a model: their targets by hand, on a real runtime; and slots in two orders."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,38 @@ def test_user_invariant_targets_by_hand(bundles):
 )
 def test_adaptive_local_training_steps_by_hand(bundles, changes, steps):
     assert user_invariant.prepare(task(bundles, "user_invariant", private_epochs=0, **changes)).steps == steps
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "steps"),
+    [
+        ("fedavg", {"epochs": 3}, 6),
+        ("fedavg", {"steps": 7}, 7),
+        ("fedmmd", {"steps": 1}, 1),
+        ("user_invariant", {}, 50),
+    ],
+)
+def test_a_device_takes_the_passes_or_steps_that_were_asked_for(bundles, method, changes, steps):
+    of, taken = task(bundles, method, **changes), []
+    training = SHARED_METHODS[method].prepare(of)
+
+    def targets(x, labels):
+        taken.append(len(x))
+        return training.targets(x, labels)
+
+    train_shared(of, dataclasses.replace(training, targets=targets), Rehearsal(of.clips.x[0][:0], np.zeros((0, 32))))
+    assert taken == ([32, 8] * steps)[:steps]  # batches of 40 clips
+
+
+def test_the_private_model_learns_until_it_overfits_and_no_longer(bundles):
+    ended = []
+    for most in (200, 400):
+        of = task(bundles, "user_invariant", private_epochs=most)
+        user_invariant.prepare(of)
+        certain = of.own.predict(of.own_clips.x[0], of.own_mask)[np.arange(40), of.own_clips.slots]
+        assert certain.mean() > 0.9
+        ended.append(of.own.get_weights())
+    assert all(np.array_equal(array, ended[1][name]) for name, array in ended[0].items())
 
 
 def test_a_label_distribution_s_entropy():

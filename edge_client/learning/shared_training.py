@@ -76,7 +76,7 @@ class Training:
         targets: (x, one-hot labels) of a batch, both in the shared model's terms -> its targets, float32 [rows,
             shared capacity]. It is called once for every step, before the step.
         proximal: FedProx' mu.
-        steps: how many steps; None: ``epochs`` passes over the clips.
+        steps: how many steps; None: as the settings ``steps`` and ``epochs`` say.
     """
 
     targets: Targets
@@ -118,7 +118,7 @@ def train_shared(task: LocalTask, training: Training, rehearsal: Rehearsal) -> f
     model, mask = task.shared, task.mask
     rate, momentum = task.number("learning_rate"), task.number("momentum")
     losses: list[float] = []
-    for x, labels in _batches(task, training.steps):
+    for x, labels in _batches(task, training.steps or int(task.settings["steps"])):
         wanted = training.targets(x, labels)
         losses.append(
             model.train_step(x, wanted, mask, learning_rate=rate, momentum=momentum, proximal=training.proximal)
@@ -133,12 +133,15 @@ def train_shared(task: LocalTask, training: Training, rehearsal: Rehearsal) -> f
     return float(np.mean(losses[-last:]))
 
 
-def _batches(task: LocalTask, steps: int | None) -> Iterator[tuple[Floats, Floats]]:
-    """Draw batches of the clips: (x, one-hot labels); every pass has another order and other variants."""
+def _batches(task: LocalTask, steps: int) -> Iterator[tuple[Floats, Floats]]:
+    """Draw so many batches of the clips (0: ``epochs`` passes): (x, one-hot labels).
+
+    Every pass has another order and other variants.
+    """
     batch = task.batch
     labels = from_slots(task.clips.slots, task.order.shared_capacity)
     per_pass = -(-len(labels) // batch)
-    left = steps if steps is not None else int(task.settings["epochs"]) * per_pass
+    left = steps or int(task.settings["epochs"]) * per_pass
     while left > 0:
         x, order = task.clips.draw(task.rng), task.rng.permutation(len(labels))
         for start in range(0, min(left, per_pass) * batch, batch):
