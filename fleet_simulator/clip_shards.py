@@ -15,11 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.durable import flush_folder
+from edge_client.learning.training_data import Clips
 from fleet_simulator.corpora import Corpus
 
 Floats = NDArray[np.float32]
@@ -44,13 +46,14 @@ class ClipShards:
         names: the labels in the order of their slots.
         ends: int64 [shards + 1], where every shard begins and the last one ends.
         slots: int16 [clips], as the devices have them.
-        features: rows -> normalised features, float32 [n, frames, coefficients].
+        variants: rows of one shard -> normalised features, float32 [n, variants, frames, coefficients]: the clips as
+            they were recorded and, on devices, augmented copies of them.
     """
 
     names: tuple[str, ...]
     ends: Rows
     slots: NDArray[np.int16]
-    features: Callable[[slice], Floats]
+    variants: Callable[[slice], Floats]
 
     @property
     def devices(self) -> int:
@@ -89,6 +92,19 @@ class ClipShards:
         """Return the slots of rows, int64 [n]."""
         return self.slots[rows].astype(np.int64)
 
+    def features(self, rows: slice) -> Floats:
+        """Return the clips of a shard as they were recorded, float32 [n, frames, coefficients]."""
+        return self.variants(rows)[:, 0]
+
+    def clips(self, rows: slice) -> Clips:
+        """Return the clips of a shard, and variants of them, to train on."""
+        return Clips(self.variants(rows).swapaxes(0, 1), self.labels(rows))
+
+    @property
+    def on_devices(self) -> int:
+        """Clips that devices have: the rows of all shards before the public set."""
+        return int(self.ends[-3])
+
     def _shard(self, shard: int) -> slice:
         return slice(int(self.ends[shard]), int(self.ends[shard + 1]))
 
@@ -114,7 +130,14 @@ def deal(
     order, ends = np.concatenate(parts), np.cumsum([0, *(len(part) for part in parts)])
     known = [slice(int(start), int(stop)) for start, stop in zip(ends[:-3:3], ends[2:-1:3], strict=True)]
     slots = taught(corpus.labels[order], known).astype(np.int16)
-    return ClipShards(corpus.names, ends, slots, lambda rows: corpus.features(order[rows]))
+    on_devices = int(ends[-3])
+
+    def variants(rows: slice) -> Floats:
+        if rows.start < on_devices:
+            return corpus.on_devices(order[rows])
+        return corpus.features(order[rows])[:, None]
+
+    return ClipShards(corpus.names, ends, slots, variants)
 
 
 def open_shards(folder: Path, experiment: str | None = None) -> ClipShards | None:
@@ -125,9 +148,9 @@ def open_shards(folder: Path, experiment: str | None = None) -> ClipShards | Non
     header = json.loads(path.read_text())
     if experiment is not None and header["experiment"] != experiment:
         return None
-    file = _FeatureFile(folder / "features.f32", tuple(header["shape"]))
-    names = tuple(str(name) for name in header["names"])
-    return ClipShards(names, np.load(folder / "ends.npy"), np.load(folder / "labels.npy"), file.read)
+    ends, names = np.load(folder / "ends.npy"), tuple(str(name) for name in header["names"])
+    file = _FeatureFile(folder / "features.f32", tuple(header["shape"]), int(ends[-3]))
+    return ClipShards(names, ends, np.load(folder / "labels.npy"), file.read)
 
 
 def write_shards(folder: Path, shards: ClipShards, experiment: str) -> None:
@@ -137,14 +160,13 @@ def write_shards(folder: Path, shards: ClipShards, experiment: str) -> None:
     making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
         with (making / "features.f32").open("wb") as file:
-            for start, stop in pairwise([*range(0, len(shards.slots), _ROWS), len(shards.slots)]):
-                features = np.ascontiguousarray(shards.features(slice(start, stop)), np.float32)
-                file.write(features.data)
+            shape = _write_rows(file, shards, 0, shards.on_devices)
+            _write_rows(file, shards, shards.on_devices, len(shards.slots))
             file.flush()
             os.fsync(file.fileno())
         np.save(making / "labels.npy", shards.slots)
         np.save(making / "ends.npy", shards.ends)
-        header = {"names": list(shards.names), "shape": list(features.shape[1:]), "experiment": experiment}
+        header = {"names": list(shards.names), "shape": list(shape), "experiment": experiment}
         (making / "header.json").write_text(json.dumps(header))
         making.rename(folder)
     finally:
@@ -152,17 +174,29 @@ def write_shards(folder: Path, shards: ClipShards, experiment: str) -> None:
     flush_folder(folder.parent)
 
 
-class _FeatureFile:
-    """Features of all shards, row after row; open for as long as somebody may read."""
+def _write_rows(file: BinaryIO, shards: ClipShards, start: int, stop: int) -> tuple[int, ...]:
+    """Write all variants of rows; return the shape of one row's, (variants, frames, coefficients)."""
+    shape: tuple[int, ...] = ()
+    for first, end in pairwise([*range(start, stop, _ROWS), stop]):
+        features = np.ascontiguousarray(shards.variants(slice(first, end)), np.float32)
+        file.write(features.data)
+        shape = features.shape[1:]
+    return shape
 
-    def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
-        self._shape = shape
-        self._width = 4 * int(np.prod(shape))
+
+class _FeatureFile:
+    """Features of all shards, row after row, in variants on devices; open for as long as somebody may read."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...], on_devices: int) -> None:
+        self._shape, self._on_devices = shape, on_devices
+        self._clip = 4 * int(np.prod(shape[1:]))
         self._descriptor = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._descriptor)
 
     def read(self, rows: slice) -> Floats:
-        """Return float32 [n, ...]."""
-        data = bytearray((rows.stop - rows.start) * self._width)
-        os.preadv(self._descriptor, [data], rows.start * self._width)
-        return np.frombuffer(data, np.float32).reshape(-1, *self._shape)
+        """Return all variants of rows, float32 [n, variants, frames, coefficients]."""
+        variants = self._shape[0] if rows.start < self._on_devices else 1
+        before = min(rows.start, self._on_devices)
+        data = bytearray((rows.stop - rows.start) * variants * self._clip)
+        os.preadv(self._descriptor, [data], (before * (self._shape[0] - 1) + rows.start) * self._clip)
+        return np.frombuffer(data, np.float32).reshape(-1, variants, *self._shape[1:])

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.capture.recordings import read_clip
-from edge_client.errors import RecordingError
-from edge_client.features import Mfcc
 from fleet_protocol.bundle import Manifest
+from fleet_simulator.data_section import DataSection
 from fleet_simulator.errors import CorpusError
-from fleet_simulator.experiment import DataSection
-from fleet_simulator.log_mel_archive import cepstra, mel_power, pictures, read_pictures
+from fleet_simulator.log_mel_archive import pictures
+from fleet_simulator.log_mel_features import picture_features
+from fleet_simulator.recording_features import recording_features
 from fleet_simulator.recording_layouts import LAYOUTS, NOBODY, Entry
 
 Floats = NDArray[np.float32]
 _POOL = 1024
 _SPEAKERS = 200
-_CHUNK = 1024  # pictures taken at a time
 
 
 @dataclass(frozen=True)
@@ -33,12 +30,21 @@ class Corpus:
         labels: int64 [clips], every clip's slot.
         speakers: [clips], who speaks, or which longer recording a clip was cut from; ``NOBODY`` for noise.
         features: int64 [n] rows -> float32 [n, frames, coefficients], normalised.
+        trained: [n] rows -> float32 [n, variants, frames, coefficients], as devices have them, the first as it was
+            recorded there; None: they have nothing but ``features``.
+        windows: so many clips in a row were cut from the same recording.
     """
 
     names: tuple[str, ...]
     labels: NDArray[np.int64]
     speakers: NDArray[np.str_]
     features: Callable[[NDArray[np.int64]], Floats]
+    trained: Callable[[NDArray[np.int64]], Floats] | None = None
+    windows: int = 1
+
+    def on_devices(self, rows: NDArray[np.int64]) -> Floats:
+        """Return rows as devices have them, float32 [n, variants, frames, coefficients]."""
+        return self.features(rows)[:, None] if self.trained is None else self.trained(rows)
 
 
 def read_corpus(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
@@ -78,14 +84,21 @@ def synthetic(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
 
 def _of_entries(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
     assert data.path is not None
-    found = pictures(data.path) if data.source == "log_mel" else LAYOUTS[data.source](data.path)
+    found: Sequence[Entry] = pictures(data.path) if data.source == "log_mel" else LAYOUTS[data.source](data.path)
     names, labelled = _labelled(data, found)
     used = _drawn(data, [entry for entry, _ in labelled], seed)
-    entries, labels = [labelled[row][0] for row in used], [labelled[row][1] for row in used]
-    x = _of_pictures(data, entries, manifest) if data.source == "log_mel" else _of_recordings(entries, manifest)
+    entries = [labelled[row][0] for row in used]
     slots = {name: slot for slot, name in enumerate(names)}
+    labels = np.array([slots[labelled[row][1]] for row in used], np.int64)
     speakers = np.array([entry.speaker for entry in entries])
-    return Corpus(names, np.array([slots[label] for label in labels], np.int64), speakers, lambda rows: x[rows])
+    read = picture_features if data.source == "log_mel" else recording_features
+    x, trained = read(data, entries, manifest, seed)
+    if trained is not None and data.noisy == "all":
+        x = trained[:, 0]
+    return Corpus(
+        names, labels.repeat(data.windows), speakers.repeat(data.windows), lambda rows: x[rows],
+        None if trained is None else lambda rows: trained[rows], data.windows,
+    )  # fmt: skip
 
 
 def _labelled(data: DataSection, found: Sequence[Entry]) -> tuple[tuple[str, ...], list[tuple[Entry, str]]]:
@@ -118,26 +131,3 @@ def _drawn(data: DataSection, entries: Sequence[Entry], seed: int) -> NDArray[np
     used = np.isin(speakers, rng.permutation(names)[: data.speakers])
     used[strays[: round(len(strays) * data.speakers / len(names))]] = True
     return np.flatnonzero(used)
-
-
-def _of_pictures(data: DataSection, entries: Sequence[Entry], manifest: Manifest) -> Floats:
-    assert data.path is not None
-    pixels = read_pictures(data.path, entries)
-    x = np.empty((len(pixels), *manifest.input_shape), np.float32)
-    for start in range(0, len(x), _CHUNK):
-        x[start : start + _CHUNK] = cepstra(mel_power(pixels[start : start + _CHUNK]), manifest.feature_settings)
-    x -= x.mean(axis=(0, 1))
-    x /= x.std(axis=(0, 1))
-    return x
-
-
-def _of_recordings(entries: Sequence[Entry], manifest: Manifest) -> Floats:
-    settings = manifest.feature_settings
-    mfcc, mean, std = Mfcc(settings), np.asarray(manifest.mean), np.asarray(manifest.std)
-    x = np.empty((len(entries), *settings.shape), np.float32)
-    for features, entry in zip(x, entries, strict=True):
-        try:
-            features[...] = (mfcc(read_clip(Path(entry.path), settings)) - mean) / std
-        except RecordingError as error:
-            raise CorpusError(f"{error}; a simulation uses every clip that is there") from error
-    return x

@@ -16,68 +16,12 @@ from aggregator_server.rounds import make_plan
 from fleet_protocol.messages import Choice, RoundPlan
 from fleet_protocol.plans import complete
 from fleet_protocol.setting import Value
-from fleet_simulator.errors import ExperimentError
+from fleet_simulator.data_section import DataSection as DataSection
+from fleet_simulator.errors import RefusedKeyError as RefusedKeyError
+from fleet_simulator.errors import require as _require
 from fleet_simulator.faults import ATTACKS, FaultsSection
 
-SOURCES = ("synthetic", "speech_commands", "log_mel")
 SPLITS = ("speaker", "recording", "dirichlet", "iid")
-
-
-class RefusedKeyError(ExperimentError):
-    """A value is outside what a key allows; ``key`` is whose value it is."""
-
-    def __init__(self, key: str, value: object, rule: str) -> None:
-        super().__init__(f"{key} = {value!r}: {rule}")
-        self.key = key
-
-
-def _require(allowed: bool, key: str, value: object, rule: str) -> None:
-    if not allowed:
-        raise RefusedKeyError(key, value, rule)
-
-
-@dataclass(frozen=True)
-class DataSection:
-    """``[data]``.
-
-    Attributes:
-        source: ``speech_commands``, ``log_mel`` or ``synthetic``.
-        path: the folder ``<label>/<speaker>_nohash_<n>.*``, or the log-mel archive.
-        labels: the classes, in the order of their slots; none given: those that are there, in alphabetical order.
-        test: share of the speakers that no device has; the global model is judged by their clips.
-        public: share of the speakers whose clips are the public set.
-        clips: of synthetic data: how many.
-        classes: of synthetic data: how many.
-        speakers: how many there are of synthetic data (200), or are used of other data: drawn with the seed; none
-            given: all.
-        noise: of synthetic data: standard deviation around a class's picture.
-    """
-
-    source: str
-    path: Path | None = None
-    labels: tuple[str, ...] = ()
-    test: float = 0.2
-    public: float = 0.0
-    clips: int = 10_000
-    classes: int = 10
-    speakers: int | None = None
-    noise: float = 2.0
-
-    def __post_init__(self) -> None:
-        _require(self.source in SOURCES, "source", self.source, f"must be {', '.join(SOURCES)}")
-        _require(self.source == "synthetic" or self.path is not None, "source", self.source, "needs the key 'path'")
-        _require(0 < self.test < 1, "test", self.test, "must be above 0 and below 1")
-        _require(0 <= self.public < 1 - self.test, "public", self.public, "must leave clips beside those of 'test'")
-        for key in ("clips", "classes"):
-            _require(getattr(self, key) >= 2, key, getattr(self, key), "must be at least 2")
-        _require(self.speakers is None or self.speakers >= 2, "speakers", self.speakers, "must be at least 2")
-        _require(self.noise >= 0, "noise", self.noise, "must not be negative")
-        _require(len(set(self.labels)) == len(self.labels), "labels", list(self.labels), "must name each label once")
-
-    @property
-    def seeded(self) -> bool:
-        """Whether the clips themselves depend on the experiment's seed."""
-        return self.source == "synthetic" or self.speakers is not None
 
 
 @dataclass(frozen=True)

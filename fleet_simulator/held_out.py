@@ -9,15 +9,23 @@ import numpy as np
 from fleet_simulator.clip_shards import Owned, Rows
 
 
-def hold_out(devices: Sequence[Rows], share: float, seed: int) -> list[Owned]:
-    """Split every device's rows at random; each of the two halves is ``share / 2`` of them, rounded."""
+def hold_out(devices: Sequence[Rows], share: float, seed: int, windows: int = 1) -> list[Owned]:
+    """Split every device's rows at random; each of the two halves is ``share / 2`` of them, rounded.
+
+    Args:
+        devices: rows of every device, ascending.
+        share: of the rows that a device does not train on.
+        seed: of the experiment.
+        windows: so many rows after one another are of the same recording and stay together.
+    """
     rng = np.random.default_rng([seed, 6])
-    return [_owned(rows, share, rng) for rows in devices]
+    return [_owned(rows.reshape(-1, windows), share, rng) for rows in devices]
 
 
-def _owned(rows: Rows, share: float, rng: np.random.Generator) -> Owned:
-    edge = round(share / 2 * len(rows))
+def _owned(recordings: Rows, share: float, rng: np.random.Generator) -> Owned:
+    edge = round(share / 2 * len(recordings))
     if not edge:
-        return Owned(rows, rows[:0], rows[:0])
-    order = rng.permutation(rows)
-    return Owned(np.sort(order[2 * edge :]), np.sort(order[:edge]), np.sort(order[edge : 2 * edge]))
+        return Owned(recordings.ravel(), recordings[:0].ravel(), recordings[:0].ravel())
+    order = rng.permutation(recordings)
+    parts = order[2 * edge :], order[:edge], order[edge : 2 * edge]
+    return Owned(*(np.sort(part.ravel()) for part in parts))

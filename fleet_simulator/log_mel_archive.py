@@ -6,6 +6,7 @@ cepstra of the bands.
 
 from __future__ import annotations
 
+import functools
 import io
 import zipfile
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ FLOOR = np.float32(1e-6)
 _POWERS = np.exp((np.arange(256) - 147.7) / 9.92).astype(np.float32)  # of every pixel value
 
 
-def pictures(archive: Path) -> list[Entry]:
+def pictures(archive: Path) -> tuple[Entry, ...]:
     """List the pictures of an archive.
 
     Raises:
@@ -33,6 +34,12 @@ def pictures(archive: Path) -> list[Entry]:
     """
     if not archive.is_file():
         raise CorpusError(f"there is no log-mel archive {archive}")
+    status = archive.stat()
+    return _listed(archive, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=2)
+def _listed(archive: Path, _mtime_ns: int, _size: int) -> tuple[Entry, ...]:
     try:
         with zipfile.ZipFile(archive) as zipped:
             paths = [PurePosixPath(name) for name in zipped.namelist()]
@@ -46,7 +53,7 @@ def pictures(archive: Path) -> list[Entry]:
             entries.append(Entry(path, path.parent.name, speaker if spoken else NOBODY, word))
     if not entries:
         raise CorpusError(f"{archive} has no pictures as <label>/<speaker>_nohash_<n>.<word>.jpg")
-    return entries
+    return tuple(entries)
 
 
 def read_pictures(archive: Path, entries: Sequence[Entry]) -> NDArray[np.uint8]:
@@ -75,7 +82,7 @@ def _no_archive(archive: Path, error: Exception) -> CorpusError:
 
 def mel_power(pixels: NDArray[np.uint8]) -> Floats:
     """Return what pixels stand for, float32 of their shape: power in the band, and 1e-6."""
-    return _POWERS[pixels]
+    return np.asarray(_POWERS[pixels], np.float32)
 
 
 def cepstra(power: Floats, settings: FeatureSettings) -> Floats:

@@ -11,7 +11,7 @@ from edge_client.capture.recordings import SUFFIXES, speaker_of
 from fleet_simulator.errors import CorpusError
 
 _SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
-_BACKGROUNDS = ("_background_noise_", "_silence_")
+BACKGROUNDS = ("_background_noise_", "_silence_")
 NOBODY = ""
 
 
@@ -40,7 +40,7 @@ def speech_commands(folder: Path) -> list[Entry]:
     entries = []
     for path in recordings(folder, "*/*"):
         label, spoken = path.parent.name, _SPEAKER.search(path.name)
-        if label in _BACKGROUNDS:
+        if label in BACKGROUNDS:
             entries.append(Entry(path, label, NOBODY))
         elif spoken:
             entries.append(Entry(path, label, spoken[1], path.name[: spoken.start()]))

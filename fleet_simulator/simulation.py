@@ -280,7 +280,7 @@ def _shards(experiment: Experiment, folder: Path, inputs: Inputs, digest: str, i
     seed, faults, fleet = experiment.rounds.seed, experiment.faults, experiment.fleet
     corpus = inputs.corpus(experiment.data, inputs.bundle(experiment.model.bundle).manifest, seed)
     parts, classes = split(corpus, experiment), len(corpus.names)
-    owned = hold_out(parts.devices, fleet.held_out, seed)
+    owned = hold_out(parts.devices, fleet.held_out, seed, corpus.windows)
     shards = deal(
         corpus, owned, parts.public, parts.test,
         lambda labels, rows: taught_labels(labels, rows, faults, classes, seed),

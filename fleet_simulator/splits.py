@@ -32,7 +32,8 @@ def split(corpus: Corpus, experiment: Experiment) -> Split:
     """
     data, fleet = experiment.data, experiment.fleet
     rng = np.random.default_rng([experiment.rounds.seed, 2])
-    who, people, strays = _owners(corpus.speakers)
+    labels = corpus.labels[:: corpus.windows]  # whole recordings are dealt
+    who, people, strays = _owners(corpus.speakers[:: corpus.windows])
     parts = []
     for owners in (people, strays):
         ends = np.cumsum([round(share * len(owners)) for share in (data.test, data.public)])
@@ -45,11 +46,16 @@ def split(corpus: Corpus, experiment: Experiment) -> Split:
     if fleet.split in ("speaker", "recording"):
         devices = _by_speaker(who, parts[0][2], parts[1][2], shares)
     elif fleet.split == "dirichlet":
-        devices = _dirichlet(corpus.labels, rows, fleet.alpha * fleet.devices * shares, rng)
+        devices = _dirichlet(labels, rows, fleet.alpha * fleet.devices * shares, rng)
     else:
         ends = np.cumsum(_apportioned(len(rows), shares, 1))[:-1]
         devices = [np.sort(part) for part in np.split(rng.permutation(rows), ends)]
-    return Split(tuple(devices), np.flatnonzero(np.isin(who, public)), np.flatnonzero(np.isin(who, test)))
+    public, test = (np.flatnonzero(np.isin(who, owners)) for owners in (public, test))
+    whole = [
+        (recordings[:, None] * corpus.windows + np.arange(corpus.windows)).ravel()
+        for recordings in (*devices, public, test)
+    ]
+    return Split(tuple(whole[:-2]), *whole[-2:])
 
 
 def _owners(speakers: NDArray[np.str_]) -> tuple[Rows, Rows, Rows]:

@@ -177,7 +177,7 @@ class VirtualDevices:
 
     def _judge(self, device: int, task: Judged, start: Mapping[str, Floats]) -> dict[str, Any]:
         clips, choose, judge = (
-            Clips(self.shards.features(rows)[None], self.shards.labels(rows))
+            self.shards.clips(rows)
             for rows in (self.shards.rows(device), self.shards.choose(device), self.shards.judge(device))
         )
         slots = range(self.classes)
@@ -206,16 +206,13 @@ class VirtualDevices:
         return found
 
     def _task(self, device: int, block: Block) -> LocalTask:
-        rows = self.shards.rows(device)
         own, shared = self._own[self._architectures[device]], self.shared
-        x, slots = self.shards.features(rows), self.shards.labels(rows)
         order = self._order(own.manifest.capacity)
-        theirs = Clips(x[None], slots)
-        ours = theirs
+        ours = theirs = self.shards.clips(self.shards.rows(device))
         if (own.manifest.mean, own.manifest.std) != (shared.manifest.mean, shared.manifest.std):
-            ours = Clips(own.normalise(shared.denormalise(x))[None], slots)
+            ours = Clips(own.normalise(shared.denormalise(theirs.x)), theirs.slots)
         rng = np.random.default_rng([self.setup.seed, block.round_id, 0, device])  # as on a device of this number
-        return LocalTask(shared, own, order, self._mask(slots, block), theirs, ours, block.settings, rng)
+        return LocalTask(shared, own, order, self._mask(theirs.slots, block), theirs, ours, block.settings, rng)
 
     def _order(self, own_capacity: int) -> SlotOrder:
         slots: Sequence[int] = range(self.classes)
