@@ -1,29 +1,34 @@
-"""Simulation: seconds per round and peak memory of virtual fleets of 10 to 10,000 trivial devices.
+"""Simulation: seconds per round and peak memory of virtual fleets of 10 to 10,000 trivial devices, beside Flower's.
 
 Every device takes one step of one batch of 32 on a model of 25,000 weights, and all of them take part in every round,
 whose result is on the disk before the next one begins. Each fleet runs in processes of its own; the seconds are the
-median of the rounds after the first, the memory is the sum of what every process held at most.
+median of the rounds after the first, the memory is the sum of what every process held at most. Flower (in the extra
+``dev``) runs its simulation engine on Ray with the same runtime and as many workers, on loopback and without telemetry.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
-import multiprocessing
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
+from benchmarks.processes import Usage
 from fleet_simulator.experiment import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.simulation import available_cores, run
+from fleet_simulator.simulation import Silent, available_cores, run
 
 BATCH = 32
+_FLOWER_ROUNDS = 4  # it takes its time
 # ann3 is the fastest to train, so that it shows what the simulator itself costs; 608 slots give it 25,000 weights.
 MODELS = {"ann3": ("ann3", "--capacity", "608"), "crnn_lite": ("crnn_lite",)}
 
@@ -38,34 +43,16 @@ class Result:
     peak_mb: float
 
 
-class Watch:
-    """Progress that notes what the processes have used: memory in MB at most, processor seconds after each round."""
+class Watch(Silent):
+    """Progress that looks at the processes after each round."""
 
     def __init__(self) -> None:
-        self.peak_mb = 0.0
+        self.usage = Usage()
         self.cpu_s: list[float] = []
-
-    def begin(self, rounds: int, finished: int) -> None:
-        """Say nothing."""
-
-    def devices_done(self, count: int, of: int) -> None:
-        """Say nothing."""
 
     def round_done(self, _entry: dict[str, Any], _seconds: float) -> None:
         """Look at every process."""
-        pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children() if child.pid)]
-        self.peak_mb = sum(map(_most_mb, pids))
-        self.cpu_s.append(sum(map(_cpu_s, pids)))
-
-
-def _most_mb(pid: int) -> float:
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(status["VmHWM"].split()[0]) * 1024 / 1e6
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        self.cpu_s.append(self.usage.look())
 
 
 def measure(bundle: Path, devices: int, rounds: int, workers: int) -> list[float]:
@@ -80,18 +67,37 @@ def measure(bundle: Path, devices: int, rounds: int, workers: int) -> list[float
     watch = Watch()
     with tempfile.TemporaryDirectory() as folder:
         seconds = run(experiment, Path(folder) / "run", workers, watch).seconds
-    return [statistics.median(seconds[1:]), watch.peak_mb, (watch.cpu_s[-1] - watch.cpu_s[0]) / (rounds - 1)]
+    return [statistics.median(seconds[1:]), watch.usage.peak_mb, (watch.cpu_s[-1] - watch.cpu_s[0]) / (rounds - 1)]
 
 
-def in_own_process(bundle: Path, devices: int, options: argparse.Namespace) -> tuple[Result, float]:
-    """Measure a fleet in a process of its own; return its figures, and the processor seconds of a round."""
-    worker = [str(bundle), str(devices), str(options.rounds), str(options.workers)]
+def _engine(name: str) -> Callable[[Path, int, int, int], list[float]]:
+    if name == "auricle":
+        return measure
+    from benchmarks import flower_simulation
+
+    return flower_simulation.measure
+
+
+def in_own_process(engine: str, bundle: Path, devices: int, options: argparse.Namespace) -> tuple[Result, float]:
+    """Measure a fleet in processes of its own; return its figures, and the processor seconds of a round."""
+    rounds = options.rounds if engine == "auricle" else min(options.rounds, _FLOWER_ROUNDS)
+    worker = [engine, str(bundle), str(devices), str(rounds), str(options.workers)]
     command = [sys.executable, "-m", "benchmarks.simulation", "--worker", *worker]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BenchmarkError(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
-    seconds, peak_mb, cpu_s = json.loads(done.stdout.splitlines()[-1])
-    return Result("auricle", devices, round(seconds, 4), round(peak_mb, 1)), cpu_s
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        out, problems = process.communicate(timeout=options.limit)
+    except subprocess.TimeoutExpired as error:
+        os.killpg(process.pid, signal.SIGKILL)  # what it started ends with it
+        raise BenchmarkError(
+            f"{engine} took more than {options.limit} s for {rounds} rounds of {devices} devices; raise --limit or ask "
+            "for fewer --devices"
+        ) from error
+    if process.returncode:
+        raise BenchmarkError(f"{' '.join(command)} failed:\n{problems[-4000:]}")
+    seconds, peak_mb, cpu_s = json.loads(out.splitlines()[-1])
+    return Result(engine, devices, round(seconds, 4), round(peak_mb, 1)), cpu_s
 
 
 def main() -> None:
@@ -100,22 +106,31 @@ def main() -> None:
     parser.add_argument("--devices", nargs="+", type=int, default=[10, 100, 1_000, 10_000], metavar="N")
     parser.add_argument("--rounds", type=int, default=6, metavar="N", help="of each fleet (6)")
     parser.add_argument("--workers", type=int, default=available_cores(), metavar="N", help="processes (all cores)")
+    parser.add_argument("--without-flower", action="store_true", help="measure Auricle alone")
+    parser.add_argument("--flower-most", type=int, default=1_000, metavar="N", help="largest fleet for Flower (1000)")
+    parser.add_argument("--limit", type=int, default=600, metavar="S", help="seconds for one fleet (600)")
     parser.add_argument("--model", choices=MODELS, default="ann3", help="what the devices train (ann3)")
+    parser.add_argument("--bundle", type=Path, metavar="FILE", help="train this one instead")
     parser.add_argument("--json", action="store_true", help="end with a JSON list")
-    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        bundle, *numbers = options.worker
-        print(json.dumps(measure(Path(bundle), *map(int, numbers))))
+        engine, bundle, *numbers = options.worker
+        print(json.dumps(_engine(engine)(Path(bundle), *map(int, numbers))))
         return
     results = []
     print(f"{options.model}, {options.workers} workers, medians of {options.rounds - 1} rounds\n")
     print(f"{'engine':<10}{'devices':>8}{'s a round':>12}{'ms a device':>13}{'processor ms':>14}{'peak MB':>9}")
     with tempfile.TemporaryDirectory() as folder:
         name, *how = MODELS[options.model]
-        build_bundles(Path(folder), [name], *how)
-        for devices in options.devices:
-            found, cpu_s = in_own_process(Path(folder) / f"{name}.auricle", devices, options)
+        if options.bundle is None:
+            build_bundles(Path(folder), [name], *how)
+        bundle = options.bundle or Path(folder) / f"{name}.auricle"
+        engines = ["auricle"] if options.without_flower else ["auricle", "flower"]
+        for engine, devices in itertools.product(engines, options.devices):
+            if engine == "flower" and devices > options.flower_most:
+                continue
+            found, cpu_s = in_own_process(engine, bundle, devices, options)
             results.append(found)
             each, cpu = (1000 * value / devices for value in (found.seconds_per_round, cpu_s))
             times = f"{found.seconds_per_round:>12.3f}{each:>13.3f}{cpu:>14.3f}"

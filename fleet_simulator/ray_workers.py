@@ -36,6 +36,8 @@ class RayWorkers:
             WorkerError: Ray is not installed, or no cluster answers there.
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if address == LOCAL:  # listen on loopback alone; Ray has no better name for it
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         try:
             import ray
         except ImportError as error:
