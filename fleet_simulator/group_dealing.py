@@ -9,7 +9,7 @@ Counts = NDArray[np.int64]
 
 
 def deal_groups(
-    counts: Counts, targets: NDArray[np.float64], bounded: int, rng: np.random.Generator
+    counts: Counts, targets: NDArray[np.float64], bounded: int, rng: np.random.Generator, *, spread: bool = False
 ) -> tuple[Counts, Counts]:
     """Give groups, largest first, to the part that lacks most of what they have.
 
@@ -19,6 +19,8 @@ def deal_groups(
         bounded: so many of the first parts have no use for more than their target; the others have, and the one that
             has least of it first.
         rng: draws the order among groups of one size.
+        spread: whether a group counts the less for a part, the larger it is beside the part's target, so that parts
+            that want few clips get them from many groups: by how much the sum of (target - given)^2 / target falls.
 
     Returns:
         The groups in the order in which they were given, and the part of each of these.
@@ -29,6 +31,8 @@ def deal_groups(
     parts = np.empty(len(counts), np.int64)
     for place, group in enumerate(counts[order]):
         lack = np.divide(targets - given, targets, out=np.zeros_like(targets), where=targets > 0)
+        if spread:
+            lack -= np.divide(group / 2, targets, out=np.zeros_like(targets), where=targets > 0)
         more = 1e-3 * targets[bounded:] / np.maximum(given[bounded:], 1.0)
         lack[bounded:] = np.maximum(lack[bounded:], more)
         wants = (targets[:, group > 0] > 0).any(axis=1)

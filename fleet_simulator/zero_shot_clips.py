@@ -107,7 +107,7 @@ class UserClips:
         counts = np.zeros((len(names) + int(alone.sum()), len(labels)), np.int64)
         np.add.at(counts, (who, places), 1)
         rng = np.random.default_rng([self._seed, 2])
-        order, given = deal_groups(counts, _targets(experiment, counts.sum(axis=0)), 2, rng)
+        order, given = deal_groups(counts, _targets(experiment, counts.sum(axis=0)), 2, rng, spread=True)
         part = np.empty(len(counts), np.int64)
         part[order] = given
         parts = [

@@ -11,16 +11,12 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment import DataSection, RefusedKeyError, RoundsSection
+from fleet_simulator.data_section import DataSection
+from fleet_simulator.errors import ExperimentError, require
+from fleet_simulator.experiment import RoundsSection
 from fleet_simulator.faults import FaultsSection
 
 ATTACKS = ("poisoned_impressions", "noise")
-
-
-def _require(allowed: bool, key: str, value: object, rule: str) -> None:
-    if not allowed:
-        raise RefusedKeyError(key, value, rule)
 
 
 @dataclass(frozen=True)
@@ -38,9 +34,9 @@ class ZeroShotSection:
     tell_count: bool = False
 
     def __post_init__(self) -> None:
-        _require(self.public >= 1, "public", self.public, "must be at least 1")
+        require(self.public >= 1, "public", self.public, "must be at least 1")
         allowed = len(self.clips) == 2 and 1 <= self.clips[0] <= self.clips[-1]
-        _require(allowed, "clips", list(self.clips), "must be a smallest and a largest number, such as [200, 300]")
+        require(allowed, "clips", list(self.clips), "must be a smallest and a largest number, such as [200, 300]")
 
 
 @dataclass(frozen=True)
@@ -60,9 +56,9 @@ class EventSection:
     bundle: Path | None = None
 
     def __post_init__(self) -> None:
-        _require(self.round >= 1, "round", self.round, "must be at least 1")
-        _require(bool(self.label) != (self.bundle is not None), "label", self.label, "give either it or 'bundle'")
-        _require(bool(self.label) == (self.clips > 0), "clips", self.clips, "must be at least 1 of a 'label'")
+        require(self.round >= 1, "round", self.round, "must be at least 1")
+        require(bool(self.label) != (self.bundle is not None), "label", self.label, "give either it or 'bundle'")
+        require(bool(self.label) == (self.clips > 0), "clips", self.clips, "must be at least 1 of a 'label'")
 
 
 @dataclass(frozen=True)
@@ -82,8 +78,8 @@ class UserSection:
     events: tuple[EventSection, ...] = ()
 
     def __post_init__(self) -> None:
-        _require(bool(self.labels), "labels", list(self.labels), "must name at least one label")
-        _require(len(set(self.labels)) == len(self.labels), "labels", list(self.labels), "must name each label once")
+        require(bool(self.labels), "labels", list(self.labels), "must name at least one label")
+        require(len(set(self.labels)) == len(self.labels), "labels", list(self.labels), "must name each label once")
 
     @property
     def all_labels(self) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from typing import Any
 from aggregator_server.errors import AggregatorError
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
+from fleet_simulator.data_section import DataSection
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment import DataSection, RoundsSection
+from fleet_simulator.experiment import RoundsSection
 from fleet_simulator.experiment_file import read_document, read_section
 from fleet_simulator.faults import FaultsSection
 from fleet_simulator.zero_shot_experiment import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
