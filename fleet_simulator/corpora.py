@@ -103,14 +103,15 @@ def _of_entries(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
 
 def _labelled(data: DataSection, found: Sequence[Entry]) -> tuple[tuple[str, ...], list[tuple[Entry, str]]]:
     """Return the labels, and the entries that have one: its word goes before its label."""
-    there = sorted({entry.label for entry in found})
-    names = data.labels or tuple(name for name in there if not name.startswith("_"))
+    labels = sorted({entry.label for entry in found})
+    names = data.labels or tuple(name for name in labels if name and not name.startswith("_"))
     wanted, labelled = set(names), []
     for entry in found:
         label = entry.word if entry.word in wanted else entry.label
         if label in wanted:
             labelled.append((entry, label))
     if lacking := [name for name in names if name not in {label for _, label in labelled}]:
+        there = sorted({*labels, *(entry.word for entry in found)} - {""})
         raise CorpusError(f"{data.path} has no clip of {lacking[0]!r}; it has: {', '.join(there)}")
     return names, labelled
 

@@ -10,6 +10,19 @@ from pathlib import Path, PurePath
 from edge_client.capture.recordings import SUFFIXES, speaker_of
 from fleet_simulator.errors import CorpusError
 
+_SLICE = re.compile(r"(?:fold\d+_)?(\d+)-(\d)-\d+-\d+")  # fsID and classID of UrbanSound8K
+_URBAN_SOUNDS = (
+    "air_conditioner", "car_horn", "children_playing", "dog_bark", "drilling",
+    "engine_idling", "gun_shot", "jackhammer", "siren", "street_music",
+)  # fmt: skip
+_ACTED = re.compile(r"(\d{4})_[A-Z]{3}_([A-Z]{3})_[A-Z]{2}")  # actor and emotion of CREMA-D
+_CREMA_D = {"ANG": "angry", "DIS": "disgust", "FEA": "fear", "HAP": "happy", "NEU": "neutral", "SAD": "sad"}
+_UTTERANCE = re.compile(r"^\[[\d. -]+\]\s+((Ses\d\d)\w+_([FM])\w*)\s+(\w{3})\s", re.MULTILINE)
+# Label, and the word that goes before it where [data] labels names it. The usual four classes have a label.
+_IEMOCAP = {
+    "ang": ("angry", ""), "hap": ("happy", ""), "exc": ("happy", "excited"), "neu": ("neutral", ""), "sad": ("sad", ""),
+    "fru": ("", "frustrated"), "fea": ("", "fearful"), "sur": ("", "surprised"), "dis": ("", "disgusted"),
+}  # fmt: skip
 _SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
 BACKGROUNDS = ("_background_noise_", "_silence_")
 NOBODY = ""
@@ -21,9 +34,9 @@ class Entry:
 
     Attributes:
         path: where it lies, in the file system or in an archive.
-        label: its class.
+        label: its class; empty where only its word names it.
         speaker: who speaks, or which longer recording it was cut from; ``NOBODY``: neither.
-        word: what is said, where the label stands for many words.
+        word: a class of its own where that is wanted: what is said, where the label stands for many words.
     """
 
     path: PurePath
@@ -49,6 +62,53 @@ def speech_commands(folder: Path) -> list[Entry]:
     return _some(entries, folder, "<label>/<speaker>_nohash_<n>.wav")
 
 
+def urbansound8k(folder: Path) -> list[Entry]:
+    """List ``audio/fold<n>/<fsID>-<classID>-<occurrence>-<slice>.wav`` (Salamon et al. 2014), or such files in folders.
+
+    A fold may also stand before the name: ``<class>/fold<n>_<fsID>-....ogg``.
+    """
+    found = recordings(folder, "audio/fold*/*") + recordings(folder, "*/*")
+    cuts = ((path, _SLICE.fullmatch(path.stem)) for path in found)
+    entries = [Entry(path, _URBAN_SOUNDS[int(cut[2])], cut[1]) for path, cut in cuts if cut]
+    return _some(entries, folder, "audio/fold<n>/<fsID>-<classID>-<occurrence>-<slice>.wav")
+
+
+def crema_d(folder: Path) -> list[Entry]:
+    """List ``AudioWAV/<actor>_<sentence>_<emotion>_<level>.wav`` (Cao et al. 2014)."""
+    entries = []
+    for path in recordings(folder, "AudioWAV/*"):
+        acted = _ACTED.fullmatch(path.stem)
+        if acted and acted[2] in _CREMA_D:
+            entries.append(Entry(path, _CREMA_D[acted[2]], acted[1]))
+    return _some(entries, folder, "AudioWAV/<actor>_<sentence>_<emotion>_<level>.wav")
+
+
+def iemocap(folder: Path) -> list[Entry]:
+    """List the utterances that ``Session<n>/dialog/EmoEvaluation/*.txt`` name (Busso et al. 2008).
+
+    An utterance ``Ses01F_impro01_M003`` is by the man of session 1 (the first letter says who wore markers). Those on
+    whose emotion the annotators did not agree, and other emotions, are left out.
+
+    Raises:
+        CorpusError: there is no such folder, or a recording is missing.
+    """
+    if not folder.is_dir():
+        raise CorpusError(f"there is no folder {folder}")
+    entries = []
+    for evaluation in sorted(folder.glob("Session*/dialog/EmoEvaluation/[!.]*.txt")):
+        sentences = evaluation.parents[2] / "sentences" / "wav" / evaluation.stem
+        for name, session, voice, code in _UTTERANCE.findall(evaluation.read_text(encoding="utf-8", errors="replace")):
+            path = sentences / f"{name}.wav"
+            if code in _IEMOCAP:
+                if not path.is_file():
+                    raise CorpusError(
+                        f"{evaluation} names {name}, but there is no {path}; unpack the sentences' wav too"
+                    )
+                label, word = _IEMOCAP[code]
+                entries.append(Entry(path, label, session + voice, word))
+    return _some(entries, folder, "Session<n>/dialog/EmoEvaluation/<dialog>.txt names them")
+
+
 def recordings(folder: Path, pattern: str) -> list[Path]:
     """Return the recordings of a folder whose paths are like a pattern, in order; hidden ones are left out.
 
@@ -67,4 +127,6 @@ def _some(entries: list[Entry], folder: Path, layout: str) -> list[Entry]:
     return entries
 
 
-LAYOUTS: dict[str, Callable[[Path], list[Entry]]] = {"speech_commands": speech_commands}
+LAYOUTS: dict[str, Callable[[Path], list[Entry]]] = {
+    "speech_commands": speech_commands, "urbansound8k": urbansound8k, "crema_d": crema_d, "iemocap": iemocap,
+}  # fmt: skip
