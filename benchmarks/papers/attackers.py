@@ -61,10 +61,10 @@ def section(results: Results) -> str:
     entry = results.figures("LPA, no attackers")[0]["rounds"][-1]
     attacks = ", ".join(f"`{attack}` (strength {strength:g})" for attack, strength in ATTACKS.items())
     lines = [
-        f"{entry['devices']} devices with clips of ten keywords (`crnn_tiny`, FedAvg's local training, {entry['round']}",
-        "rounds, all devices in each); accuracy on speakers that no device has. Every rule is set for three attackers in",
-        f"ten. Attacks: {attacks}; [simulator.md](simulator.md) defines them. Seeds {_and(seeds)}. No paper has such a",
-        "table; FedMLAC's own tests of LPA have wrong labels, but no attackers.",
+        f"{entry['devices']} devices with clips of ten keywords (`crnn_tiny`, FedAvg's training, {entry['round']}",
+        "rounds, all devices in each); accuracy on speakers that no device has. Every rule is set for three attackers",
+        f"in ten. Attacks: {attacks}; [simulator.md](simulator.md) defines them. Seeds {_and(seeds)}. No paper has a",
+        "table like this; FedMLAC's own tests of LPA have wrong labels, but no attackers.",
         "",
     ]
     for attack in ATTACKS:
