@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="run them on a Ray cluster (started here)",
     )
     run.set_defaults(command=_run)
+    _add_fetch(commands)
     options = parser.parse_args(arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: small matrices, many processes
     try:
@@ -35,8 +36,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"auricle-sim: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("auricle-sim: interrupted; the same command goes on from the last finished round", file=sys.stderr)
+        print("auricle-sim: interrupted; the same command goes on from there", file=sys.stderr)
         return 130
+
+
+def _add_fetch(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    fetch = commands.add_parser("fetch", help="download a public data set, check and unpack it")
+    fetch.add_argument("data_set", choices=["speech_commands"], metavar="speech_commands")
+    fetch.add_argument("--output", type=Path, metavar="FOLDER", help="to unpack into (the data set's name)")
+    fetch.add_argument("--url", help="of a mirror or another version (the authors' own)")
+    fetch.add_argument("--sha256", metavar="DIGEST", help="of another version's archive")
+    fetch.set_defaults(command=_fetch)
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    from fleet_simulator.fetch import DATA_SETS, DataSet, fetch
+
+    official = DATA_SETS[options.data_set]
+    data = DataSet(options.url or official.url, (options.sha256 or official.sha256).lower())
+    folder = options.output or Path(options.data_set)
+    if fetch(data, folder, sys.stderr):
+        print(f"{options.data_set} is in {folder}")
+    else:
+        print(f"{folder} is there already; remove it to fetch it anew")
+    return 0
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ AuricleError
     ├── ExperimentError    an experiment file that cannot be used
     │   └── RefusedKeyError    a value that is outside what a key allows
     ├── CorpusError        data that is missing or cannot be dealt out to the devices
+    ├── FetchError         a data set that cannot be downloaded or unpacked
     ├── RunFolderError     a folder that holds another experiment's run, or a damaged one
     └── WorkerError        a process that trains devices failed
         └── DivergedError  a device's training came to weights or a loss that are no numbers
@@ -43,6 +44,10 @@ def require(allowed: bool, key: str, value: object, rule: str) -> None:
 
 class CorpusError(SimulationError):
     """Data is missing, or cannot be dealt out to the devices."""
+
+
+class FetchError(SimulationError):
+    """A data set cannot be downloaded or unpacked."""
 
 
 class RunFolderError(SimulationError):
