@@ -22,6 +22,7 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, pack, unpack
 
+HELD_OUT = 0.2
 _KINDS = ("trained/", "listening/")
 # The names that write_durably gives to files on their way.
 _HALF_WRITTEN = re.compile(r"\.(identity\.json|model\.safetensors|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}")
@@ -44,9 +45,10 @@ class Progress:
         label_map: which slot is which class.
         contributed: last round that it trained for; 0 before the first.
         learned: last round whose result it learned; 0 before the first.
-        taught: digest of the clip store that the owner's sounds were last learned from; "" before that, and after
-            a round's result was learned, since the fleet's consensus knows nothing of the owner's sounds and room.
+        taught: digest of the clip store that the owner's sounds were last learned from; "" before that.
         fine_tuned: last round whose result it fine-tuned on its own clips; 0 before the first.
+        overtaken: whether a round's result was learned since, which knows nothing of the owner's sounds and room.
+        held_out: share of the clips by which the device judges what it makes of a round's result.
     """
 
     architecture: str
@@ -55,6 +57,8 @@ class Progress:
     learned: int = 0
     taught: str = ""
     fine_tuned: int = 0
+    overtaken: bool = False
+    held_out: float = HELD_OUT
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,8 @@ class DeviceState:
                 int(document["learned"]),
                 str(document.get("taught", "")),
                 int(document.get("fine_tuned", 0)),
+                bool(document.get("overtaken", False)),
+                float(document.get("held_out", HELD_OUT)),
             )
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
@@ -152,12 +158,15 @@ class DeviceState:
         return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
 
     def taught(self) -> str:
-        """Return :attr:`Progress.taught` of the saved model, without opening the bundle; "" where it cannot be read."""
+        """Return the digest of the clips that the saved model learned last, without opening the bundle.
+
+        It is "" where there are none, where a round's result came after them, and where the model cannot be read.
+        """
         try:
             document = unpack((self.folder / "model.safetensors").read_bytes())[1]
         except (OSError, TensorError):
             return ""
-        return str(document.get("taught", ""))
+        return "" if document.get("overtaken") else str(document.get("taught", ""))
 
     def save_model(self, trained: Arrays, listening: Arrays, progress: Progress) -> None:
         """Replace both sets of weights and the progress together."""

@@ -32,11 +32,14 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     trained = {name: array + 1 for name, array in first.bundle.weights.items()}
     listening = {name: array + 2 for name, array in first.bundle.weights.items()}
     labels = LabelMap(32).add("yes", "yes").add("siren")
-    saved = Progress("cnn1", labels, contributed=3, learned=2, taught="0123456789abcdef", fine_tuned=1)
+    saved = Progress("cnn1", labels, 3, 2, taught="0123456789abcdef", fine_tuned=1, held_out=0.3)
     state.save_model(trained, listening, saved)
     again = state.load_model(bundles["cnn1"])
     assert again.progress == saved
     assert state.taught() == "0123456789abcdef"
+    state.save_model(trained, listening, dataclasses.replace(saved, overtaken=True))
+    assert state.taught() == ""
+    assert state.load_model(bundles["cnn1"]).progress == dataclasses.replace(saved, overtaken=True)
     assert all(np.array_equal(again.bundle.weights[name], trained[name]) for name in trained)
     assert all(np.array_equal(again.listening[name], listening[name]) for name in trained)
 
@@ -46,7 +49,8 @@ def test_a_model_that_was_saved_before_there_was_teaching_or_fine_tuning_still_l
     saved = state.load_model(bundles["cnn1"])
     state.save_model(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, contributed=4))
     arrays, document = unpack((tmp_path / "model.safetensors").read_bytes())
-    del document["taught"], document["fine_tuned"]
+    for name in ("taught", "fine_tuned", "overtaken", "held_out"):
+        del document[name]
     write_durably(tmp_path / "model.safetensors", pack(arrays, document))
     assert state.load_model(bundles["cnn1"]).progress == Progress("cnn1", LabelMap(32), contributed=4)
     assert state.taught() == ""

@@ -21,12 +21,13 @@ from edge_client.config import Config
 from edge_client.device_state import DeviceState, SavedModel
 from edge_client.errors import RecordingError
 from edge_client.features import Mfcc
-from edge_client.labels import BACKGROUND
+from edge_client.learning.held_out import Split
 from edge_client.learning.lesson import Lesson, learn
-from edge_client.learning.training_data import gather
+from edge_client.learning.quiet import QUIET_ROWS, artificial_noise, rooms, windows
+from edge_client.learning.training_data import Clips, gather, held_out_accuracy
 from edge_client.model_runtime import ModelRuntime
-from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
+from fleet_protocol.tensors import Arrays
 
 Floats = NDArray[np.float32]
 
@@ -40,11 +41,6 @@ _MOST_CLIPS = 200
 _COPIES = 6
 # Variants of spliced clips, as many of each as there are clips.
 _SPLICED_COPIES = 4
-# Windows of silence, of artificial noise, and of the room or [recordings] background.
-_QUIET_ROWS = 400
-# Artificial noise: levels in dB full scale, and how its amplitude falls with frequency (white to brown).
-_LEVELS_DB = (-75.0, -15.0)
-_SLOPES = (0.0, 1.2)
 
 
 def to_teach(config: Config, state: DeviceState) -> str | None:
@@ -75,7 +71,10 @@ def teach(config: Config, state: DeviceState) -> None:
         raise RecordingError(f"no clips in {config.clips_folder}; record or import some first")
     saved = state.load_model(config.model.bundle)
     model = ModelRuntime(saved.bundle, config.device.threads)
-    lesson = _lesson(config, state, saved, model, np.random.default_rng([config.device.seed, int(digest, 16)]))
+    # Clips that were learned before, gone over after a round: that may be for the worse, so some are kept to judge by.
+    share = saved.progress.held_out if saved.progress.overtaken and saved.progress.taught == digest else 0.0
+    source = _source(config, model, share)
+    lesson = _lesson(config, state, saved, model, source, np.random.default_rng([config.device.seed, int(digest, 16)]))
     sets = [saved.bundle.weights, saved.listening]
     if all(np.array_equal(sets[0][name], sets[1][name]) for name in sets[0]):
         sets = sets[:1]  # before the first consensus both are the same
@@ -83,7 +82,10 @@ def teach(config: Config, state: DeviceState) -> None:
     learned = [
         learn(model, weights, lesson, settings.teach_epochs, settings.teach_learning_rate, seed) for weights in sets
     ]
-    progress = dataclasses.replace(saved.progress, label_map=lesson.label_map, taught=digest)
+    if share:
+        judged = _to_judge_by(source.held_out, lesson.label_map, model)
+        learned = [_better(model, lesson.label_map, judged, *pair) for pair in zip(sets, learned, strict=True)]
+    progress = dataclasses.replace(saved.progress, label_map=lesson.label_map, taught=digest, overtaken=False)
     state.save_model(learned[0], learned[-1], progress)
     new = lesson.label_map.names[len(saved.progress.label_map.names) :]
     log.info(
@@ -92,23 +94,53 @@ def teach(config: Config, state: DeviceState) -> None:
     )  # fmt: skip
 
 
+def _source(config: Config, model: ModelRuntime, held_out: float) -> Split:
+    settings = model.manifest.feature_settings
+    clips = Recordings(config.clips_folder, settings, per_round=(_MOST_CLIPS, _MOST_CLIPS), seed=config.device.seed)
+    return Split(clips, held_out)
+
+
+def _to_judge_by(source: Split, label_map: LabelMap, model: ModelRuntime) -> Clips:
+    slots = {label: label_map.slot_of(label) for label in source.labels()}
+    return gather(source, 0, slots, model, np.random.default_rng(0), copies=0, noise=None)
+
+
+def _better(model: ModelRuntime, label_map: LabelMap, judged: Clips, before: Arrays, after: Arrays) -> Arrays:
+    """Return the weights that name more of the held-out clips rightly; of equals those that also know the room."""
+    right = []
+    for weights in (before, after):
+        model.set_weights(weights)
+        right.append(held_out_accuracy(model, label_map.mask, judged, range(len(label_map.slots))))
+    if right[1] < right[0]:
+        log.info(
+            "of %d clips that were held out the round's model names %.0f %% rightly, gone over once more %.0f %%: "
+            "it stays as it is", len(judged.slots), 100 * right[0], 100 * right[1],
+        )  # fmt: skip
+        return before
+    return after
+
+
 def _lesson(
-    config: Config, state: DeviceState, saved: SavedModel, model: ModelRuntime, rng: np.random.Generator
+    config: Config,
+    state: DeviceState,
+    saved: SavedModel,
+    model: ModelRuntime,
+    source: Split,
+    rng: np.random.Generator,
 ) -> Lesson:
     settings = model.manifest.feature_settings
-    source = Recordings(config.clips_folder, settings, per_round=(_MOST_CLIPS, _MOST_CLIPS), seed=config.device.seed)
     labels, former = source.labels(), saved.progress.label_map
     label_map = former
     for label in labels:
         if label not in label_map.names:
             label_map = label_map.add(label)
-    rooms = _rooms(config, settings)
-    noise = BackgroundNoise((*rooms, *artificial_noise(12, settings, rng)))
+    room = rooms(config, settings)
+    noise = BackgroundNoise((*room, *artificial_noise(12, settings, rng)))
     slots = {label: label_map.slot_of(label) for label in labels}
     clips = gather(source, 0, slots, model, rng, copies=_COPIES, noise=noise, augmented=augment_for_listening)
     if not len(clips.slots):
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
-    quiet = np.concatenate([artificial_noise(_QUIET_ROWS, settings, rng), _windows(rooms, settings, rng)])
+    quiet = np.concatenate([artificial_noise(QUIET_ROWS, settings, rng), windows(room, settings, rng)])
     return Lesson(
         label_map=label_map,
         known=_known(former, set(slots.values()), keep_all=config.clips.expire_days > 0),
@@ -120,7 +152,7 @@ def _lesson(
 
 
 def _spliced(
-    source: Recordings, slots: dict[str, int], model: ModelRuntime, rng: np.random.Generator, noise: BackgroundNoise
+    source: Split, slots: dict[str, int], model: ModelRuntime, rng: np.random.Generator, noise: BackgroundNoise
 ) -> Floats:
     """Return normalised features of sounds that are none of the labels', made from their clips; none of one label."""
     settings = model.manifest.feature_settings
@@ -145,35 +177,3 @@ def _known(former: LabelMap, with_clips: set[int], *, keep_all: bool) -> tuple[i
     return tuple(
         slot for slot, class_id in enumerate(former.class_ids) if keep_all or class_id is not None or slot in with_clips
     )
-
-
-def _rooms(config: Config, settings: FeatureSettings) -> tuple[Floats, ...]:
-    """Return what tells of the room: what ``record`` heard before the takes, and [recordings] background."""
-    folders = [folder for folder in (config.clips_folder / BACKGROUND, config.recordings.background) if folder]
-    return tuple(
-        recording for folder in folders if folder.is_dir()
-        for recording in BackgroundNoise.load(folder, settings.sample_rate_hz).recordings
-    )  # fmt: skip
-
-
-def _windows(rooms: tuple[Floats, ...], settings: FeatureSettings, rng: np.random.Generator) -> Floats:
-    """Draw clip-long stretches of the room at several volumes: float32 [rows, clip_samples]; none without a room."""
-    length = settings.clip_samples
-    rows = np.empty((_QUIET_ROWS if rooms else 0, length), np.float32)
-    for row in rows:
-        room = rooms[rng.integers(len(rooms))]
-        start = rng.integers(max(1, len(room) - length + 1))
-        row[:] = np.resize(room[start : start + length], length) * rng.uniform(0.1, 1.0)
-    return rows
-
-
-def artificial_noise(count: int, settings: FeatureSettings, rng: np.random.Generator) -> Floats:
-    """Return clips of noise, white to brown, from nearly silent to loud: float32 [count, clip_samples]."""
-    length = settings.clip_samples
-    frequency = np.maximum(np.fft.rfftfreq(length), 1 / length)
-    clips = np.empty((count, length), np.float32)
-    for clip in clips:
-        spectrum = rng.normal(size=len(frequency)) + 1j * rng.normal(size=len(frequency))
-        noise = np.fft.irfft(spectrum * frequency ** -rng.uniform(*_SLOPES), length)
-        clip[:] = noise / np.sqrt(np.mean(noise**2)) * 10 ** (rng.uniform(*_LEVELS_DB) / 20)
-    return np.clip(clips, -1.0, 1.0, out=clips)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from edge_client.capture.recordings import Recordings
 from edge_client.config import Config, load_config
-from edge_client.device_state import DeviceState, SavedModel
+from edge_client.device_state import HELD_OUT, DeviceState, SavedModel
 from edge_client.durable import write_durably
 from edge_client.errors import WorkError
 from edge_client.learning.personalise import personalise
@@ -149,7 +149,8 @@ def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob,
         saved.progress,
         label_map=job.label_map,
         learned=job.work.round_id,
-        taught="",
+        overtaken=True,
+        held_out=float(job.work.plan.personalisation.settings.get("held_out", HELD_OUT)),
         fine_tuned=job.work.round_id if job.work.fine_tune else saved.progress.fine_tuned,
     )
     state.save_model(saved.bundle.weights, job.model.get_weights(), progress)
