@@ -1,0 +1,64 @@
+"""Every table's text can be written from its runs' figures alone, and every run is asked for once."""
+
+import pytest
+
+from benchmarks.papers import attackers, fedmlac
+from benchmarks.papers.document import section
+from benchmarks.papers.run import Outcome
+from benchmarks.papers.scale import Scale
+
+
+class NoTraining(Scale):
+    """A scale whose data and bundles are stand-ins, for runs that nobody does."""
+
+    def data(self, name):
+        path = self.output / name
+        path.touch()
+        return path
+
+    def bundles(self, architectures, *options):
+        paths = {name: self.output / f"{name}.auricle" for name in architectures}
+        for name, path in paths.items():
+            path.write_text(name)
+        return paths
+
+
+def figures(run):
+    accuracy = 0.9 if "FedMLAC" in run.name or "LPA" in run.name else 0.5
+    device = {"device": 0, "clips": 3, "global": 0.5, "own": 0.4, "own_test": None}
+    other = device | {"own_test": 0.2}
+    entry = {"round": 1, "devices": 9, "accuracy": accuracy + run.seed / 100, "macro_f1": accuracy}
+    return {"rounds": [entry], "devices": [device, other]}
+
+
+@pytest.fixture
+def text(tmp_path):
+    def of(table, change=lambda run, found: found):
+        scale = NoTraining(False, tmp_path)
+        runs = table.runs(scale)
+        assert len({(run.name, run.seed) for run in runs}) == len(runs)
+        assert {run.digest for run in runs} == {run.digest for run in table.runs(scale)}
+        return section(table, [(run, Outcome(change(run, figures(run)), 0.0, 1.0, {})) for run in runs], scale)
+
+    return of
+
+
+def test_fedmlac_stands_beside_what_was_published(text):
+    found = text(fedmlac)
+    assert found.startswith("## FedMLAC")
+    assert "| FedOPT | 52.0 ± 1.0 | 83.31 | +40.0 ± 0.0 | +1.28 |" in found
+    assert "| 50% | 52.0 ± 1.0 (81.7) |" in found
+    assert "| 10 dB | 0.0 ± 0.0 (18.9) |" in found
+    assert "| 20% | 50.0 ± 0.0 | 50.0 ± 0.0 | 40.0 ± 0.0 | 20.0 ± 0.0 |" in found
+    assert "Ahead of every baseline on Urban Sound (published: at all four alphas): at 4 of 4" in found
+
+
+def test_attackers_cost_points_and_a_model_of_no_numbers_guesses(text):
+    def broken(run, found):
+        return found | {"diverged": "so it did"} if run.name == "weighted mean, sign_flip 30%" else found
+
+    found = text(attackers, broken)
+    assert "### `label_flip`" in found
+    assert "| LPA | 92.0 ± 1.0 | 0.0 ± 0.0 | 0.0 ± 0.0 | 0.0 ± 0.0 |" in found
+    assert "| weighted mean | 52.0 ± 1.0 | 0.0 ± 0.0 | 0.0 ± 0.0 | 42.0 ± 1.0 |" in found
+    assert "- weighted mean: `scaling`, `noise` and `label_flip`" in found
