@@ -63,7 +63,8 @@ class Run:
         """What names the clips that the run reads."""
         if self.corpus or isinstance(self.work, Call):
             return self.corpus
-        return f"{self.work.data} {self.work.model.bundle.name}"
+        data = self.work.data
+        return f"{data} {self.work.model.bundle.name} {self.seed if data.seeded else ''}"
 
     @property
     def digest(self) -> str:
