@@ -55,7 +55,7 @@ def download(url: str, target: Path, sha256: str, tell: Tell, pause_s: float = 1
                 if fruitless == _TRIES:
                     cause = error or type(error).__name__
                     raise FetchError(
-                        f"{url}: {cause}; {_size(target):,} bytes are in {target}, and the same command goes on from there"
+                        f"{url}: {cause}; {_size(target):,} bytes are in {target}, the same command goes on from there"
                     ) from error
                 time.sleep(pause_s * fruitless)
             except (httpx.HTTPError, httpx.InvalidURL) as error:

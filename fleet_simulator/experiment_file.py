@@ -10,6 +10,7 @@ from typing import Any
 import dacite
 
 from aggregator_server.errors import AggregatorError
+from edge_client.config.toml_lines import place
 from edge_client.learning.shared_methods import SHARED_METHODS
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
@@ -38,27 +39,29 @@ def load_experiment(path: Path) -> Experiment:
     }  # fmt: skip
     personalisation = document.pop("personalisation", {})
     if unknown := sorted(document.keys() - kinds.keys()):
-        raise ExperimentError(f"{path}: unknown section [{unknown[0]}]; known: {', '.join(kinds)}, personalisation")
+        known = f"{', '.join(kinds)}, personalisation"
+        raise ExperimentError(f"{line_of(path, unknown[0])}: unknown section [{unknown[0]}]; known: {known}")
     if missing := [name for name in kinds if name != "faults" and name not in document]:
         raise ExperimentError(f"{path}: the section [{missing[0]}] is missing; docs/simulator.md has an example")
     sections = {name: read_section(path, name, kind, document.get(name, {})) for name, kind in kinds.items()}
     try:
         experiment = Experiment(**sections, personalisation=_table(path, "personalisation", personalisation))
     except RefusedKeyError as error:
-        raise ExperimentError(f"{path}: [faults] {error}") from error
+        raise ExperimentError(f"{line_of(path, 'faults', error.key)}: [faults] {error}") from error
     try:
         plan = experiment.rounds.plan
         _require_shared_model(experiment.rounds.strategy, plan.local.name)
     except (AggregatorError, ExperimentError) as error:
-        raise ExperimentError(f"{path}: [rounds] {error}") from error
+        key = error.key if isinstance(error, RefusedKeyError) else None
+        raise ExperimentError(f"{line_of(path, 'rounds', key)}: [rounds] {error}") from error
     try:
         _require_personal(experiment, plan.local.name)
     except (ExperimentError, ProtocolError) as error:
-        raise ExperimentError(f"{path}: [personalisation] {error}") from error
+        raise ExperimentError(f"{line_of(path, 'personalisation')}: [personalisation] {error}") from error
     try:
         _require_bundles(experiment.model, plan.local.name)
     except (ExperimentError, ProtocolError) as error:
-        raise ExperimentError(f"{path}: [model] {error}") from error
+        raise ExperimentError(f"{line_of(path, 'model')}: [model] {error}") from error
     return experiment
 
 
@@ -76,17 +79,37 @@ def read_document(path: Path) -> dict[str, Any]:
         raise ExperimentError(f"{path} is not valid TOML: {error}") from error
 
 
-def read_section(path: Path, name: str, kind: type[Any], values: Any) -> Any:  # noqa: ANN401  (a section's class)
+def line_of(path: Path, name: str, key: str | None = None, nth: tuple[int, ...] = ()) -> str:
+    """Return ``FILE, line N`` of a section, or of a key in it; see :func:`edge_client.config.toml_lines.place`."""
+    return place(path, path.read_text(encoding="utf-8"), name, key, nth)
+
+
+def read_section(
+    path: Path,
+    name: str,
+    kind: type[Any],
+    values: Any,  # noqa: ANN401  (what TOML holds)
+    nth: tuple[int, ...] = (),
+) -> Any:  # noqa: ANN401  (a section's class)
     """Return a section of an experiment as an object that has checked its values.
+
+    Args:
+        path: the file.
+        name: of the section, as messages say it; its first word is what stands in the file.
+        kind: the section's class.
+        values: what the file has there.
+        nth: of sections that are there more than once: which one, in each of the name's parts.
 
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
     """
+    section = name.split()[0]
     values = _table(path, name, values)
     known = [item.name for item in dataclasses.fields(kind)]
     for key in values:
         if key not in known:
-            raise ExperimentError(f"{path}: unknown key {key!r} in [{name}]; known: {', '.join(known)}")
+            where = line_of(path, section, key, nth)
+            raise ExperimentError(f"{where}: unknown key {key!r} in [{name}]; known: {', '.join(known)}")
     folder = path.resolve().parent
     hooks = {Path: lambda given: folder / Path(given).expanduser()}
     reals = {item.name for item in dataclasses.fields(kind) if item.type == "float"}
@@ -94,14 +117,16 @@ def read_section(path: Path, name: str, kind: type[Any], values: Any) -> Any:  #
     try:
         return dacite.from_dict(kind, values, dacite.Config(type_hooks=hooks, cast=[tuple]))
     except RefusedKeyError as error:
-        raise ExperimentError(f"{path}: [{name}] {error}") from error
+        raise ExperimentError(f"{line_of(path, section, error.key, nth)}: [{name}] {error}") from error
     except dacite.MissingValueError as error:
-        raise ExperimentError(f"{path}: [{name}] needs the key {error.field_path!r}") from error
+        where = line_of(path, section, nth=nth)
+        raise ExperimentError(f"{where}: [{name}] needs the key {error.field_path!r}") from error
     except dacite.DaciteFieldError as error:
         key = (error.field_path or "").split(".")[0]
-        raise ExperimentError(f"{path}: [{name}] {key} = {values.get(key)!r} is of the wrong type: {error}") from error
+        where = line_of(path, section, key, nth)
+        raise ExperimentError(f"{where}: [{name}] {key} = {values.get(key)!r} is of the wrong type: {error}") from error
     except (TypeError, ValueError) as error:
-        raise ExperimentError(f"{path}: [{name}] {error}") from error
+        raise ExperimentError(f"{line_of(path, section, nth=nth)}: [{name}] {error}") from error
 
 
 def _table(path: Path, name: str, values: Any) -> dict[str, Any]:  # noqa: ANN401  (whatever the file has there)

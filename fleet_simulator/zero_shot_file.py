@@ -12,7 +12,7 @@ from fleet_protocol.errors import ProtocolError
 from fleet_simulator.data_section import DataSection
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment import RoundsSection
-from fleet_simulator.experiment_file import read_document, read_section
+from fleet_simulator.experiment_file import line_of, read_document, read_section
 from fleet_simulator.faults import FaultsSection
 from fleet_simulator.zero_shot_experiment import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
 
@@ -43,8 +43,8 @@ def load_zero_shot(path: Path) -> ZeroShotExperiment:
     }  # fmt: skip
     if unknown := sorted(document.keys() - kinds.keys() - {"users"}):
         raise ExperimentError(
-            f"{path}: unknown section [{unknown[0]}] of the strategy {STRATEGY!r}, whose users have models of their "
-            f"own; known: {', '.join(kinds)}, [[users]]"
+            f"{line_of(path, unknown[0])}: unknown section [{unknown[0]}] of the strategy {STRATEGY!r}, whose users "
+            f"have models of their own; known: {', '.join(kinds)}, [[users]]"
         )
     if missing := [name for name in _NEEDED if name not in document]:
         name = f"[{missing[0]}]" if missing[0] == "users" else missing[0]
@@ -75,9 +75,9 @@ def _user(path: Path, number: int, values: Any) -> UserSection:  # noqa: ANN401 
     events = values.get("events", [])
     if not isinstance(events, list):
         raise ExperimentError(f"{path}: {name} events must be written as [[users.events]], not {events!r}")
-    user: UserSection = read_section(path, f"users {number}", UserSection, rest)
+    user: UserSection = read_section(path, f"users {number}", UserSection, rest, (number,))
     found = [
-        read_section(path, f"users.events {place} of user {number}", EventSection, event)
+        read_section(path, f"users.events {place} of user {number}", EventSection, event, (number, place))
         for place, event in enumerate(events, 1)
     ]
     return replace(user, events=tuple(found))
@@ -87,11 +87,12 @@ def _require_plan(path: Path, experiment: ZeroShotExperiment) -> None:
     try:
         plan = experiment.rounds.plan
     except (AggregatorError, ExperimentError) as error:
-        raise ExperimentError(f"{path}: [rounds] {error}") from error
+        raise ExperimentError(f"{line_of(path, 'rounds')}: [rounds] {error}") from error
     if plan.local.name != STRATEGY:
         raise ExperimentError(
-            f"{path}: [rounds] strategy = {experiment.rounds.strategy!r}: [[users]] have models of their own, which "
-            f"only {STRATEGY!r} combines; a shared model's experiment has [fleet] and [model] instead"
+            f"{line_of(path, 'rounds', 'strategy')}: [rounds] strategy = {experiment.rounds.strategy!r}: [[users]] "
+            f"have models of their own, which only {STRATEGY!r} combines; a shared model's experiment has [fleet] and "
+            "[model] instead"
         )
 
 

@@ -156,7 +156,7 @@ def test_a_busy_server_is_asked_again_and_a_lost_one_leaves_what_came(tmp_path, 
     assert target.read_bytes() == server.content
     target.write_bytes(server.content[:1000])
     server.close()
-    with pytest.raises(FetchError, match=r"1,000 bytes are in .*part, and the same command goes on"):
+    with pytest.raises(FetchError, match=r"1,000 bytes are in .*part, the same command goes on"):
         download(server.url, target, digest, lambda have, total: None, 0.0)
     assert target.stat().st_size == 1000
 

@@ -52,6 +52,22 @@ def test_a_wrong_key_or_value_is_named_with_the_way_out(tmp_path, bundles, secti
     assert all(part in message for part in (str(path), *says)), message
 
 
+def test_the_line_of_a_wrong_key_is_named(tmp_path, bundles):
+    for number, (wrong, key) in enumerate(
+        [
+            ("[data]\nsource = 'synthetic'\nnosie = 1\n[fleet]\ndevices = 2\n[rounds]\ncount = 1\n", "nosie"),
+            ("[data]\nsource = 'synthetic'\n\n[fleet]\ndevices = 0\n[rounds]\ncount = 1\n", "devices"),
+            ("[data]\nsource = 'synthetic'\n[fleet]\ndevices = 2\n[rounds]\n# how many\ncount = 'all'\n", "count"),
+            ("[data]\nsource = 'synthetic'\n[fleet]\ndevices = 2\n[rounds]\ncount = 1\n[fault]\n", r"\[fault\]"),
+        ]
+    ):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(wrong + f"[model]\nbundle = '{bundles['ann3']}'\n")
+        line = next(n for n, text in enumerate(wrong.splitlines(), 1) if text.startswith(key.replace("\\", "")))
+        with pytest.raises(ExperimentError, match=rf"{number}\.toml, line {line}: .*{key}"):
+            load_experiment(path)
+
+
 def test_a_missing_file_and_a_missing_section_are_named(tmp_path):
     with pytest.raises(ExperimentError, match=r"nothing\.toml"):
         load_experiment(tmp_path / "nothing.toml")

@@ -26,6 +26,7 @@ from edge_client.config.sections import (
     ServerConfig,
     TrainingConfig,
 )
+from edge_client.config.toml_lines import place
 from edge_client.errors import ConfigError
 
 
@@ -66,7 +67,7 @@ def load_config(path: Path) -> Config:
     sections = _sections()
     for name in document:
         if name not in sections:
-            raise ConfigError(f"{_place(path, text, name)}: unknown section [{name}]; known: {', '.join(sections)}")
+            raise ConfigError(f"{place(path, text, name)}: unknown section [{name}]; known: {', '.join(sections)}")
     values = {
         item.name: _section(path, text, item.name, sections[item.name], document.get(item.name, {}))
         for item in dataclasses.fields(Config)
@@ -93,12 +94,12 @@ def _section(path: Path, text: str, name: str, kind: type[Any], values: Any) -> 
         ConfigError: naming the file, the line, the key, the value and what is allowed.
     """
     if not isinstance(values, dict):
-        raise ConfigError(f"{_place(path, text, None, name)}: [{name}] must be a section of keys, not {values!r}")
+        raise ConfigError(f"{place(path, text, None, name)}: [{name}] must be a section of keys, not {values!r}")
     known = [item.name for item in dataclasses.fields(kind)]
     for key in values:
         if key not in known:
-            place = _place(path, text, name, key)
-            raise ConfigError(f"{place}: unknown key {key!r} in [{name}]; known: {', '.join(known)}")
+            where = place(path, text, name, key)
+            raise ConfigError(f"{where}: unknown key {key!r} in [{name}]; known: {', '.join(known)}")
     folder = path.resolve().parent
     rules = dacite.Config(
         type_hooks={Path: lambda given: folder / Path(given).expanduser(), float: _number}, cast=[tuple]
@@ -106,32 +107,16 @@ def _section(path: Path, text: str, name: str, kind: type[Any], values: Any) -> 
     try:
         return dacite.from_dict(kind, values, rules)
     except RefusedValueError as error:
-        raise ConfigError(f"{_place(path, text, name, error.key)}: [{name}] {error}") from error
+        raise ConfigError(f"{place(path, text, name, error.key)}: [{name}] {error}") from error
     except dacite.DaciteFieldError as error:
         key = (error.field_path or "").split(".")[0]
-        place = _place(path, text, name, key)
+        where = place(path, text, name, key)
         if isinstance(error, dacite.MissingValueError):
-            raise ConfigError(f"{place}: [{name}] needs the key {key!r}") from error
-        raise ConfigError(f"{place}: [{name}] {key} = {values.get(key)!r} is of the wrong type: {error}") from error
+            raise ConfigError(f"{where}: [{name}] needs the key {key!r}") from error
+        raise ConfigError(f"{where}: [{name}] {key} = {values.get(key)!r} is of the wrong type: {error}") from error
     except (dacite.DaciteError, TypeError, ValueError) as error:
-        place, given = _place(path, text, name), ", ".join(f"{key} = {value!r}" for key, value in values.items())
-        raise ConfigError(f"{place}: [{name}] {error} ({given})") from error
-
-
-def _place(path: Path, text: str, section: str | None, key: str | None = None) -> str:
-    """Return ``FILE, line N`` of a key, or of its section where the key is not found; the file where neither is."""
-    current, found = None, 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if stripped.startswith("["):
-            current = stripped.strip("[]").split("]")[0].strip()
-            if section is not None and (current == section or (not found and current.startswith(section + "."))):
-                found = number
-        name = stripped.partition("=")[0].strip().strip("\"'")
-        inside = current == section or (section is not None and (current or "").startswith(section + "."))
-        if key is not None and inside and (name == key or name.split(".")[0] == key):
-            return f"{path}, line {number}"
-    return f"{path}, line {found}" if found else str(path)
+        where, given = place(path, text, name), ", ".join(f"{key} = {value!r}" for key, value in values.items())
+        raise ConfigError(f"{where}: [{name}] {error} ({given})") from error
 
 
 def _number(value: Any) -> Any:  # noqa: ANN401  (what TOML holds; dacite checks the result)
