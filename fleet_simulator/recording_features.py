@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,8 +39,11 @@ def recording_features(
     trained = np.empty((*x.shape[:2], 1 + data.variants, *settings.shape), np.float32) if data.changed else None
     try:
         background = BackgroundNoise.load(data.background, settings.sample_rate_hz) if data.background else None
+        read = functools.lru_cache(maxsize=1)(read_recording)  # seconds of one long recording follow one another
         for row, entry in enumerate(entries):
-            samples = read_recording(Path(entry.path), settings.sample_rate_hz)
+            samples = read(Path(entry.path), settings.sample_rate_hz)
+            if entry.second is not None:
+                samples = samples[entry.second * settings.sample_rate_hz :][: settings.clip_samples]
             x[row] = (mfcc(clips_of(samples, data.windows, settings)) - mean) / std
             if trained is not None:
                 heard = _heard(samples, data, settings, background, np.random.default_rng([seed, 9, row]))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from edge_client.capture.recordings import SUFFIXES, speaker_of
+from edge_client.capture.recordings import SUFFIXES, duration_s, speaker_of
+from edge_client.errors import RecordingError
 from fleet_simulator.errors import CorpusError
 
 _SLICE = re.compile(r"(?:fold\d+_)?(\d+)-(\d)-\d+-\d+")  # fsID and classID of UrbanSound8K
@@ -37,24 +38,27 @@ class Entry:
         label: its class; empty where only its word names it.
         speaker: who speaks, or which longer recording it was cut from; ``NOBODY``: neither.
         word: a class of its own where that is wanted: what is said, where the label stands for many words.
+        second: which second of a long recording this is, from 0; None: all of it.
     """
 
     path: PurePath
     label: str
     speaker: str
     word: str = ""
+    second: int | None = None
 
 
 def speech_commands(folder: Path) -> list[Entry]:
     """List ``<label>/<speaker>_nohash_<n>.wav`` (Warden 2018), or any recordings ``<label>/<speaker>_<rest>``.
 
-    A word may stand before the speaker: ``_unknown_/bed_<speaker>_nohash_<n>.flac``.
+    A word may stand before the speaker: ``_unknown_/bed_<speaker>_nohash_<n>.flac``. Long recordings of background
+    noise count second by second.
     """
     entries = []
     for path in recordings(folder, "*/*"):
         label, spoken = path.parent.name, _SPEAKER.search(path.name)
         if label in BACKGROUNDS:
-            entries.append(Entry(path, label, NOBODY))
+            entries += [Entry(path, label, NOBODY, second=second) for second in _seconds(path)]
         elif spoken:
             entries.append(Entry(path, label, spoken[1], path.name[: spoken.start()]))
         else:
@@ -107,6 +111,15 @@ def iemocap(folder: Path) -> list[Entry]:
                 label, word = _IEMOCAP[code]
                 entries.append(Entry(path, label, session + voice, word))
     return _some(entries, folder, "Session<n>/dialog/EmoEvaluation/<dialog>.txt names them")
+
+
+def _seconds(path: Path) -> list[int | None]:
+    """Return the seconds of a long recording that is used; of one below two seconds: None, for all of it."""
+    try:
+        count = int(duration_s(path))
+    except RecordingError as error:
+        raise CorpusError(str(error)) from error
+    return list(range(count)) if count > 1 else [None]
 
 
 def recordings(folder: Path, pattern: str) -> list[Path]:

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from simulated_fleet import simulate, write_experiment
+from sounds import write_clips
 from test_simulator_splits import experiment
 
 from fleet_simulator.clip_shards import deal, open_shards, write_shards
 from fleet_simulator.corpora import Corpus
+from fleet_simulator.experiment_file import load_experiment
 from fleet_simulator.held_out import hold_out
 from fleet_simulator.splits import split
 
@@ -43,6 +46,21 @@ def test_shards_of_a_file_are_those_of_memory(tmp_path, variants):
     assert clips.x.shape == (variants, len(owned[3].train), 5, 3)
     np.testing.assert_array_equal(clips.x.swapaxes(0, 1), corpus.on_devices(owned[3].train))
     assert open_shards(tmp_path / "data", "another experiment's") is None
+
+
+def test_a_run_on_noisy_augmented_clips_is_the_same_from_memory_and_from_a_file(tmp_path, bundles):
+    for label in ("yes", "no"):
+        write_clips(tmp_path / "clips", label, 24, 1)
+    write_clips(tmp_path, "up", 2, 0)  # the background
+    keys = {"source": "speech_commands", "path": "clips", "speakers": 20, "windows": 2}
+    changes = {"snr_db": 20, "variants": 2, "background": "up"}
+    fleet = {"devices": 4, "held_out": 0.4}
+    noisy = write_experiment(tmp_path / "noisy.toml", bundles["ann3"], data=keys | changes, fleet=fleet)
+    clean = write_experiment(tmp_path / "clean.toml", bundles["ann3"], data=keys, fleet=fleet)
+    in_memory, of_file = (simulate(load_experiment(noisy), tmp_path / f"run-{n}", n).rounds for n in (0, 1))
+    assert in_memory == of_file
+    without = simulate(load_experiment(clean), tmp_path / "clean", 0).rounds
+    assert [entry["loss"] for entry in without] != [entry["loss"] for entry in in_memory]
 
 
 @pytest.mark.parametrize("how", ["speaker", "dirichlet", "iid"])

@@ -58,6 +58,23 @@ def test_urbansound8k_as_it_is_distributed(tmp_path, model):
     assert len(corpus.labels) == 4
 
 
+def test_speech_commands_as_it_is_distributed_with_seconds_of_noise(tmp_path, model):
+    for name in ("yes/004ae714_nohash_0", "yes/004ae714_nohash_1", "bed/0132a06d_nohash_0"):
+        write(tmp_path / f"{name}.wav", seconds=1.0)
+    write(tmp_path / "_background_noise_" / "doing_the_dishes.wav", seconds=3.7)
+    write(tmp_path / "_background_noise_" / "tap.wav", seconds=1.2)
+    (tmp_path / "_background_noise_" / "README.md").write_text("Background noise")
+    (tmp_path / "testing_list.txt").write_text("yes/004ae714_nohash_0.wav\n")
+    corpus, found = read(model, "speech_commands", tmp_path)
+    assert corpus.names == ("bed", "yes")
+    assert found == {("bed", "0132a06d"), ("yes", "004ae714")}
+    corpus, found = read(model, "speech_commands", tmp_path, labels=("yes", "_background_noise_"))
+    assert np.bincount(corpus.labels).tolist() == [2, 4]
+    assert ("_background_noise_", "") in found
+    noise = corpus.features(np.flatnonzero(corpus.labels == 1))
+    assert len({row.tobytes() for row in noise}) == 4
+
+
 def test_crema_d(tmp_path, model):
     for name in ("1001_DFA_ANG_XX", "1001_IEO_HAP_LO", "1091_WSI_SAD_XX", "1002_TIE_FEA_HI", "1002_TIE_NEU_XX"):
         write(tmp_path / "AudioWAV" / f"{name}.wav")

@@ -159,6 +159,20 @@ def read_recording(path: Path, sample_rate_hz: int) -> NDArray[np.float32]:
         raise RecordingError(f"cannot use {path}: {error}") from error
 
 
+def duration_s(path: Path) -> float:
+    """Return how much of a recording :func:`read_recording` reads, in seconds.
+
+    Raises:
+        RecordingError: it is missing, damaged or not audio; names the file.
+        AudioError: this machine cannot read audio files at all.
+    """
+    soundfile = _soundfile()
+    try:
+        return min(float(_LONGEST_S), float(soundfile.info(path).duration))
+    except (soundfile.SoundFileError, OSError) as error:
+        raise RecordingError(f"cannot read {path}: {error}; remove it, or save it again") from error
+
+
 def _soundfile() -> ModuleType:
     """Import the reader of audio files, which few commands need."""
     try:
