@@ -1,6 +1,6 @@
 """Who has which clips where every user has labels of its own: public set, test clips, and each user's stock.
 
-No speaker (or recording) is in two of them. A user takes a random number of each label's clips into a round, as in
+No speaker (or recording) is in two of them, unless the experiment says so. A user takes a random number of each label's clips into a round, as in
 Gudur & Perepu 2021, table 1.
 """
 
@@ -21,6 +21,7 @@ from fleet_protocol.public_set import PublicSet
 from fleet_simulator.corpora import Corpus
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.group_dealing import deal_groups
+from fleet_simulator.recording_layouts import NOBODY
 from fleet_simulator.zero_shot_experiment import ZeroShotExperiment
 
 Floats = NDArray[np.float32]
@@ -102,7 +103,7 @@ class UserClips:
         places = np.array([column[int(slot)] for slot in self._corpus.labels[rows]], np.int64)
         speakers = self._corpus.speakers[rows]
         names, who = np.unique(speakers, return_inverse=True)
-        alone = speakers == ""  # nobody knows who it is
+        alone = (speakers == NOBODY) | (not experiment.zero_shot.by_speaker)
         who[alone] = len(names) + np.arange(alone.sum())
         counts = np.zeros((len(names) + int(alone.sum()), len(labels)), np.int64)
         np.add.at(counts, (who, places), 1)

@@ -26,11 +26,13 @@ class ZeroShotSection:
     Attributes:
         public: clips of each label in the public set, of those labels that some user knows from the start.
         clips: smallest and largest number of clips of a label that a user takes into a round.
+        by_speaker: whether a speaker's clips, or those of a recording, stay together; false: each is dealt for itself.
         tell_count: whether the aggregator is told how many new classes there are.
     """
 
     public: int = 300
     clips: tuple[int, ...] = (200, 300)
+    by_speaker: bool = True
     tell_count: bool = False
 
     def __post_init__(self) -> None:

@@ -174,8 +174,9 @@ def test_new_clips_arrive_when_the_experiment_says_and_are_found_to_be_one_class
     assert heard == {1: True, 2: True, 3: False}
 
 
-def test_nobody_s_speaker_is_in_two_parts(tmp_path, bundles):
-    experiment = load_zero_shot(write(tmp_path / "e.toml", bundles))
+@pytest.mark.parametrize("by_speaker", [True, False])
+def test_no_speaker_is_in_two_parts_unless_the_experiment_says_so(tmp_path, bundles, by_speaker):
+    experiment = load_zero_shot(write(tmp_path / "e.toml", bundles, zero_shot={"by_speaker": by_speaker}))
     inputs = Inputs()
     simulation = ZeroShotSimulation(experiment, tmp_path, inputs)
     manifest = read_bundle(experiment.users[0].bundle).manifest
@@ -186,7 +187,8 @@ def test_nobody_s_speaker_is_in_two_parts(tmp_path, bundles):
     speakers = [set(corpus.speakers[rows]) for rows in parts]
     for one in range(len(parts)):
         for other in range(one):
-            assert not speakers[one] & speakers[other]
+            assert not set(parts[one]) & set(parts[other])
+            assert bool(speakers[one] & speakers[other]) != by_speaker
 
 
 def test_a_variant_is_the_clip_shifted_by_whole_frames(bundles):

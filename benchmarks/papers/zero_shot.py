@@ -186,22 +186,28 @@ def _lies(results: Results) -> str:
     for rate in RATES:
         for attack in LIES if rate else ("poisoned_impressions",):
             runs_of = results.figures(_lie(attack, rate))
-            users = [row for figures in runs_of for row in figures["rounds"][-1]["users"]]
-            items = [item for row in users for item in row["new_classes"]]
-            right = _mean(item["recognised"] for item in items if item["class_id"] == _first_class(items))
-            classes = _mean(float(len({i["class_id"] for row in figures["rounds"][-1]["users"]
-                                       for i in row["new_classes"]})) for figures in runs_of)  # fmt: skip
+            made = [float(len({item["class_id"] for item in _reports(figures)} - {None})) for figures in runs_of]
+            own = [item["recognised"] for figures in runs_of for item in _own_classes(figures)]
+            held_out = [row["held_out_after"] for figures in runs_of for row in figures["rounds"][-1]["users"]]
             what = LIES[attack] if rate else "nobody lies"
-            rows.append([f"{rate:.0%}", what, classes, right, _mean(row["held_out_after"] for row in users)])
+            rows.append([f"{rate:.0%}", what, _mean(made), _mean(own), _mean(held_out)])
     header = ["users who lie", "describing", "classes made of one sound", "recognised, %", "own labels, test clips, %"]
     return (
         f"{POISONED_USERS} users meet the same new sound before round 3 of {_POISONED_ROUNDS}; those who lie describe "
-        "it by the impressions and the profile of another class, or by noise.\n\n" + markdown_table(header, rows)
+        "it by the impressions and the profile of another class, or by noise. Recognised: test clips of the sound that "
+        "a user's distilled model takes for the class that this user was given.\n\n" + markdown_table(header, rows)
     )
 
 
-def _first_class(items: Sequence[Mapping[str, Any]]) -> str:
-    return min((str(item["class_id"]) for item in items), default="")
+def _reports(figures: Figures) -> list[dict[str, Any]]:
+    return [item for entry in figures["rounds"] for item in entry["reports"]]
+
+
+def _own_classes(figures: Figures) -> list[dict[str, Any]]:
+    """Return how every user, in the end, recognises the classes that were made of its own reports."""
+    given = {(item["user"], item["class_id"]) for item in _reports(figures)}
+    rows = figures["rounds"][-1]["users"]
+    return [item for row in rows for item in row["new_classes"] if (row["user"], item["class_id"]) in given]
 
 
 def _verdict(results: Results) -> str:
