@@ -37,15 +37,15 @@ class Method:
 
 
 METHODS: Mapping[str, Method] = {
-    "FedAvg": Method("fedavg", {"learning_rate": 0.05}),
-    "FedProx": Method("fedprox", {"learning_rate": 0.05, "proximal": 0.01}),
-    "FedOPT": Method("fedopt", {"learning_rate": 0.05}, {"server_learning_rate": 0.01}),
-    "FedMLAC": Method("mutual", {"learning_rate": 0.1, "own_share": 0.5}),
+    "FedAvg": Method("fedavg", {"learning_rate": 0.1}),
+    "FedProx": Method("fedprox", {"learning_rate": 0.1, "proximal": 0.01}),
+    "FedOPT": Method("fedopt", {"learning_rate": 0.1}, {"server_learning_rate": 0.01}),
+    "FedMLAC": Method("mutual", {"learning_rate": 0.2, "own_share": 0.7}),
 }
 # Without mutual learning the plug-in is trained by the labels, and pruned all the same.
 WITHOUT = {
     "without LPA": replace(METHODS["FedMLAC"], aggregation=NO_PRUNING),
-    "without mutual learning": Method("fedavg", {"learning_rate": 0.05}, {"name": "lpa"}),
+    "without mutual learning": Method("fedavg", {"learning_rate": 0.1}, {"name": "lpa"}),
 }
 RATIOS, SNRS, WRONG, ALPHAS = (0.1, 0.2, 0.5, 1.0), (30, 20, 10), (0.1, 0.3, 0.5), (0.1, 0.3, 0.5, 1.0)
 FIVE = ("crnn_tiny", "crnn_lite", "crnn_mid", "crnn_base", "crnn_deep")
@@ -111,7 +111,7 @@ def keywords(scale: Scale) -> Condition:
     data = keyword_clips(scale, speakers=None if scale.full else 240)
     plug_in, own = _architectures(scale.full)
     fleet = FleetSection(1600 if scale.full else 50, held_out=0.2)
-    return Condition(data, fleet, (bundles[own],), bundles[plug_in], 5000 if scale.full else 120)
+    return Condition(data, fleet, (bundles[own],), bundles[plug_in], 5000 if scale.full else 200)
 
 
 def urban_sounds(scale: Scale, alpha: float) -> Condition:
@@ -124,7 +124,9 @@ def urban_sounds(scale: Scale, alpha: float) -> Condition:
 
 def _conditions(scale: Scale) -> dict[str, Condition]:
     base = keywords(scale)
-    found = {_percent(ratio): replace(base, ratio=ratio) for ratio in RATIOS}
+    # Half the rounds: with all devices, each is five times as long.
+    found = {"clean": base}
+    found |= {f"active {_percent(ratio)}": replace(base, ratio=ratio, rounds=base.rounds // 2) for ratio in RATIOS}
     found |= {f"{snr} dB": replace(base, data=replace(base.data, snr_db=float(snr))) for snr in SNRS}
     found |= {f"wrong {_percent(rate)}": replace(base, faults=FaultsSection(wrong_labels=rate)) for rate in WRONG}
     return found | {f"alpha {alpha:g}": urban_sounds(scale, alpha) for alpha in ALPHAS}
