@@ -1,7 +1,7 @@
 """Who has which clips where every user has labels of its own: public set, test clips, and each user's stock.
 
-No speaker (or recording) is in two of them, unless the experiment says so. A user takes a random number of each label's clips into a round, as in
-Gudur & Perepu 2021, table 1.
+No speaker (or recording) is in two of them, unless the experiment says so. A user takes a random number of each
+label's clips into a round, as in Gudur & Perepu 2021, table 1.
 """
 
 from __future__ import annotations
