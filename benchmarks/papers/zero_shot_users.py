@@ -72,8 +72,8 @@ APPLICATIONS: dict[str, Application] = {
 
 def play(
     application: str, users: int, rounds: int, seed: int, bundles: Mapping[str, Path], data: Path,
-    *, normalise: bool = True, by_speaker: bool = True, attackers: float | None = None, attack: str = "poisoned_impressions",
-    local: Mapping[str, Value] | None = None,
+    *, normalise: bool = True, by_speaker: bool = True, attackers: float | None = None,
+    attack: str = "poisoned_impressions", local: Mapping[str, Value] | None = None,
 ) -> Figures:  # fmt: skip
     """Run an experiment; return its ``rounds``, as docs/simulator-zero-shot.md describes them.
 
