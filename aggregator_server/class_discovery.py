@@ -70,11 +70,9 @@ class Group:
 
     Attributes:
         members: indices into the reports, ascending.
-        class_id: the fleet's class where the group was recognised as one that exists.
     """
 
     members: tuple[int, ...]
-    class_id: str | None = None
 
 
 @dataclass(frozen=True)

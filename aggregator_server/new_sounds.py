@@ -113,8 +113,7 @@ def recognise(
                 reports.append(ReportedClass(device_id, report.slot, report.name, *description))
     if not reports:
         return tuple(again), None
-    owned = {c.update.device_id: frozenset(c.update.classes) for c in contributions}
     reporting = {report.device_id for report in reports}
     yardsticks = [item for item in known if item.device_id in reporting]
     found = discover(reports, yardsticks, inputs.public_set, count=inputs.new_classes, seed=inputs.plan.seed)
-    return tuple(again), settle(inputs.public_set, inputs.round_id, reports, owned, found)
+    return tuple(again), settle(inputs.public_set, inputs.round_id, reports, found)

@@ -196,10 +196,9 @@ class ReportInfo:
 
 @dataclass(frozen=True)
 class GroupInfo:
-    """Reports that are one class: new in this round, or recognised as a class that the fleet had."""
+    """Reports that are one class, new in this round."""
 
     class_id: str
-    recognised: bool
     members: tuple[int, ...]
 
 
@@ -210,7 +209,7 @@ class DiscoveryInfo:
     Attributes:
         reports: what ``members`` and ``left_open`` count.
         groups: one for each class.
-        left_open: reports that found no class, because their device has it already.
+        left_open: reports that found no class, because another sound of their device is of that group.
         details: what the clustering says of itself, such as a projection of the reports onto a plane.
     """
 

@@ -161,6 +161,11 @@ def test_clips_are_listed_relabelled_and_deleted(edge, tmp_path):
     first, *_ = (line.split()[0] for line in edge.run("clips", "--label", "yes").splitlines())
     assert "'yes' is 'nein' now" in edge.run("clips", "relabel", first[:8], "nein")
     assert (edge.count("yes"), edge.count("nein")) == (2, 1)
+    assert "name one clip" in edge.run("clips", "relabel", "nein", status=1)
+    assert "labels: nein, no, yes" in edge.run("clips", "relabel", "--label", "stop", "no", status=1)
+    assert edge.run("clips", "relabel", "--label", "nein", "ja").count("'nein' is 'ja' now") == 1
+    assert edge.run("clips", "relabel", "--label", "ja", "nein").count("'ja' is 'nein' now") == 1
+    assert (edge.count("yes"), edge.count("nein")) == (2, 1)
     assert "1 clips deleted" in edge.run("clips", "delete", first)
     assert "2 clips deleted" in edge.run("clips", "delete", "--label", "yes")
     assert not (edge.clips / "yes").exists()

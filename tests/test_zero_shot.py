@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aggregator_server.aggregation.new_classes import settle
 from aggregator_server.class_discovery import Discovery, Group, ReportedClass
-from aggregator_server.errors import AggregationError, MalformedUpdateError
+from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.names import NAME_LENGTH, majority_name, unique_name
 from aggregator_server.replies import RoundRequest
 from aggregator_server.round_data import Assigned, Contribution, RoundInputs, UploadTerms
@@ -105,31 +105,18 @@ def reports_of(*owners):
     return [ReportedClass(owner, slot, None, np.full(shape, slot, np.float32)) for owner, slot in owners]
 
 
-def test_a_group_that_is_recognised_adds_no_rows():
-    reports = reports_of(("a", 5), ("b", 6))
-    settled = settle(PUBLIC, 3, reports, {"a": frozenset(), "b": frozenset()}, Discovery((Group((0, 1), "c2"),), {}))
-    assert settled.public_set is PUBLIC
-    assert settled.assignments == (Assigned("a", 5, "c2"), Assigned("b", 6, "c2"))
-
-
 def test_a_device_never_gets_a_class_twice():
     reports = reports_of(("a", 5), ("a", 6), ("b", 7))
-    owned = {"a": frozenset(), "b": frozenset({"c2"})}
-    settled = settle(PUBLIC, 3, reports, owned, Discovery((Group((0, 1)), Group((2,), "c2")), {}))
-    assert settled.assignments == (Assigned("a", 5, "c4"),)
-    assert settled.details["left_open"] == [1, 2]
-    np.testing.assert_array_equal(settled.public_set.features[24:], 5)  # the report that was left open adds nothing
-
-
-def test_a_group_cannot_be_recognised_as_a_class_that_does_not_exist():
-    with pytest.raises(AggregationError, match="'c9'"):
-        settle(PUBLIC, 3, reports_of(("a", 5)), {"a": frozenset()}, Discovery((Group((0,), "c9"),), {}))
+    settled = settle(PUBLIC, 3, reports, Discovery((Group((0, 1)), Group((2,))), {}))
+    assert settled.assignments == (Assigned("a", 5, "c4"), Assigned("b", 7, "c5"))
+    assert settled.details["left_open"] == [1]
+    np.testing.assert_array_equal(settled.public_set.features[24:28], 5)  # the report that was left open adds nothing
 
 
 def test_an_identifier_that_is_taken_is_not_given_again():
     classes = tuple(dataclasses.replace(info, class_id=f"c{i + 1}") for i, info in enumerate(PUBLIC.classes))
     taken = dataclasses.replace(PUBLIC, classes=classes)
-    settled = settle(taken, 3, reports_of(("a", 5)), {"a": frozenset()}, Discovery((Group((0,)),), {}))
+    settled = settle(taken, 3, reports_of(("a", 5)), Discovery((Group((0,)),), {}))
     assert settled.public_set.class_ids == ("c1", "c2", "c3", "c4", "c5")
     assert settled.public_set.classes[-1].name == "sound-5"
 

@@ -5,7 +5,7 @@ A group that is no class yet becomes one: the average of its members' data impre
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.class_discovery import Discovery, ReportedClass
-from aggregator_server.errors import AggregationError
 from aggregator_server.names import majority_name, unique_name
 from aggregator_server.round_data import Assigned
 from fleet_protocol.messages import ClassInfo
@@ -39,44 +38,31 @@ def settle(
     public_set: PublicSet,
     round_id: int,
     reports: Sequence[ReportedClass],
-    owned: Mapping[str, frozenset[str]],
     discovery: Discovery,
 ) -> Settled:
     """Turn groups into classes, rows and assignments.
 
-    Two sounds of one device are never the same class, for its owner told them apart: a report that would get a class
-    which its device has already is left open, and the device reports it again.
+    Two sounds of one device are never the same class, for its owner told them apart: the second in a group is left
+    open, and the device reports it again.
 
     Args:
         public_set: the round's.
         round_id: said to be the discovery's round.
         reports: what ``discovery`` is about.
-        owned: every reporting device's classes so far.
         discovery: groups of indices into ``reports``.
-
-    Raises:
-        AggregationError: a group was recognised as a class that the fleet does not have.
     """
-    has = {device_id: set(classes) for device_id, classes in owned.items()}
     grown = public_set
     assignments: list[Assigned] = []
     groups: list[dict[str, Any]] = []
     left_open: list[int] = []
     for group in discovery.groups:
-        if group.class_id is not None and group.class_id not in grown.class_ids:
-            raise AggregationError(f"the reports were recognised as {group.class_id!r}, which is no class of the fleet")
-        class_id = group.class_id or _free_class_id(grown.class_ids)
-        members: list[int] = []
-        for index in group.members:
-            mine = has[reports[index].device_id]
-            (left_open if class_id in mine else members).append(index)
-            mine.add(class_id)
-        if not members:
-            continue
-        if group.class_id is None:
-            grown = _add_class(grown, class_id, round_id, [reports[index] for index in members])
+        class_id = _free_class_id(grown.class_ids)
+        first_of = {reports[index].device_id: index for index in reversed(group.members)}
+        members = sorted(first_of.values())
+        left_open += [index for index in group.members if index not in members]
+        grown = _add_class(grown, class_id, round_id, [reports[index] for index in members])
         assignments += [Assigned(reports[i].device_id, reports[i].slot, class_id) for i in members]
-        groups.append({"class_id": class_id, "recognised": group.class_id is not None, "members": members})
+        groups.append({"class_id": class_id, "members": members})
     details = {
         "reports": [{"device_id": r.device_id, "slot": r.slot, "name": r.name} for r in reports],
         "groups": groups,

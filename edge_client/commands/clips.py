@@ -33,8 +33,9 @@ def add(commands: Commands) -> None:
 
     action("play", "play a clip", _play).add_argument("clip", metavar="ID")
     relabel = action("relabel", "say that a clip is a sound of something else", _relabel)
-    relabel.add_argument("clip", metavar="ID")
+    relabel.add_argument("clip", nargs="?", metavar="ID")
     relabel.add_argument("new_label", metavar="LABEL")
+    relabel.add_argument("--label", default=argparse.SUPPRESS, metavar="OLD", help="all clips of this label")
     delete = action("delete", "delete clips for good", _delete)
     chosen = delete.add_mutually_exclusive_group(required=True)
     chosen.add_argument("clips", nargs="*", default=[], metavar="ID")
@@ -81,11 +82,20 @@ def _play(options: argparse.Namespace) -> int:
 
 def _relabel(options: argparse.Namespace) -> int:
     from edge_client.commands.teaching import Teaching
+    from edge_client.errors import ClipError
 
     teaching = Teaching.open(options.config)
-    clip = teaching.store.find(options.clip)
-    moved = teaching.store.relabel(clip, teaching.require_slot(options.new_label))
-    print(f"{moved.clip_id}: {clip.label!r} is {moved.label!r} now")
+    store = teaching.store
+    if (options.clip is None) == (options.label is None):
+        raise ClipError("name one clip, or all of a label with --label OLD, and then the new label")
+    chosen = [store.find(options.clip)] if options.label is None else store.clips(options.label)
+    if not chosen:
+        raise ClipError(f"there is no clip of {options.label!r}; labels: {', '.join(store.labels()) or 'none'}")
+    label = teaching.require_slot(options.new_label)
+    with store.changing():
+        for clip in chosen:
+            moved = store.relabel(clip, label)
+            print(f"{moved.clip_id}: {clip.label!r} is {moved.label!r} now")
     return 0
 
 
