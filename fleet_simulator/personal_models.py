@@ -15,25 +15,25 @@ from fleet_simulator.tasks import Judged
 from fleet_simulator.workers import Pool
 
 if TYPE_CHECKING:
-    from fleet_simulator.simulation import Simulation
+    from fleet_simulator.virtual_fleet import VirtualFleet
 
 _DEVICES = 16  # of one task
 
 
-def judge_devices(simulation: Simulation, pool: Pool) -> list[dict[str, Any]]:
+def judge_devices(fleet: VirtualFleet, pool: Pool) -> list[dict[str, Any]]:
     """Return an entry for each device that has clips, in the order of their numbers; none where none are held out."""
-    if not simulation.experiment.fleet.held_out:
+    if not fleet.experiment.fleet.held_out:
         return []
-    how, rounds = simulation.experiment.personal, simulation.experiment.rounds.count
-    members = [int(one.device_id, 16) for one in simulation.candidates]
+    how, rounds = fleet.experiment.personal, fleet.experiment.rounds.count
+    members = [int(one.device_id, 16) for one in fleet.candidates]
     settings: Mapping[str, Value] | None = None if how.name == "none" else how.settings
     if how.name == "group_balanced":
-        planned = schedule({one.device_id: one.clips for one in simulation.candidates}, how.settings)
-        rounds += _train_groups(simulation, pool, planned)
+        planned = schedule({one.device_id: one.clips for one in fleet.candidates}, how.settings)
+        rounds += _train_groups(fleet, pool, planned)
         groups = {index + 1: [int(one, 16) for one in group] for index, group in enumerate(planned.groups)}
     else:
         groups = {0: members}
-    versions = simulation.state.own_versions
+    versions = fleet.state.own_versions
     tasks = [
         Judged(rounds, tuple(some), model, settings, tuple(int(version) for version in versions[some]))
         for model, group in groups.items()
@@ -47,18 +47,18 @@ def judge_devices(simulation: Simulation, pool: Pool) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: int(entry["device"]))
 
 
-def _train_groups(simulation: Simulation, pool: Pool, planned: Schedule) -> int:
+def _train_groups(fleet: VirtualFleet, pool: Pool, planned: Schedule) -> int:
     """Let every group go on from the fleet's model among itself; return how many rounds that took."""
-    state, layout = simulation.state, simulation.layout
+    state, layout = fleet.state, fleet.layout
     weights, server = dict.fromkeys(range(len(planned.groups)), state.weights), {}
     for index in range(len(planned.groups)):
-        simulation.models.write(1 + index, layout.flatten(state.weights))
+        fleet.models.write(1 + index, layout.flatten(state.weights))
         server[index] = state.server
     for step, index in enumerate(planned.sequence):
         devices = [int(member, 16) for member in planned.groups[index]]
-        round_id = simulation.experiment.rounds.count + 1 + step
-        blocks = simulation.blocks(round_id, devices, 1 + index)
+        round_id = fleet.experiment.rounds.count + 1 + step
+        blocks = fleet.blocks(round_id, devices, 1 + index)
         pool.run(blocks)
-        weights[index], server[index] = simulation.aggregate(blocks, devices, weights[index], server[index])
-        simulation.models.write(1 + index, layout.flatten(weights[index]))
+        weights[index], server[index] = fleet.aggregate(blocks, devices, weights[index], server[index])
+        fleet.models.write(1 + index, layout.flatten(weights[index]))
     return len(planned.sequence)

@@ -3,9 +3,35 @@
 from __future__ import annotations
 
 import time
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 _LINES_EVERY_S = 1.0
+
+
+class Progress(Protocol):
+    """Told how a run goes."""
+
+    def begin(self, rounds: int, finished: int) -> None:
+        """The first round to be done is ``finished + 1`` of ``rounds``."""
+
+    def devices_done(self, count: int, of: int) -> None:
+        """So many devices of the round have been trained."""
+
+    def round_done(self, entry: dict[str, Any], seconds: float) -> None:
+        """A round is on the disk."""
+
+
+class Silent:
+    """Progress that nobody looks at."""
+
+    def begin(self, rounds: int, finished: int) -> None:
+        """Say nothing."""
+
+    def devices_done(self, count: int, of: int) -> None:
+        """Say nothing."""
+
+    def round_done(self, entry: dict[str, Any], seconds: float) -> None:
+        """Say nothing."""
 
 
 class Lines:

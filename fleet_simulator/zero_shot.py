@@ -25,8 +25,9 @@ from fleet_protocol.messages import ClassAssignment, Work, WorkKind
 from fleet_protocol.public_set import pack_consensus
 from fleet_simulator.faults import attacking_devices, poisoned
 from fleet_simulator.inputs import Inputs
+from fleet_simulator.progress import Progress
 from fleet_simulator.run_folder import locked
-from fleet_simulator.simulation import Progress, available_cores
+from fleet_simulator.simulation import available_cores
 from fleet_simulator.virtual_user import Memory, VirtualUser, word_of
 from fleet_simulator.zero_shot_clips import UserClips
 from fleet_simulator.zero_shot_experiment import ZeroShotExperiment

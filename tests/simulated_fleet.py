@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from fleet_simulator.simulation import Result, Silent, run
+from fleet_simulator.progress import Silent
+from fleet_simulator.simulation import Result, run
 
 
 def write_experiment(path: Path, bundle: Path, **sections) -> Path:

@@ -25,8 +25,8 @@ from fleet_simulator.errors import RunFolderError, WorkerError
 from fleet_simulator.experiment_file import load_experiment
 from fleet_simulator.inputs import Inputs
 from fleet_simulator.run_folder import STATE, load_state, locked
-from fleet_simulator.simulation import Simulation
 from fleet_simulator.tasks import device_id
+from fleet_simulator.virtual_fleet import VirtualFleet
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -66,7 +66,7 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
     experiment = load_experiment(path)
     simulate(experiment, tmp_path / "run")
     found = load_state(tmp_path / "run", experiment.digest)
-    simulation = Simulation(experiment, tmp_path / "run")
+    simulation = VirtualFleet(experiment, tmp_path / "run")
     bundle, shards, layout = read_bundle(bundles["ann3"]), simulation.shards, simulation.layout
     weights, state, plan = bundle.weights, {}, experiment.rounds.plan
     for round_id in (1, 2) if strategy != "mutual" else (1,):

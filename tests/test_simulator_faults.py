@@ -6,7 +6,7 @@ from simulated_fleet import simulate, write_experiment
 
 from fleet_simulator.experiment_file import load_experiment
 from fleet_simulator.faults import FaultsSection, attacked, attacking_devices, taught_labels
-from fleet_simulator.simulation import Simulation
+from fleet_simulator.virtual_fleet import VirtualFleet
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_those_who_judge_the_model_have_the_right_labels(tmp_path, bundles):
     wrong = load_experiment(
         write_experiment(tmp_path / "b.toml", bundles["ann3"], rounds={"count": 1}, faults={"wrong_labels": 0.5})
     )
-    shards = [Simulation(one, tmp_path, in_memory=True).shards for one in (clean, wrong)]
+    shards = [VirtualFleet(one, tmp_path, in_memory=True).shards for one in (clean, wrong)]
     assert (shards[0].labels(shards[0].test) == shards[1].labels(shards[1].test)).all()
     own = [np.concatenate([s.labels(s.rows(n)) for n in range(s.devices)]) for s in shards]
     assert 0.35 < np.mean(own[0] != own[1]) < 0.65

@@ -42,7 +42,7 @@ def runs(scale: Scale) -> list[Run]:
     found = []
     for seed in range(1, 11 if scale.full else 6):
         for strategy, selection in STRATEGIES.items():
-            plain = {"name": selection, "fraction": 0.3}
+            plain: dict[str, Value] = {"name": selection, "fraction": 0.3}
             found.append(Run(strategy, seed, _experiment(data, model, strategy, seed, plain), cost_s=14))
             dynamic: dict[str, Value] = {"name": "dynamic", "fraction": 0.3, "switch_round": SWITCH}
             for name in PERSONAL:

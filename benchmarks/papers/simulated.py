@@ -10,8 +10,9 @@ from typing import Any
 from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment import Experiment
 from fleet_simulator.inputs import Inputs
+from fleet_simulator.progress import Silent
 from fleet_simulator.run_folder import load_state
-from fleet_simulator.simulation import Silent, run
+from fleet_simulator.simulation import run
 
 
 @cache

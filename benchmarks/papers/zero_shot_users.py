@@ -15,7 +15,7 @@ from fleet_protocol.setting import Value
 from fleet_simulator.data_section import DataSection
 from fleet_simulator.experiment import RoundsSection
 from fleet_simulator.faults import FaultsSection
-from fleet_simulator.simulation import Silent
+from fleet_simulator.progress import Silent
 from fleet_simulator.zero_shot import run_zero_shot
 from fleet_simulator.zero_shot_experiment import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
 

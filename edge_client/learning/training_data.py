@@ -32,7 +32,9 @@ class Clips:
     slots: NDArray[np.int64]
 
     def draw(self, rng: np.random.Generator) -> Floats:
-        """Pick one variant of every clip: float32 [clips, frames, coefficients]."""
+        """Pick one variant of every clip: float32 [clips, frames, coefficients]; not to be written to."""
+        if len(self.x) == 1:  # what is drawn from one takes no random numbers either
+            return np.asarray(self.x[0], np.float32)
         chosen: Floats = self.x[rng.integers(len(self.x), size=len(self.slots)), np.arange(len(self.slots))]
         return chosen
 
