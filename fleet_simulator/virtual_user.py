@@ -132,7 +132,7 @@ class VirtualUser:
     def to_train_on(self, job: ZeroShot, drawn: Mapping[str, Rows]) -> Clips:
         """Return clips with their variants; ``drawn``: the rows of every label, each of which has a slot."""
         copies, shift_s = int(job.settings["augmented_copies"]), float(job.settings["shift_s"])
-        features = {job.label_map.slot_of(label): self.clips.features(rows) for label, rows in drawn.items()}
+        features = {job.label_map.slot_of(label): self.clips.own_features(rows) for label, rows in drawn.items()}
         plain = as_clips(features, self.model)
         settings = self.model.manifest.feature_settings
         return Clips(variants(plain.x[0], copies, shift_s, settings, job.rng), plain.slots)

@@ -84,6 +84,10 @@ class UserClips:
         """Return float32 [n, frames, coefficients], not normalised."""
         return np.asarray(self._corpus.features(rows) * self._std + self._mean, np.float32)
 
+    def own_features(self, rows: Rows) -> Floats:
+        """Return the same of clips that users have, with the noise that is in these."""
+        return np.asarray(self._corpus.on_devices(rows)[:, 0] * self._std + self._mean, np.float32)
+
     def of_round(self, user: int, round_id: int) -> dict[str, Rows]:
         """Return the rows that a user takes into a round by label, in alphabetical order as on a device."""
         drawn = {}

@@ -107,6 +107,10 @@ class ZeroShotExperiment:
     def __post_init__(self) -> None:
         if self.data.public:
             raise ExperimentError(f"[data] public = {self.data.public}: give the clips of a label, [zero_shot] public")
+        if self.data.variants:
+            raise ExperimentError(
+                f"[data] variants = {self.data.variants}: users' copies are set by [rounds] local.augmented_copies"
+            )
         if self.rounds.selection:
             raise ExperimentError("[rounds] selection: every user takes part in every round; leave it out")
         faults = self.faults

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,13 @@ from fleet_protocol.messages import Enrolment, Learned, to_json
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import pack
 from fleet_simulator.cli import main
-from fleet_simulator.errors import CorpusError, RunFolderError
+from fleet_simulator.corpora import read_corpus
+from fleet_simulator.errors import CorpusError, ExperimentError, RunFolderError
 from fleet_simulator.faults import FaultsSection, poisoned
 from fleet_simulator.inputs import Inputs
 from fleet_simulator.run_folder import STATE
 from fleet_simulator.zero_shot import ZeroShotSimulation, run_zero_shot
-from fleet_simulator.zero_shot_clips import variants
+from fleet_simulator.zero_shot_clips import UserClips, variants
 from fleet_simulator.zero_shot_file import load_zero_shot
 
 LOCAL = {"epochs": 2, "impression_steps": 10, "impressions": 8, "augmented_copies": 1}
@@ -279,3 +281,21 @@ def test_users_and_clips_that_are_not_there_are_named(tmp_path, bundles, capsys)
     path = write(tmp_path / "g.toml", bundles)
     assert main(["run", str(path), "--ray"]) == 1
     assert "leave --ray out" in capsys.readouterr().err
+
+
+def test_noise_is_in_the_clips_of_users_and_not_in_the_test(tmp_path, bundles):
+    experiment = load_zero_shot(write(tmp_path / "e.toml", bundles))
+    manifest = read_bundle(bundles["ann3"]).manifest
+    corpus = read_corpus(experiment.data, manifest, 3)
+    noisy = replace(corpus, trained=lambda rows: corpus.features(rows)[:, None] + 1)
+    clips = UserClips(experiment, noisy, manifest)
+    rows = clips.test[WORDS[0]]
+    difference = clips.own_features(rows) - clips.features(rows)
+    np.testing.assert_allclose(difference, np.broadcast_to(manifest.std, difference.shape), rtol=1e-3, atol=1e-3)
+
+
+def test_copies_of_clips_are_asked_for_where_the_method_makes_them(tmp_path, bundles):
+    data = {"source": "log_mel", "path": "archive.zip", "variants": 3}
+    reset = {"clips": 10_000, "classes": 10, "noise": 2.0}
+    with pytest.raises(ExperimentError, match=r"variants = 3: .*augmented_copies"):
+        load_zero_shot(write(tmp_path / "e.toml", bundles, data=reset | data))
