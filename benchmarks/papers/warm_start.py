@@ -1,0 +1,61 @@
+"""A fleet that does not start from nothing: the model has learned from a few public speakers before.
+
+So begin the keyword spotters that are sold, and the first hundreds of rounds, in which all methods are alike, need
+not be played. The bundle is kept in a folder, for the runs of every method that start from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.papers.run import Figures
+from benchmarks.papers.simulated import shared_inputs, simulated
+from edge_client.durable import write_durably
+from edge_client.learning.local_update import Optimiser, train_epoch
+from edge_client.learning.targets import from_slots
+from fleet_protocol.bundle import read_bundle, write_bundle
+from fleet_simulator.experiment import Experiment, ModelSection
+from fleet_simulator.splits import split
+
+
+def from_warm_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:
+    """Run an experiment from a model that was trained on its public set.
+
+    Args:
+        experiment: what to run; its model's bundle is ``bundle``.
+        bundle: the untrained model; named once more so that its content counts in the run's digest.
+        learning_rate: of momentum SGD on the public set.
+        epochs: passes over the public set.
+        folder: holds the trained bundles.
+
+    Returns:
+        What :func:`simulated` returns.
+    """
+    what = f"{experiment.data} {experiment.fleet} {experiment.rounds.seed} {learning_rate} {epochs}"
+    name = hashlib.sha256(what.encode() + bundle.read_bytes()).hexdigest()[:32]
+    trained = folder / f"{name}.auricle"
+    if not trained.is_file():
+        write_durably(trained, _trained(experiment, bundle, learning_rate, epochs), 0o644)
+    with tempfile.TemporaryDirectory() as scratch:
+        return simulated(dataclasses.replace(experiment, model=ModelSection(trained)), Path(scratch) / "run")
+
+
+def _trained(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int) -> bytes:
+    """Return the bundle with weights trained on the public set; the rate falls to nothing in the second half."""
+    inputs, seed = shared_inputs(), experiment.rounds.seed
+    model, untrained = inputs.model(bundle, "shared"), inputs.bundle(bundle)
+    corpus = inputs.corpus(experiment.data, untrained.manifest, seed)
+    rows = split(corpus, experiment).public
+    x, targets = corpus.features(rows), from_slots(corpus.labels[rows], untrained.manifest.capacity)
+    mask = (np.arange(untrained.manifest.capacity) < len(corpus.names)).astype(np.float32)
+    rng = np.random.default_rng([seed, 9])
+    model.set_weights(untrained.weights)
+    for epoch in range(epochs):
+        rate = learning_rate * min(1.0, 2 * (epochs - epoch) / epochs)
+        train_epoch(model, x, targets, mask, Optimiser(rate), rng)
+    return write_bundle(read_bundle(bundle).manifest, untrained.graph, model.get_weights())
