@@ -116,14 +116,17 @@ def saved(results: Results, strategy: str) -> list[float]:
 
 
 def _saved_table(results: Results) -> str:
-    header = ["selection", "accuracy at the end, %", "rounds", "device time, s", "clock, s", "saved, %", "published"]
+    header = [
+        "selection", "accuracy at the end, %", "device time of all rounds, s", "rounds to the same accuracy",
+        "device time, s", "clock, s", "saved, %", "published",
+    ]  # fmt: skip
     rows = []
     for strategy, selection in STRATEGIES.items():
         pairs = _pairs(results, strategy)
         for side, (name, what) in enumerate(((strategy, selection), (f"{strategy}, dynamic, local", "dynamic"))):
             columns = list(zip(*(pair[side] for pair in pairs), strict=True))
             rows.append([
-                f"`{strategy}`, `{what}`", results.cell(name, lambda figures: float(_ends(figures))),
+                f"`{strategy}`, `{what}`", results.cell(name, _ends), results.cell(name, _whole, 1, 0),
                 *(mean_and_spread([float(value) for value in column], 0) for column in columns),
                 mean_and_spread(saved(results, strategy), 0) if side else "", PUBLISHED_SAVED[strategy] if side else "",
             ])  # fmt: skip
@@ -132,6 +135,10 @@ def _saved_table(results: Results) -> str:
 
 def _ends(figures: Figures) -> float:
     return float(_smooth([entry["accuracy"] for entry in figures["rounds"]])[-1])
+
+
+def _whole(figures: Figures) -> float:
+    return float(sum(entry["device_seconds"] for entry in figures["rounds"]))
 
 
 def _saved_says(results: Results) -> str:
