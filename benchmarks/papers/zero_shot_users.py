@@ -61,7 +61,7 @@ class Application:
 APPLICATIONS: dict[str, Application] = {
     "keywords": Application(
         KEYWORDS, "log_mel", "gsc_v2_logmel_jpg.zip", 1, 0.07, 300, (200, 300), (400, 500),
-        {3: {"epochs": 12, "learning_rate": 0.05}, 10: {"epochs": 4, "learning_rate": 0.05}}, (92.5, 96.541),
+        {3: {"epochs": 12, "learning_rate": 0.06}, 10: {"epochs": 4, "learning_rate": 0.06}}, (92.5, 96.541),
     ),
     "sounds": Application(
         SOUNDS, "urbansound8k", "urbansound8k_subset", 1, 0.15, 50, (40, 50), (50, 50),
