@@ -31,7 +31,7 @@ def results(accuracies) -> Results:
     for classes in kws_ui.TASKS:
         for network in kws_ui.NETWORKS.values():
             for method in kws_ui.METHODS:
-                rounds = [{"accuracy": 0.1}, *({"accuracy": accuracies.get(method, 0.5)} for _ in range(2))]
+                rounds = [{"accuracy": 0.1}, *({"accuracy": accuracies.get(method, 0.5)} for _ in range(3))]
                 rounds[-1] |= {"devices": 8, "round": 3, "confusion": confusion()}
                 name = f"{classes} classes, {network.title}, {method}"
                 run = Run(name, 1, Call(kws_ui.runs))
