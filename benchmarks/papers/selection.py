@@ -70,8 +70,8 @@ def section(results: Results) -> str:
         [
             f"Ten devices with {sizes[0]} to {sizes[-1]} clips to train on (of seed {seeds[0]}); "
             f"{'' if results.full else '240 people have these, and 60 others judge; '}three in a round, `cnn2`, "
-            f"5 passes, {ROUNDS} rounds, R found from the loss, seeds {seeds[0]} to {seeds[-1]}. The published figures are of "
-            "speech recognition with ten devices of 8 to 24 hours. A simulated device takes 1 ms for a sample and has "
+            f"5 passes, {ROUNDS} rounds, R found from the loss, seeds {seeds[0]} to {seeds[-1]}. The published figures "
+            "are of speech recognition with ten devices of 8 to 24 hours. A simulated device takes 1 ms for a sample and has "
             "a link of 50 Mbit/s; its time is the sum over all devices, as published, and the clock is the slowest's.",
             "",
             "### Rounds and device time to the same accuracy",
@@ -148,11 +148,11 @@ def _saved_says(results: Results) -> str:
     lines = [f"The published 24 % are reached against {' and '.join(held)}." if held else ""]
     if short:
         lines.append(
-            f"They are not against {' and '.join(short)}. Dynamic selection shifts clips from early rounds to late ones: "
-            "with devices of 1 : 2 : 3 as published, a round of the early phase has a fifth less than an even draw, one "
-            "of the late phase a fifth more, so that it has to save rounds. Tried on other seeds: R = 10 to 50 (40 of "
-            "60 rounds saved a quarter with two deals of the people and lost a third with two others), 20 devices of "
-            "more unequal data (an even draw was as fast or faster), 2 passes instead of 5."
+            f"They are not against {' and '.join(short)}. Dynamic selection shifts clips from early rounds to late "
+            "ones: with devices of 1 : 2 : 3 as published, a round of the early phase has a fifth less than an even "
+            "draw, one of the late phase a fifth more, so that it has to save rounds. Tried on other seeds: R = 10 to "
+            "50 (40 of 60 rounds saved a quarter with two deals of the people and lost a third with two others), 20 "
+            "devices of more unequal data (an even draw was as fast or faster), 2 passes instead of 5."
         )
     return " ".join(line for line in lines if line)
 
