@@ -68,7 +68,7 @@ class Network:
         width: share of its channels and units.
         start_rate: learning rate of the warm start.
         start_epochs: passes over the public speakers' clips.
-        rates: learning rate of every method whose best one is not FedAvg's; ``FedAvg``'s.
+        rates: learning rate of FedAvg, and of methods that do better with another; FedKWS-UI's parts have its own.
         cost_s: of a FedAvg run, about.
     """
 
@@ -82,7 +82,7 @@ class Network:
 
 NETWORKS = {
     "dscnn_172": Network("DSCNN", 0.25, 0.007, 16, {"FedAvg": 0.003, "FedOPT": 0.005}, 12.0),
-    "mhattrnn": Network("MHAttRNN", 0.25, 0.04, 4, {"FedAvg": 0.01, "FedOPT": 0.02}, 7.0),
+    "mhattrnn": Network("MHAttRNN", 0.25, 0.04, 4, {"FedAvg": 0.01, "FedOPT": 0.02, "FedKWS-UI": 0.03}, 7.0),
     "resnet15": Network("ResNet", 0.12, 0.06, 8, {"FedAvg": 0.01, "FedOPT": 0.02}, 20.0),
     "transformer": Network("Transformer", 0.25, 0.01, 5, {"FedAvg": 0.003}, 5.0),
 }
@@ -106,7 +106,8 @@ def runs(scale: Scale) -> list[Run]:
 def _run(
     scale: Scale, data: DataSection, fleet: FleetSection, name: str, network: Network, method: str, seed: int
 ) -> Run:
-    how, rate = METHODS[method], network.rates.get(method, network.rates["FedAvg"])
+    how, tuned = METHODS[method], method if method in (*BASELINES, "FedKWS-UI") else "FedKWS-UI"
+    rate = network.rates.get(tuned, network.rates["FedAvg"])
     rounds, steps, at_once = (300, 50, 20) if scale.full else (10, 15, 8)
     local: dict[str, Value] = {"steps": steps, "rehearsal": 0.0, "restrict": False, "learning_rate": rate}
     if how.strategy == "user_invariant" and not scale.full:
