@@ -71,8 +71,9 @@ def section(results: Results) -> str:
             f"Ten devices with {sizes[0]} to {sizes[-1]} clips to train on (of seed {seeds[0]}); "
             f"{'' if results.full else '240 people have these, and 60 others judge; '}three in a round, `cnn2`, "
             f"5 passes, {ROUNDS} rounds, R found from the loss, seeds {seeds[0]} to {seeds[-1]}. The published figures "
-            "are of speech recognition with ten devices of 8 to 24 hours. A simulated device takes 1 ms for a sample and has "
-            "a link of 50 Mbit/s; its time is the sum over all devices, as published, and the clock is the slowest's.",
+            "are of speech recognition with ten devices of 8 to 24 hours. A simulated device takes 1 ms for a sample "
+            "and has a link of 50 Mbit/s; its time is the sum over all devices, as published, and the clock is that "
+            "of the slowest.",
             "",
             "### Rounds and device time to the same accuracy",
             _saved_table(results),
