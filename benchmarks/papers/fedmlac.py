@@ -38,9 +38,9 @@ class Method:
 
 METHODS: Mapping[str, Method] = {
     "FedAvg": Method("fedavg", {"learning_rate": 0.1}),
-    "FedProx": Method("fedprox", {"learning_rate": 0.1, "proximal": 0.01}),
+    "FedProx": Method("fedprox", {"learning_rate": 0.1, "proximal": 0.1}),
     "FedOPT": Method("fedopt", {"learning_rate": 0.1}, {"server_learning_rate": 0.01}),
-    "FedMLAC": Method("mutual", {"learning_rate": 0.2, "own_share": 0.7}),
+    "FedMLAC": Method("mutual", {"learning_rate": 0.2, "own_share": 0.6}),
 }
 # Without mutual learning the plug-in is trained by the labels, and pruned all the same.
 WITHOUT = {
