@@ -108,7 +108,7 @@ def _run(
 ) -> Run:
     how, tuned = METHODS[method], method if method in (*BASELINES, "FedKWS-UI") else "FedKWS-UI"
     rate = network.rates.get(tuned, network.rates["FedAvg"])
-    rounds, steps, at_once = (300, 50, 20) if scale.full else (10, 15, 8)
+    rounds, steps, at_once = (300, 50, 20) if scale.full else (9, 15, 8)
     local: dict[str, Value] = {"steps": steps, "rehearsal": 0.0, "restrict": False, "learning_rate": rate}
     if how.strategy == "user_invariant" and not scale.full:
         local["private_epochs"] = 2
