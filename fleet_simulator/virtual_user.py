@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.round_data import Contribution
-from edge_client.errors import EdgeError
+from edge_client.errors import EdgeError, ModelError
 from edge_client.learning.round_job import Fleet
 from edge_client.learning.training_data import Clips
 from edge_client.learning.zero_shot import ZeroShot
@@ -19,7 +19,7 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Work
 from fleet_protocol.tensors import Arrays
-from fleet_simulator.errors import WorkerError
+from fleet_simulator.errors import DivergedError, WorkerError
 from fleet_simulator.tasks import device_id
 from fleet_simulator.zero_shot_clips import Rows, UserClips, as_clips, variants
 from fleet_simulator.zero_shot_experiment import UserSection
@@ -96,13 +96,15 @@ class VirtualUser:
             evaluated: whether the model that was trained is judged by the test clips too.
 
         Raises:
-            WorkerError: the training failed; names the user.
+            DivergedError, WorkerError: the training diverged, or failed otherwise; names the user.
         """
         drawn = self.clips.of_round(self.number, work.round_id)
         job = self._job(work, fleet)
         try:
             job.take_labels(list(drawn))
             update, arrays = job.contribute(self.to_train_on(job, drawn), self.section.share_names)
+        except ModelError as error:
+            raise DivergedError(f"user {self.number + 1}: {error}") from error
         except EdgeError as error:
             raise WorkerError(f"user {self.number + 1}: {error}") from error
         if evaluated:
