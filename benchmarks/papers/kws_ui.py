@@ -84,7 +84,7 @@ NETWORKS = {
     "dscnn_172": Network("DSCNN", 0.25, 0.007, 16, {"FedAvg": 0.003, "FedOPT": 0.005}, 12.0),
     "mhattrnn": Network("MHAttRNN", 0.25, 0.04, 4, {"FedAvg": 0.01, "FedOPT": 0.02, "FedKWS-UI": 0.03}, 7.0),
     "resnet15": Network("ResNet", 0.12, 0.06, 8, {"FedAvg": 0.01, "FedOPT": 0.02}, 20.0),
-    "transformer": Network("Transformer", 0.25, 0.01, 5, {"FedAvg": 0.003}, 5.0),
+    "transformer": Network("Transformer", 0.25, 0.01, 5, {"FedAvg": 0.003, "FedKWS-UI": 0.005}, 5.0),
 }
 
 
