@@ -22,7 +22,7 @@ FORMS = {"normalised": True, "literal": False}
 LIES = {"poisoned_impressions": "another class", "noise": "noise"}
 RATES = (0.0, 1 / 3, 0.5)
 _POISONED_ROUNDS = 5
-_FULL_LOCAL = {"epochs": 16}
+_FULL_LOCAL = {"epochs": 32}
 _COST_S = {("keywords", 3): 40.0, ("keywords", 10): 300.0, ("sounds", 3): 20.0, ("sounds", 10): 90.0}
 
 
@@ -35,11 +35,11 @@ def runs(scale: Scale) -> list[Run]:
     found = []
     for application, chosen in APPLICATIONS.items():
         fixed = {"application": application, "bundles": bundles, "data": scale.data(chosen.folder)}
-        fixed |= {"local": _FULL_LOCAL} if scale.full else {}
         for users, rounds in SIZES.items():
             for form, normalise in FORMS.items():
                 seeds = range(1, 6) if scale.full else _seeds(users, form)
-                work = {"users": users, "rounds": rounds, "normalise": normalise} | fixed
+                local = {**chosen.local[users], **(_FULL_LOCAL if scale.full else {})}
+                work = {"users": users, "rounds": rounds, "normalise": normalise, "local": local} | fixed
                 cost = _COST_S[application, users] * (3 if scale.full else 1)
                 found += [_run(_name(application, users, form), seed, work, cost) for seed in seeds]
     return found + _of_sounds(scale, bundles)
@@ -47,13 +47,14 @@ def runs(scale: Scale) -> list[Run]:
 
 def _of_sounds(scale: Scale, bundles: Mapping[str, Path]) -> list[Run]:
     """Return what is measured on sounds alone: recordings that public set and users share, and users who lie."""
-    found, seeds = [], range(1, 6 if scale.full else 4)
-    fixed = {"application": "sounds", "bundles": bundles, "data": scale.data(APPLICATIONS["sounds"].folder)}
-    shared = {"users": 3, "rounds": SIZES[3], "by_speaker": False} | fixed
+    found, seeds, chosen = [], range(1, 6 if scale.full else 4), APPLICATIONS["sounds"]
+    fixed = {"application": "sounds", "bundles": bundles, "data": scale.data(chosen.folder)}
+    shared = {"users": 3, "rounds": SIZES[3], "by_speaker": False, "local": chosen.local[3]} | fixed
     found += [_run(SHARED, seed, shared, _COST_S["sounds", 3]) for seed in seeds]
     for rate in RATES:
         for attack in LIES if rate else ("poisoned_impressions",):
             work = {"users": POISONED_USERS, "rounds": _POISONED_ROUNDS, "attackers": rate, "attack": attack} | fixed
+            work |= {"local": chosen.local[POISONED_USERS]}
             found += [_run(_lie(attack, rate), seed, work, 15.0) for seed in seeds]
     return found
 

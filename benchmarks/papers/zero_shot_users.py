@@ -74,8 +74,9 @@ APPLICATIONS: dict[str, Application] = {
 
 def play(
     application: str, users: int, rounds: int, seed: int, bundles: Mapping[str, Path], data: Path,
+    local: Mapping[str, Value],
     *, normalise: bool = True, by_speaker: bool = True, attackers: float | None = None,
-    attack: str = "poisoned_impressions", local: Mapping[str, Value] | None = None,
+    attack: str = "poisoned_impressions",
 ) -> Figures:  # fmt: skip
     """Run an experiment; one whose training diverges is run again at half the learning rate.
 
@@ -86,17 +87,17 @@ def play(
         seed: of everything random.
         bundles: by architecture.
         data: the clips.
+        local: settings of the local method.
         normalise: whether the average of a label is divided by the sum of beta.
         by_speaker: whether no speaker and no recording is in two of public set, test clips and a user's clips.
         attackers: share of the users who lie about a new sound that all of them meet; None: the paper's schedule.
         attack: what they do.
-        local: settings of the local method that are others here.
 
     Returns:
         ``rounds``, as docs/simulator-zero-shot.md describes them, and the ``learning_rate`` that they were run at.
     """
     chosen = APPLICATIONS[application]
-    settings = dict(chosen.local[users]) | dict(local or {})
+    settings = dict(local)
     fleet = users_of(chosen, users, bundles, together=attackers is not None)
     while True:
         experiment = ZeroShotExperiment(
