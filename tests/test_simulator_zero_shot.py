@@ -26,7 +26,7 @@ from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import pack
 from fleet_simulator.cli import main
 from fleet_simulator.corpora import read_corpus
-from fleet_simulator.errors import CorpusError, ExperimentError, RunFolderError
+from fleet_simulator.errors import CorpusError, DivergedError, ExperimentError, RunFolderError
 from fleet_simulator.faults import FaultsSection, poisoned
 from fleet_simulator.inputs import Inputs
 from fleet_simulator.run_folder import STATE
@@ -299,3 +299,10 @@ def test_copies_of_clips_are_asked_for_where_the_method_makes_them(tmp_path, bun
     reset = {"clips": 10_000, "classes": 10, "noise": 2.0}
     with pytest.raises(ExperimentError, match=r"variants = 3: .*augmented_copies"):
         load_zero_shot(write(tmp_path / "e.toml", bundles, data=reset | data))
+
+
+def test_a_training_that_diverges_names_the_user_and_the_setting(tmp_path, bundles):
+    local = LOCAL | {"learning_rate": 10.0, "epochs": 50}
+    path = write(tmp_path / "e.toml", bundles, rounds={"local": local}, data={"noise": 9.0})
+    with pytest.raises(DivergedError, match=r"user \d: round \d: the training diverged .*learning_rate, now 10"):
+        run(path, tmp_path / "run")
