@@ -40,7 +40,7 @@ METHODS: Mapping[str, Method] = {
     "FedAvg": Method("fedavg", {"learning_rate": 0.1}),
     "FedProx": Method("fedprox", {"learning_rate": 0.1, "proximal": 0.1}),
     "FedOPT": Method("fedopt", {"learning_rate": 0.1}, {"server_learning_rate": 0.01}),
-    "FedMLAC": Method("mutual", {"learning_rate": 0.2, "own_share": 0.6}),
+    "FedMLAC": Method("mutual", {"learning_rate": 0.2, "own_share": 0.5}),
 }
 # Without mutual learning the plug-in is trained by the labels, and pruned all the same.
 WITHOUT = {
@@ -87,7 +87,7 @@ def runs(scale: Scale) -> list[Run]:
 
 
 def _run(scale: Scale, name: str, condition: Condition, method: Method, seed: int) -> Run:
-    cost = condition.rounds * condition.ratio / 4 * (3.0 if method.strategy == "mutual" else 1.0)
+    cost = condition.rounds * condition.ratio / 8 * (4.5 if method.strategy == "mutual" else 1.0)
     return Run(name, seed, condition.experiment(method, seed), cost_s=cost * (100 if scale.full else 1))
 
 
