@@ -82,7 +82,7 @@ class Network:
 
 NETWORKS = {
     "dscnn_172": Network("DSCNN", 0.25, 0.007, 16, {"FedAvg": 0.003, "FedOPT": 0.005}, 12.0),
-    "mhattrnn": Network("MHAttRNN", 0.25, 0.04, 4, {"FedAvg": 0.01, "FedOPT": 0.02, "FedKWS-UI": 0.03}, 7.0),
+    "mhattrnn": Network("MHAttRNN", 0.25, 0.04, 4, {"FedAvg": 0.01, "FedOPT": 0.02, "FedKWS-UI": 0.02}, 7.0),
     "resnet15": Network("ResNet", 0.12, 0.06, 8, {"FedAvg": 0.01, "FedOPT": 0.02}, 20.0),
     "transformer": Network("Transformer", 0.25, 0.01, 5, {"FedAvg": 0.003, "FedKWS-UI": 0.005}, 5.0),
 }
@@ -130,12 +130,25 @@ def _run(
     return Run(title, seed, Call(from_warm_start, arguments), cost_s, corpus=f"log-mel {len(data.labels)}")
 
 
+_TRIED = """
+Tried with seed 100, 12 classes and 8 or 9 rounds: rates from 0.003 to 0.04 for FedAvg and FedKWS-UI, the server's 0.003
+and 0.01 for FedOPT. Above its best rate FedAvg loses far more than FedKWS-UI (DSCNN at 0.01: 35.0 against 45.6 %). With
+each at its best the gain is smaller: DSCNN 47.8 to 49.3, ResNet 44.5 to 47.0, none on the Transformer (54.0 to 54.2),
+and on MHAttRNN 54.9 to 58.7 or 71.4 to 71.7 by the warm start. The paper's 50 steps on a few clips overfit as a too
+high rate does; they and its 300 rounds are those of the full scale."""
+
+
 def section(results: Results) -> str:
     """Return accuracies by task and network, false accepts and rejects, and where FedKWS-UI is ahead."""
     lines = [_what(results)]
     for classes in TASKS:
         lines += [f"### {classes} classes: accuracy, %", _accuracies(results, classes)]
-    lines += ["### False accept / false reject of the ten keywords, %, 12 classes", _errors(results), _verdict(results)]
+    lines += [
+        "### False accept / false reject of the ten keywords, %, 12 classes",
+        _errors(results),
+        _verdict(results),
+        _TRIED,
+    ]
     return "\n".join(lines)
 
 
