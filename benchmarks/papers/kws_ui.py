@@ -31,6 +31,7 @@ OTHERS = (
 )  # fmt: skip
 TASKS = {12: (*KEYWORDS, "unknown", "_background_noise_"), 35: KEYWORDS + OTHERS}
 TEST, PUBLIC = 0.05, 0.05  # of the speakers
+SEEDS = (11, 12, 13)  # learning rates were chosen with others
 # Accuracy in per cent of centralised training with 12 and 35 classes: table 2 of the paper.
 PUBLISHED = {
     "dscnn_172": (97.19, 96.95), "mhattrnn": (97.31, 97.05), "resnet15": (97.89, 97.31), "transformer": (96.21, 97.14),
@@ -96,7 +97,7 @@ def runs(scale: Scale) -> list[Run]:
     found = []
     for classes, labels in TASKS.items():
         data = DataSection("log_mel", archive, labels, test=TEST, public=PUBLIC)
-        for seed in (1, 2, 3) if scale.full or classes == 12 else (1,):
+        for seed in SEEDS if scale.full or classes == 12 else SEEDS[:1]:
             for name, network in NETWORKS.items():
                 fleet = FleetSection(devices)
                 found += [_run(scale, data, fleet, name, network, method, seed) for method in METHODS]
@@ -134,8 +135,9 @@ _TRIED = """
 Tried with seed 100, 12 classes and 8 or 9 rounds: rates from 0.003 to 0.04 for FedAvg and FedKWS-UI, the server's 0.003
 and 0.01 for FedOPT. Above its best rate FedAvg loses far more than FedKWS-UI (DSCNN at 0.01: 35.0 against 45.6 %). With
 each at its best the gain is smaller: DSCNN 47.8 to 49.3, ResNet 44.5 to 47.0, none on the Transformer (54.0 to 54.2),
-and on MHAttRNN 54.9 to 58.7 or 71.4 to 71.7 by the warm start. The paper's 50 steps on a few clips overfit as a too
-high rate does; they and its 300 rounds are those of the full scale."""
+and on MHAttRNN 54.9 to 58.7 or 71.4 to 71.7 by the warm start. With seeds 1 and 2 FedOPT was level with FedKWS-UI or
+ahead of it: Transformer 47.4 to 46.5 and 53.2 to 53.0, MHAttRNN 68.9 to 65.3 (then at rate 0.03) and 71.7 to 71.6.
+The paper's 50 steps on a few clips overfit as a too high rate does; they and its 300 rounds are the full scale's."""
 
 
 def section(results: Results) -> str:
@@ -180,7 +182,8 @@ def _what(results: Results) -> str:
     return (
         "Speech Commands' log-mel pictures, one speaker one device (about 1,840), tested on speakers that no device\n"
         f"has. {size} Each round has {entry['devices']} devices. As in the paper every method\n"
-        "takes the same number of steps, averages plainly, and has a learning rate of its own, chosen with seed 100;\n"
+        "takes the same number of steps and averages plainly. Learning rates were chosen with other seeds than these:\n"
+        "FedAvg's, FedOPT's and FedKWS-UI's for itself; FedProx and FedMMD take FedAvg's, ALT and ALO FedKWS-UI's;\n"
         "no device sees public clips any more, and all outputs are trained. Clips are not augmented.\n"
         "ALT alone adapts the steps; ALO alone smooths labels and distils negatively. An accuracy is the mean of the\n"
         "last three tests. The paper shows its federated accuracies in figures only; it names 86.39 % as the best of\n"
