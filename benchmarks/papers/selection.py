@@ -40,7 +40,7 @@ def runs(scale: Scale) -> list[Run]:
     data = keyword_clips(scale, speakers=None if scale.full else 300)
     model = ModelSection(scale.bundles(["cnn2"])["cnn2"])
     found = []
-    for seed in range(1, 11 if scale.full else 6):
+    for seed in range(1, 11 if scale.full else 5):
         for strategy, selection in STRATEGIES.items():
             plain: dict[str, Value] = {"name": selection, "fraction": 0.3}
             found.append(Run(strategy, seed, _experiment(data, model, strategy, seed, plain), cost_s=14))
