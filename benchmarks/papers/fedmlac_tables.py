@@ -134,7 +134,8 @@ def _by_condition(results: Results, conditions: Sequence[str], what: str) -> str
 
 def _ratios(results: Results) -> str:
     rounds = len(results.figures(f"FedMLAC, {RATIOS[0]}")[0]["rounds"])
-    return f"After {rounds} rounds:\n\n" + _by_condition(results, RATIOS, "share of the devices")
+    one = "; one seed where half of the devices or all take part" if not results.full else ""
+    return f"After {rounds} rounds{one}:\n\n" + _by_condition(results, RATIOS, "share of the devices")
 
 
 def _losses(results: Results) -> str:
@@ -151,7 +152,7 @@ def _losses(results: Results) -> str:
 def _parts(results: Results) -> str:
     whole, mixed = values(results, "FedMLAC", BASE), results.values("FedMLAC, heterogeneous", accuracy)
     rows = [["homogeneous", "FedMLAC", mean_and_spread(whole), "", ""]]
-    for part, published in (("without LPA", ""), ("without mutual learning", "-2.23")):
+    for part, published in (("without LPA", ""), ("without mutual learning", "-2.23"), ("a = 0.7", "")):
         found = results.values(f"FedMLAC, {part}", accuracy)
         rows.append(["homogeneous", part, mean_and_spread(found), gain(found, whole), published])
     rows.append(["heterogeneous", "FedMLAC", mean_and_spread(mixed), gain(mixed, whole), ""])
