@@ -33,7 +33,7 @@ def section(table: Table, finished: Finished, scale: Scale) -> str:
         by_name.setdefault(run.name, []).append((run, outcome))
     minutes = sum(outcome.seconds for outcome in _once(finished)) / 60
     text = table.section(Results(scale.full, by_name)).strip()
-    return f"## {table.TITLE}\n{text}\n\n{len(finished)} runs, {minutes:.1f} processor minutes.\n"
+    return f"## {table.TITLE}\n{text}\n\n{len(finished)} runs, {minutes:.1f} minutes of one process.\n"
 
 
 def write_json(path: Path, tables: Mapping[str, Table], finished: Mapping[str, Finished], scale: Scale) -> None:
