@@ -35,6 +35,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--data", type=Path, required=True, help="folder of the database, the blobs and the tokens")
     run.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
     run.add_argument("--port", type=int, default=8470, help="port to listen on; 0 takes a free one (default: 8470)")
+    run.add_argument(
+        "--keep-uploads", action="store_true", help="keep what devices sent when its round is over, to look into it"
+    )
     run.set_defaults(run=_run)
     tokens = commands.add_parser("tokens", help="print the administrator's and the enrolment token")
     tokens.add_argument("--data", type=Path, required=True, help="the server's data folder")
@@ -55,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
     from aggregator_server.server import serve  # heavy: FastAPI and SQLAlchemy
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    serve(options.data, options.host, options.port, os.environ)
+    serve(options.data, options.host, options.port, os.environ, keep_uploads=options.keep_uploads)
     return 0
 
 

@@ -51,14 +51,14 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(data: Path, host: str, port: int, environment: Mapping[str, str]) -> None:
+def serve(data: Path, host: str, port: int, environment: Mapping[str, str], *, keep_uploads: bool = False) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
 
     Raises:
         StartError: the data folder, a token, the address or an installed strategy cannot be used.
     """
     strategies()
-    store = Store(data)
+    store = Store(data, keep_uploads=keep_uploads)
     try:
         tokens = load_tokens(data, environment)
         with _listen(host, port) as listener:

@@ -20,14 +20,18 @@ _AT_ONCE = 500  # a statement takes only so many parameters
 
 
 def remove_uploads(store: Store, round_id: int) -> None:
-    """Remove the files of what was uploaded for a round, where that is over."""
+    """Remove the files of what was uploaded for a round, where that is over and the store does not keep them."""
+    if store.keep_uploads:
+        return
     with store.reading() as session:
         spent = session.scalars(_spent().where(RoundRow.round_id == round_id)).all()
     _remove(store, spent)
 
 
 def remove_left_uploads(store: Store) -> None:
-    """Remove the files of every round that is over: to be called when the server starts."""
+    """Remove the files of every round that is over, as above: to be called when the server starts."""
+    if store.keep_uploads:
+        return
     present = store.blobs.digests()
     while some := list(islice(present, _AT_ONCE)):
         with store.reading() as session:

@@ -101,3 +101,14 @@ def test_a_server_that_starts_removes_what_a_killed_one_left(start_aggregator):
     left.write_bytes(b"what came in")  # as if the server had been killed before it removed it
     server.start()
     assert sorted(blobs.glob("*/*")) == before
+
+
+def test_a_store_that_is_told_to_keeps_them(tmp_path):
+    fleet = CoreFleet(tmp_path / "data")
+    fleet.store.keep_uploads = True
+    round_id = fleet.run_round(100.0, strategy="zero_shot")
+    remove_left_uploads(fleet.store)
+    sent = {participant.upload for participant in describe_round(fleet.store, round_id).participants}
+    assert sent
+    assert sent <= on_disk(fleet)
+    fleet.store.close()

@@ -21,14 +21,16 @@ class Store:
 
     Attributes:
         blobs: the arrays. A blob is on disk before any row names it; uploads go when their round is over.
+        keep_uploads: whether uploads stay all the same.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, keep_uploads: bool = False) -> None:
         """Open a data folder, creating what it lacks.
 
         Raises:
             StartError: it cannot be created or written, somebody else has it open, or another version wrote it.
         """
+        self.keep_uploads = keep_uploads
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("w")

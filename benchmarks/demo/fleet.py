@@ -68,7 +68,9 @@ class Fleet:
     _client: httpx.Client | None = None
 
     def __enter__(self) -> Fleet:
-        command = ["-m", "aggregator_server.cli", "run", "--data", str(self.folder / "aggregator"), "--port", "0"]
+        # The report draws what devices sent.
+        server_options = ["--data", str(self.folder / "aggregator"), "--port", "0", "--keep-uploads"]
+        command = ["-m", "aggregator_server.cli", "run", *server_options]
         tokens = {"AURICLE_ADMIN_TOKEN": self.admin_token, "AURICLE_ENROL_TOKEN": self.enrol_token}
         try:
             server = self._start("aggregator", command, tokens, stdout=subprocess.PIPE)
