@@ -39,6 +39,7 @@ NOT_ON_A_DEVICE = (
     "test_power_cuts.py",
     "test_privacy.py",
     "test_security.py",
+    "test_simulation_benchmark.py",
     "test_strategies.py",
     "test_systemd.py",
     "test_zoo.py",
