@@ -70,6 +70,7 @@ def build_root() -> None:
     machine.require()
     debian.build(ROOT)
     packages.install(ROOT, CHECKOUT)
+    (ROOT / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")  # which debootstrap leaves to others
     print(f"{ROOT} is ready after {time.monotonic() - start:.0f} s", flush=True)
 
 
