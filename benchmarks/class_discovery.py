@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.class_discovery import KnownClass, ReportedClass, discover
-from edge_client.learning.impressions import Synthesis, synthesise
-from edge_client.learning.local_update import Optimiser, train_epoch
-from edge_client.learning.profiles import profiles
+from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
+from edge_client.learning.new_sounds.profiles import profiles
+from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet

@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.capture.recordings import Recordings
-from edge_client.features import Mfcc
+from edge_client.audio.recordings import Recordings
+from edge_client.features.mfcc import Mfcc
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings
 
 DATA = Path(os.environ.get("AURICLE_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))

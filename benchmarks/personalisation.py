@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from aggregator_server.personalization import schedule
 from aggregator_server.selection import Candidate, History, select
 from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
-from edge_client.augmentation import augment
-from edge_client.capture.recordings import Recordings, speaker_of
-from edge_client.features import Mfcc
-from edge_client.learning.local_update import Optimiser, train_epoch
-from edge_client.learning.personalise import personalise
+from edge_client.audio.recordings import Recordings, speaker_of
+from edge_client.features.augmentation import augment
+from edge_client.features.mfcc import Mfcc
+from edge_client.learning.rounds.personalise import personalise
+from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice
 from fleet_protocol.plans import Value, complete

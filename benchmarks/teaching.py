@@ -1,9 +1,9 @@
 """Teaching: is a new sound recognised after 5, 10, 20 takes, and is what the device knew still known?
 
 The device got eight words from the fleet (trained on 65 % of Speech Commands' test speakers) and has no clip of them.
-It is then taught by the device's own code, `edge_client.learning.teach`, from takes in its clip store. Measured on
-clips that were not taught: words of other speakers, sounds from the sources that the takes came from, as an owner's
-own. The room is the first halves of the background recordings; noise is judged on their second halves.
+It is then taught by the device's own code, `edge_client.learning.teaching.job`, from takes in its clip store. Measured
+on clips that were not taught: words of other speakers, sounds from the sources that the takes came from, as an
+owner's own. The room is the first halves of the background recordings; noise is judged on their second halves.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
-from edge_client.augmentation import BackgroundNoise, augment
-from edge_client.capture.recordings import read_clip, speaker_of
-from edge_client.clip_store import ClipStore
+from edge_client.audio.recordings import read_clip, speaker_of
+from edge_client.clips.store import ClipStore
 from edge_client.config import load_config
-from edge_client.device_state import DeviceState, Progress
-from edge_client.durable import write_durably
-from edge_client.features import Mfcc
-from edge_client.learning.local_update import Optimiser, train_epoch
+from edge_client.features.augmentation import BackgroundNoise, augment
+from edge_client.features.mfcc import Mfcc
+from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
-from edge_client.learning.teach import teach
-from edge_client.model_runtime import ModelRuntime
+from edge_client.learning.teaching.job import teach
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState, Progress
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.labels import LabelMap

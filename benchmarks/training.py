@@ -79,7 +79,7 @@ def keras_epoch(wanted: Specification, threads: int) -> Callable[[], None]:
 
 def device_epoch(bundle: Path, threads: int) -> Callable[[], None]:
     """Prepare the runtime that AURICLE_RUNTIME names; return what trains one epoch."""
-    from edge_client.model_runtime import ModelRuntime
+    from edge_client.model.runtime import ModelRuntime
 
     runtime = ModelRuntime.open(bundle, threads)
     batch, capacity = runtime.manifest.batch, runtime.manifest.capacity

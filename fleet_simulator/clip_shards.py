@@ -20,8 +20,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.durable import flush_folder
 from edge_client.learning.training_data import Clips
+from fleet_protocol.atomic_files import flush_folder
 from fleet_simulator.corpora import Corpus
 
 Floats = NDArray[np.float32]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge_client.model_runtime import Floats, ModelRuntime
+from edge_client.model.runtime import Floats, ModelRuntime
 from fleet_protocol.bundle import Bundle
 
 

@@ -11,7 +11,7 @@ import dacite
 
 from aggregator_server.errors import AggregatorError
 from edge_client.config.toml_lines import place
-from edge_client.learning.shared_methods import SHARED_METHODS
+from edge_client.learning.methods.registry import SHARED_METHODS
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_simulator.errors import ExperimentError

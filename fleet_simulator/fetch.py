@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TextIO
 
-from edge_client.durable import flush_folder
-from edge_client.locks import take_lock
+from edge_client.storage.locks import take_lock
+from fleet_protocol.atomic_files import flush_folder
 from fleet_simulator.download import download, full_disk_named
 from fleet_simulator.errors import FetchError
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.augmentation import NOISE_PROBABILITY, NOISE_VOLUME, SHIFT_S
+from edge_client.features.augmentation import NOISE_PROBABILITY, NOISE_VOLUME, SHIFT_S
 from fleet_simulator.log_mel_archive import BANDS, FLOOR, FRAMES
 
 Floats = NDArray[np.float32]

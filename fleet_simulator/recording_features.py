@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.augmentation import BackgroundNoise, augment
-from edge_client.capture.recordings import loudest_stretch, read_recording
+from edge_client.audio.recordings import loudest_stretch, read_recording
 from edge_client.errors import RecordingError
-from edge_client.features import Mfcc
+from edge_client.features.augmentation import BackgroundNoise, augment
+from edge_client.features.mfcc import Mfcc
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_simulator.data_section import DataSection

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from edge_client.capture.recordings import SUFFIXES, duration_s, speaker_of
+from edge_client.audio.recordings import SUFFIXES, duration_s, speaker_of
 from edge_client.errors import RecordingError
 from fleet_simulator.errors import CorpusError
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.durable import write_durably
-from edge_client.locks import take_lock
+from edge_client.storage.locks import take_lock
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import Arrays, pack, unpack
 from fleet_simulator.errors import RunFolderError

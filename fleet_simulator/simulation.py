@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edge_client.durable import leftovers, make_folder, write_durably
+from fleet_protocol.atomic_files import leftovers, make_folder, write_durably
 from fleet_simulator.experiment import Experiment
 from fleet_simulator.inputs import Inputs
 from fleet_simulator.personal_models import judge_devices

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.aggregation import Layout, Updates, aggregate_weights
-from edge_client.learning.personalise import personalise
-from edge_client.learning.shared_methods import SHARED_METHODS
-from edge_client.learning.shared_training import LocalTask, Rehearsal, train_shared
+from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
+from edge_client.learning.methods.registry import SHARED_METHODS
+from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.slot_order import SlotOrder
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from fleet_protocol.bundle import Manifest

@@ -19,8 +19,8 @@ from aggregator_server.aggregation import Updates, aggregate_weights
 from aggregator_server.fleet_statistics import DeviceStatistics
 from aggregator_server.selection import Candidate, History, select
 from aggregator_server.strategies import strategy, unchanged
-from edge_client.learning.shared_methods import SHARED_METHODS
-from edge_client.learning.user_invariant import label_entropy
+from edge_client.learning.methods.registry import SHARED_METHODS
+from edge_client.learning.methods.user_invariant import label_entropy
 from fleet_protocol.messages import Choice
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.clip_shards import ClipShards, deal, open_shards, write_shards

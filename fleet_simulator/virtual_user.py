@@ -11,10 +11,10 @@ import numpy as np
 
 from aggregator_server.round_data import Contribution
 from edge_client.errors import EdgeError, ModelError
-from edge_client.learning.round_job import Fleet
+from edge_client.learning.rounds.job import Fleet
+from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.training_data import Clips
-from edge_client.learning.zero_shot import ZeroShot
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Work

@@ -18,8 +18,8 @@ import numpy as np
 
 from aggregator_server.round_data import Contribution, RoundInputs, RoundResult, UploadTerms
 from aggregator_server.strategies import strategy
-from edge_client.durable import leftovers, make_folder, write_durably
-from edge_client.learning.round_job import Fleet
+from edge_client.learning.rounds.job import Fleet
+from fleet_protocol.atomic_files import leftovers, make_folder, write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassAssignment, Work, WorkKind
 from fleet_protocol.public_set import pack_consensus

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.learning.training_data import Clips
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import ClassInfo

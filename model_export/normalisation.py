@@ -54,7 +54,7 @@ class Normalisation:
         return cls(*_SPEECH[settings.preset])
 
 
-# Measured with edge_client.features.Mfcc over the 3,188 clips of the ten keywords in the test set of Google Speech
+# Measured with edge_client.features.mfcc.Mfcc over the 3,188 clips of the ten keywords in the test set of Google Speech
 # Commands v2 (Warden 2018), each padded to 1 s; for `gudur` resampled from 16,000 to 14,400 Hz.
 _SPEECH: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "gudur": (

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.capture.recordings import Recordings
-from edge_client.features import Mfcc
+from edge_client.audio.recordings import Recordings
+from edge_client.features.mfcc import Mfcc
 from fleet_protocol.feature_settings import FeatureSettings
 from model_export.errors import ExportError
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from aggregator_process import ENROL, SETTINGS
 from sounds import write_clips
 
-from edge_client.device_state import DeviceState
-from edge_client.public_data import build_public_set
+from edge_client.clips.public_set import build_public_set
+from edge_client.storage.device_state import DeviceState
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.augmentation import BackgroundNoise, augment, augment_for_listening, mix_noise, splice, time_shift
 from edge_client.errors import RecordingError
+from edge_client.features.augmentation import (
+    BackgroundNoise,
+    augment,
+    augment_for_listening,
+    mix_noise,
+    splice,
+    time_shift,
+)
 
 DATA = Path(os.environ.get("AURICLE_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))
 

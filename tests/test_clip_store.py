@@ -14,13 +14,13 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.capture.recordings import Recordings
-from edge_client.clip_files import store_digest
-from edge_client.clip_store import ClipStore, is_changing
+from edge_client.audio.recordings import Recordings
+from edge_client.clips.files import store_digest
+from edge_client.clips.labels import BACKGROUND, check_label
+from edge_client.clips.store import ClipStore, is_changing
 from edge_client.config.sections import ClipsConfig
-from edge_client.durable import write_durably
 from edge_client.errors import ClipError, QuotaError
-from edge_client.labels import BACKGROUND, check_label
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import PRESETS
 
 SETTINGS = PRESETS["gudur"]
@@ -187,7 +187,7 @@ def test_what_a_power_cut_left_is_removed_and_foreign_files_stay(tmp_path):
 
 
 def test_only_one_process_changes_the_store_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("edge_client.clip_store._PATIENCE_S", 0.1)
+    monkeypatch.setattr("edge_client.clips.store._PATIENCE_S", 0.1)
     first, second = store_at(tmp_path), store_at(tmp_path)
     with first.changing():
         first.add("siren", sound(1), RATE)
@@ -218,7 +218,7 @@ WRITER = """
 import sys
 import numpy as np
 from pathlib import Path
-from edge_client.clip_store import ClipStore
+from edge_client.clips.store import ClipStore
 from edge_client.config.sections import ClipsConfig
 store = ClipStore(Path(sys.argv[1]), ClipsConfig(), 14400)
 for seed in range(1_000_000):

@@ -11,7 +11,7 @@ from edge_process import EdgeDaemon, wait_for
 from sound_server import SINK_RATE_HZ
 from sounds import RATE, melody, write_clips
 
-from edge_client.capture.resampling import resample
+from edge_client.audio.resampling import resample
 
 pytestmark = pytest.mark.timeout(280)
 

@@ -8,15 +8,15 @@ import time
 
 import pytest
 
-from edge_client.board import resident_mb, temperature_c
 from edge_client.commands.status import _value
 from edge_client.config.sections import TrainingConfig, window_minutes
-from edge_client.device_state import DeviceState
+from edge_client.daemon.board import resident_mb, temperature_c
+from edge_client.daemon.status_file import StatusFile, read_status
+from edge_client.daemon.supervisor import Supervisor
+from edge_client.daemon.systemd import notify
+from edge_client.daemon.training_process import Trainer
 from edge_client.errors import ConfigError, StateError, WorkError
-from edge_client.status import StatusFile, read_status
-from edge_client.supervisor import Supervisor
-from edge_client.systemd_notify import notify
-from edge_client.trainer import Trainer
+from edge_client.storage.device_state import DeviceState
 
 
 def nothing():

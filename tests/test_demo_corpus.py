@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.demo import DemoError
 from benchmarks.demo.corpus import cached, synthesise
-from edge_client.capture.recordings import Recordings, speaker_of
-from edge_client.features import Mfcc
+from edge_client.audio.recordings import Recordings, speaker_of
+from edge_client.features.mfcc import Mfcc
 from fleet_protocol.feature_settings import PRESETS
 
 pytest.importorskip("espeakng_loader")

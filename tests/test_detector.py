@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from sounds import TONES, melody
 
-from edge_client.augmentation import augment
-from edge_client.capture.resampling import resample
+from edge_client.audio.resampling import resample
 from edge_client.config.sections import DetectorConfig
-from edge_client.detector import Detector
-from edge_client.features import Mfcc
-from edge_client.learning.local_update import Optimiser, train_epoch
+from edge_client.detection.detector import Detector
+from edge_client.features.augmentation import augment
+from edge_client.features.mfcc import Mfcc
+from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
 
 KNOWN = ("yes", "no", "up")

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from edge_client.device_state import DeviceState, Progress
-from edge_client.durable import write_durably
 from edge_client.errors import StateError
+from edge_client.storage.device_state import DeviceState, Progress
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import pack, unpack
 
@@ -84,7 +84,7 @@ def test_a_second_process_is_refused_while_the_first_lives(tmp_path):
     state = DeviceState(tmp_path)
     state.lock("daemon")
     code = (
-        "import sys; from pathlib import Path; from edge_client.device_state import DeviceState\n"
+        "import sys; from pathlib import Path; from edge_client.storage.device_state import DeviceState\n"
         "DeviceState(Path(sys.argv[1])).lock('daemon')"
     )
     second = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, run_python
 
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.tensors import pack
 
@@ -65,8 +65,8 @@ def test_every_file_that_was_asked_for_is_there(built):
 
 
 def test_the_bundle_has_the_options_the_weights_and_the_recordings_statistics(built, recordings):
-    from edge_client.capture.recordings import Recordings
-    from edge_client.features import Mfcc
+    from edge_client.audio.recordings import Recordings
+    from edge_client.features.mfcc import Mfcc
     from fleet_protocol.feature_settings import preset
 
     folder, weights, _ = built

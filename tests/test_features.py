@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.errors import FeatureError
-from edge_client.features import Mfcc
+from edge_client.features.mfcc import Mfcc
 from fleet_protocol.feature_settings import PRESETS
 
 DATA = Path(os.environ.get("AURICLE_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))

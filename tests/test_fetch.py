@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_client.locks import take_lock
+from edge_client.storage.locks import take_lock
 from fleet_simulator.cli import main
 from fleet_simulator.download import download
 from fleet_simulator.errors import FetchError

@@ -8,13 +8,13 @@ import threading
 import numpy as np
 import pytest
 
+from edge_client.capture.shared_microphone import LentMicrophone, borrowed_microphone
 from edge_client.errors import BusyError
-from edge_client.hand_over import LentMicrophone, borrowed_microphone
 
 BORROWER = """
 import sys, time
 from pathlib import Path
-from edge_client.hand_over import borrowed_microphone
+from edge_client.capture.shared_microphone import borrowed_microphone
 with borrowed_microphone(Path(sys.argv[1])):
     print("mine", flush=True)
     time.sleep(60)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sounds import write_clips
 
-from edge_client.capture.recordings import Recordings, speaker_of
+from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.learning.held_out import Split, held_out
 
 CLIPS = st.lists(

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.errors import ModelError
-from edge_client.learning.impressions import Synthesis, class_similarity, soft_labels, synthesise
-from edge_client.learning.local_update import Optimiser, train_epoch
+from edge_client.learning.new_sounds.impressions import Synthesis, class_similarity, soft_labels, synthesise
+from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 
 
 def test_class_similarity_by_hand():

@@ -12,7 +12,7 @@ import pytest
 from device_fleet import ROOT, SETTINGS_OF_ROUND, bundle_of, device_fleet, enrolled, finished, open_round, wait_for
 from sounds import write_clips
 
-from edge_client.durable import write_durably
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.tensors import digest
 
 

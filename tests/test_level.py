@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.capture.level import FLOOR_DB, peak_dbfs, rms_dbfs
+from edge_client.audio.level import FLOOR_DB, peak_dbfs, rms_dbfs
 
 
 @pytest.mark.parametrize(("amplitude", "peak_db"), [(1.0, 0.0), (0.5, -6.02), (0.01, -40.0)])

@@ -10,10 +10,10 @@ from sound_stream import SoundStream
 
 from benchmarks.listening.idle import idle_mb
 from edge_client.config.sections import DetectorConfig
-from edge_client.device_state import DeviceState
+from edge_client.daemon.listening_loop import Listener
 from edge_client.errors import AudioError, StateError
-from edge_client.listener import Listener
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState
 from fleet_protocol.labels import LabelMap
 
 CONFIG = DetectorConfig()

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.learning import fedmmd, user_invariant
-from edge_client.learning.shared_methods import SHARED_METHODS
-from edge_client.learning.shared_training import LocalTask, Rehearsal, train_shared
+from edge_client.learning.methods import fedmmd, user_invariant
+from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
+from edge_client.learning.methods.registry import SHARED_METHODS
 from edge_client.learning.slot_order import SlotOrder, move_head
 from edge_client.learning.training_data import Clips
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Layer
 from fleet_protocol.errors import LabelError
 from fleet_protocol.labels import LabelMap, Slot

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from edge_client.learning.local_update import Optimiser, accuracy, alpha_update, train_epoch
+from edge_client.learning.sgd import Optimiser, accuracy, alpha_update, train_epoch
 from edge_client.learning.targets import from_consensus, from_slots
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 
 
 def test_one_hot_targets():

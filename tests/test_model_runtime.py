@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, require_runtime
 
 from edge_client.errors import ModelError
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle, write_bundle
 from fleet_protocol.errors import BundleError
 
@@ -230,7 +230,7 @@ CHECK = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 runtime = ModelRuntime.open(Path(sys.argv[1]), threads=2)
 mask = np.ones(32, np.float32)
 runtime.predict(np.zeros((3, 20, 13), np.float32), mask)

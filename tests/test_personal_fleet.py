@@ -9,8 +9,8 @@ from aggregator_process import ENROL, SETTINGS
 from edge_process import EdgeDaemon, wait_for
 from sounds import write_clips
 
-from edge_client.device_state import DeviceState
-from edge_client.public_data import build_public_set
+from edge_client.clips.public_set import build_public_set
+from edge_client.storage.device_state import DeviceState
 from fleet_protocol.tensors import unpack
 
 LABELS = ("yes", "no")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from edge_client.learning.personalise import fine_tune, personalise
+from edge_client.learning.rounds.personalise import fine_tune, personalise
 from edge_client.learning.training_data import Clips
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice
 from fleet_protocol.plans import complete

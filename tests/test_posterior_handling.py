@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.posterior_handling import PosteriorHandler
+from edge_client.detection.posterior_handling import PosteriorHandler
 
 HOP_S = 0.25
 

@@ -20,8 +20,8 @@ from aggregator_process import ENROL, SETTINGS
 from edge_process import ROOT, EdgeDaemon, wait_for
 from sounds import write_clips
 
-from edge_client.device_state import DeviceState
-from edge_client.public_data import build_public_set
+from edge_client.clips.public_set import build_public_set
+from edge_client.storage.device_state import DeviceState
 
 CUTS = int(os.environ.get("AURICLE_POWER_CUTS", "20"))
 pytestmark = pytest.mark.timeout(60 + 30 * CUTS)
@@ -31,7 +31,7 @@ RECORDER = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from edge_client.clip_store import ClipStore
+from edge_client.clips.store import ClipStore
 from edge_client.config.sections import ClipsConfig
 rng = np.random.default_rng(int(sys.argv[2]))
 store = ClipStore(Path(sys.argv[1]), ClipsConfig(), 14400)

@@ -15,15 +15,15 @@ from aggregator_process import ENROL, SETTINGS
 from recording_proxy import RecordingProxy
 from sounds import write_clips
 
-from edge_client.capture.recordings import Recordings
+from edge_client.audio.recordings import Recordings
+from edge_client.clips.public_set import build_public_set
+from edge_client.clips.unknown_clips import UnknownRing
 from edge_client.config.sections import ClipsConfig
-from edge_client.device_state import DeviceState
 from edge_client.events import JOURNAL, Event
 from edge_client.events.journal import Journal
-from edge_client.features import Mfcc
-from edge_client.model_runtime import ModelRuntime
-from edge_client.public_data import build_public_set
-from edge_client.unknown_ring import UnknownRing
+from edge_client.features.mfcc import Mfcc
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edge_client.learning.profiles import profiles
+from edge_client.learning.new_sounds.profiles import profiles
 
 
 def scene(seed=0, clips=40, recordings=200):

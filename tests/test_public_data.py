@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from edge_client.capture.recordings import Recordings
+from edge_client.audio.recordings import Recordings
+from edge_client.clips.public_set import build_public_set
 from edge_client.errors import RecordingError
-from edge_client.features import Mfcc
-from edge_client.public_data import build_public_set
+from edge_client.features.mfcc import Mfcc
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.public_set import PublicSet
 

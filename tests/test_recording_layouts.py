@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_client.features import Mfcc
-from edge_client.model_runtime import ModelRuntime
+from edge_client.features.mfcc import Mfcc
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.corpora import read_corpus
 from fleet_simulator.data_section import DataSection

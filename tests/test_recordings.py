@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.capture import ClipSource
-from edge_client.capture.recordings import Recordings, loudest_stretch, read_clip, read_recording, speaker_of
+from edge_client.audio import ClipSource
+from edge_client.audio.recordings import Recordings, loudest_stretch, read_clip, read_recording, speaker_of
 from edge_client.errors import RecordingError
 from fleet_protocol.feature_settings import PRESETS
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.capture.resampling import StreamResampler, resample
+from edge_client.audio.resampling import StreamResampler, resample
 from edge_client.errors import RecordingError
 
 PAIRS = [(16_000, 14_400), (44_100, 16_000), (48_000, 16_000), (44_100, 14_400), (48_000, 14_400), (22_050, 16_000),

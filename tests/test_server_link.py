@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from edge_client.device_state import Identity
-from edge_client.server_link import ServerLink, is_local
+from edge_client.daemon.server_client import ServerLink, is_local
+from edge_client.storage.device_state import Identity
 
 IDENTITY = Identity("1" * 32, "a secret of the tests")
 

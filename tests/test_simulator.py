@@ -13,10 +13,10 @@ import pytest
 from simulated_fleet import simulate, write_experiment
 
 from aggregator_server.aggregation import Updates, aggregate_weights
-from edge_client.learning.round_job import Fleet
+from edge_client.learning.rounds.job import Fleet
+from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
-from edge_client.learning.weight_sharing import WeightSharing
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo, Work

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_client.capture.recordings import read_clip, read_recording
-from edge_client.features import Mfcc
-from edge_client.model_runtime import ModelRuntime
+from edge_client.audio.recordings import read_clip, read_recording
+from edge_client.features.mfcc import Mfcc
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.corpora import read_corpus
 from fleet_simulator.errors import CorpusError

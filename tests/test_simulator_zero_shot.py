@@ -16,9 +16,9 @@ from aggregator_server.rounds import advance, open_round
 from aggregator_server.store import Store
 from aggregator_server.uploads import accept_update
 from aggregator_server.work import acknowledge, next_work
-from edge_client.learning.round_job import Fleet
-from edge_client.learning.zero_shot import ZeroShot
-from edge_client.model_runtime import ModelRuntime
+from edge_client.learning.rounds.job import Fleet
+from edge_client.learning.rounds.zero_shot import ZeroShot
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Enrolment, Learned, to_json

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.features import Mfcc
-from edge_client.sliding_features import SlidingMfcc
+from edge_client.features.mfcc import Mfcc
+from edge_client.features.sliding import SlidingMfcc
 from fleet_protocol.feature_settings import PRESETS
 
 

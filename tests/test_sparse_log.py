@@ -2,11 +2,11 @@
 
 import logging
 
-from edge_client.capture.sparse_log import SparseLog
+from edge_client.rate_limited_log import RateLimitedLog
 
 
 def test_the_same_warning_with_other_numbers_is_logged_once(caplog):
-    log = SparseLog(logging.getLogger("sparse"))
+    log = RateLimitedLog(logging.getLogger("sparse"))
     for count in range(1_000):
         log.warning(f"lost {count} times, 100% of them")
     log.warning("something else")

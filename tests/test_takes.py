@@ -5,10 +5,10 @@ import io
 import numpy as np
 import pytest
 
+from edge_client.clips.level_meter import Lines, bar, display_for
+from edge_client.clips.recorder import Recorder
+from edge_client.clips.take_check import cut_take, levels_db, room_level_db
 from edge_client.errors import TakeError
-from edge_client.level_meter import Lines, bar, display_for
-from edge_client.recorder import Recorder
-from edge_client.takes import cut_take, levels_db, room_level_db
 from fleet_protocol.feature_settings import PRESETS
 
 SETTINGS = PRESETS["gudur"]

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from sounds import write_clips
 
-from edge_client.capture.recordings import Recordings
-from edge_client.clip_store import ClipStore
+from edge_client.audio.recordings import Recordings
+from edge_client.clips.public_set import build_public_set
+from edge_client.clips.store import ClipStore
 from edge_client.config import load_config
-from edge_client.device_state import DeviceState, Progress
-from edge_client.durable import write_durably
-from edge_client.features import Mfcc
-from edge_client.learning.quiet import artificial_noise
-from edge_client.learning.teach import to_teach
-from edge_client.model_runtime import ModelRuntime
-from edge_client.public_data import build_public_set
+from edge_client.features.mfcc import Mfcc
+from edge_client.learning.teaching.job import to_teach
+from edge_client.learning.teaching.negatives import artificial_noise
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState, Progress
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import digest

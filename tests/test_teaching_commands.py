@@ -14,10 +14,10 @@ from sound_server import SINK_RATE_HZ
 from sounds import RATE as MELODY_RATE
 from sounds import melody, write_clips
 
-from edge_client.capture.recordings import Recordings
+from edge_client.audio.recordings import Recordings
+from edge_client.clips.unknown_clips import UnknownRing
 from edge_client.config.sections import ClipsConfig
-from edge_client.device_state import DeviceState
-from edge_client.unknown_ring import UnknownRing
+from edge_client.storage.device_state import DeviceState
 from fleet_protocol.feature_settings import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from edge_client.capture.recordings import read_recording
-from edge_client.clip_store import ClipStore
+from edge_client.audio.recordings import read_recording
+from edge_client.clips.store import ClipStore
+from edge_client.clips.unknown_clips import UnknownRing
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
-from edge_client.unknown_ring import UnknownRing
 
 RATE = 14_400
 NOW = 1_800_000_000.0

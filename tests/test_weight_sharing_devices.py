@@ -8,9 +8,9 @@ from aggregator_process import SETTINGS, Aggregator
 from device_fleet import WORDS, bundle_of, device_fleet, enrolled, finished, link_words, open_round, wait_for
 from sounds import write_clips
 
-from edge_client.capture.recordings import read_recording
-from edge_client.features import Mfcc
-from edge_client.model_runtime import ModelRuntime
+from edge_client.audio.recordings import read_recording
+from edge_client.features.mfcc import Mfcc
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.tensors import unpack
 
 FAST = {"augmented_copies": 1, "impressions": 8, "impression_steps": 60}

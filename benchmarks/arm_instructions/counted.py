@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 
 # In the order of their marks: measurement i lies between marks 2 i and 2 i + 1.
 MEASUREMENTS = ("train", "train_signature", "inference", "inference_signature")

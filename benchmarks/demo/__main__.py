@@ -24,7 +24,7 @@ from benchmarks.demo.report import write_report
 from benchmarks.demo.result import Result
 from benchmarks.demo.split import Split, read_labels, split
 from benchmarks.demo.tables import accuracy_table, course_table, discovery_table, recognition_table
-from edge_client.durable import write_durably
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
 
 _BUILD = ROOT / "build"

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.demo import DemoError
-from edge_client.capture.resampling import resample
+from edge_client.audio.resampling import resample
 
 RATE_HZ = 16_000
 ACCENTS = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-029", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-us-nyc")

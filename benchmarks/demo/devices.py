@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_client.device_state import DeviceState
-from edge_client.durable import write_durably
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.labels import LabelMap
 
 _CONFIG = """\

@@ -24,7 +24,7 @@ from benchmarks.demo.recognition import (
 )
 from benchmarks.demo.result import Result, User
 from benchmarks.demo.split import Split
-from edge_client.public_data import build_public_set
+from edge_client.clips.public_set import build_public_set
 from fleet_protocol.feature_settings import preset
 from model_export.quiet import native_output_hidden
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from benchmarks.demo.devices import Device
 from benchmarks.demo.outcome import NewClass, Recognition
-from edge_client.capture.recordings import Recordings
-from edge_client.features import Mfcc
-from edge_client.learning.impressions import class_similarity
+from edge_client.audio.recordings import Recordings
+from edge_client.features.mfcc import Mfcc
+from edge_client.learning.new_sounds.impressions import class_similarity
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import Update, parse
 from fleet_protocol.tensors import unpack

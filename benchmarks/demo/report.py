@@ -15,7 +15,7 @@ from benchmarks.demo.tables import (
     recognition_table,
     round_table,
 )
-from edge_client.durable import write_durably
+from fleet_protocol.atomic_files import write_durably
 
 _PAGE = """\
 <!doctype html>

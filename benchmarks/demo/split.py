@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.demo import DemoError
 from benchmarks.demo.deal import DEVICES, KEYWORDS, SOUNDS, Deal, deal
-from edge_client.capture.recordings import Recordings, speaker_of
+from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.errors import RecordingError
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.group_dealing import deal_groups

@@ -26,7 +26,7 @@ from benchmarks.listening.scoring import Score
 from benchmarks.listening.streams import Stream, make_stream
 from benchmarks.listening.training import taught_device
 from edge_client.config.sections import DetectorConfig
-from edge_client.listener import load_listening
+from edge_client.daemon.listening_loop import load_listening
 from fleet_protocol.bundle import read_bundle
 
 SNRS_DB = (20.0, 10.0, 5.0)

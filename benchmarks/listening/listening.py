@@ -11,9 +11,9 @@ from benchmarks.listening.material import Floats
 from benchmarks.listening.scoring import Heard, Score, score
 from benchmarks.listening.streams import Stream
 from edge_client.config.sections import DetectorConfig
-from edge_client.detector import Detector
-from edge_client.listener import Loaded
-from edge_client.posterior_handling import PosteriorHandler
+from edge_client.daemon.listening_loop import Loaded
+from edge_client.detection.detector import Detector
+from edge_client.detection.posterior_handling import PosteriorHandler
 
 
 @dataclass(frozen=True)

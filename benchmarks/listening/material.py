@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.bundles import BenchmarkError
-from edge_client.capture.recordings import read_recording, speaker_of
+from edge_client.audio.recordings import read_recording, speaker_of
 from fleet_protocol.feature_settings import FeatureSettings
 
 # What the first device knows in Gudur & Perepu 2021, table 1.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.listening.material import Clip, Half
-from edge_client.capture.recordings import read_clip
+from edge_client.audio.recordings import read_clip
 from fleet_protocol.feature_settings import FeatureSettings
 
 # Root mean square of a word where it is loud, dB full scale; a speaker is nearer or farther by so many dB.

@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.listening.material import KNOWN, Floats, Material
 from edge_client.config import Config, load_config
-from edge_client.device_state import DeviceState
-from edge_client.learning.teach import teach
+from edge_client.learning.teaching.job import teach
+from edge_client.storage.device_state import DeviceState
 
 _CONFIG = """
 [device]

@@ -17,7 +17,7 @@ from benchmarks.papers.processes import run_all
 from benchmarks.papers.run import Run, RunFiles
 from benchmarks.papers.scale import Scale
 from benchmarks.papers.tables import NAMES, Table, load_table
-from edge_client.durable import write_durably
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.simulation import available_cores
 

@@ -12,7 +12,7 @@ from benchmarks.papers.report import Results
 from benchmarks.papers.run import Outcome, Run
 from benchmarks.papers.scale import Scale
 from benchmarks.papers.tables import Table
-from edge_client.durable import write_durably
+from fleet_protocol.atomic_files import write_durably
 
 Finished = Sequence[tuple[Run, Outcome]]
 _WHAT = """Ours are means over seeds and,

@@ -18,7 +18,7 @@ from platform import python_version
 from typing import Any, cast
 
 from benchmarks.pi.machine import Machine
-from edge_client.durable import write_durably
+from fleet_protocol.atomic_files import write_durably
 from fleet_simulator.experiment import Experiment
 
 Figures = dict[str, Any]

@@ -15,9 +15,9 @@ import numpy as np
 
 from benchmarks.papers.run import Figures
 from benchmarks.papers.simulated import shared_inputs, simulated
-from edge_client.durable import write_durably
-from edge_client.learning.local_update import Optimiser, train_epoch
+from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle, write_bundle
 from fleet_simulator.experiment import Experiment, ModelSection
 from fleet_simulator.splits import split

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.parity.variants import MOMENTUM, PROXIMAL, TEMPERATURE, batches, mask, padded, rate
-from edge_client.model_runtime import ModelRuntime
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.tensors import Arrays
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from benchmarks.bundles import ARCHITECTURES, ROOT, BenchmarkError, build_bundles, find_bundles
 from benchmarks.pi.machine import Machine, throttling
-from edge_client.board import temperature_c
-from edge_client.durable import write_durably
+from edge_client.daemon.board import temperature_c
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
 
 # Gudur & Perepu 2021, on a Raspberry Pi 2: an epoch of 1,000 frames, one inference, and the files of three models.

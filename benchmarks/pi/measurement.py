@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.features import Mfcc
-from edge_client.model_runtime import ModelRuntime
+from edge_client.features.mfcc import Mfcc
+from edge_client.model.runtime import ModelRuntime
 
 _EPOCHS, _CLASSES, _RATE = 3, 10, 0.01
 

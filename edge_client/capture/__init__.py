@@ -1,27 +1,12 @@
-"""Where sound comes from: a folder of recordings to learn from (recordings.py), a microphone (microphone.py)."""
+"""Live sound: a microphone, read through ALSA's `arecord` or PortAudio, and playback."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # the process that records (portaudio_process.py) does without NumPy
     import numpy as np
     from numpy.typing import NDArray
-
-
-class ClipSource(Protocol):
-    """Clips by label, a share of them for each round."""
-
-    def labels(self) -> tuple[str, ...]:
-        """Return the labels that have clips now; one that was not there before is a new sound."""
-
-    def clips_for_round(self, round_number: int, label: str) -> list[Path]:
-        """Return a label's clips for a round: the same for the same round, none for an unknown label."""
-
-    def load(self, clips: Sequence[Path]) -> NDArray[np.float32]:
-        """Return float32 [clips, samples] in -1..1, in order, without those that cannot be used."""
 
 
 class AudioSource(Protocol):

@@ -13,15 +13,15 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.arecord import open_arecord
 from edge_client.capture.pcm_stream import PcmStream
 from edge_client.capture.portaudio import open_portaudio
-from edge_client.capture.resampling import StreamResampler
 from edge_client.capture.ring import SampleRing
 from edge_client.capture.silence import SilenceWatch
-from edge_client.capture.sparse_log import SparseLog
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
+from edge_client.rate_limited_log import RateLimitedLog
 
 Opener = Callable[[MicrophoneConfig, int, threading.Event], PcmStream]
 
@@ -74,7 +74,7 @@ class Microphone:
         self._config = config
         self._ring = SampleRing(round(_HELD_S * sample_rate_hz))
         self._silence = SilenceWatch(config.silent_s)
-        self._notices = SparseLog(_log)
+        self._notices = RateLimitedLog(_log)
         self._pause_s = _SHORTEST_PAUSE_S
         self._closing = threading.Event()
         stream = self._opened()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from edge_client.commands import add_config
 
 if TYPE_CHECKING:
-    from edge_client.clip_files import Clip
+    from edge_client.clips.files import Clip
     from edge_client.commands import Command, Commands
 
 _MB = 1_000_000
@@ -43,7 +43,7 @@ def add(commands: Commands) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from edge_client.commands.teaching import Teaching
+    from edge_client.commands.owner import Teaching
 
     teaching = Teaching.open(options.config)
     store = teaching.store
@@ -72,8 +72,8 @@ def _seconds(clip: Clip) -> float:
 
 
 def _play(options: argparse.Namespace) -> int:
-    from edge_client.commands.teaching import Teaching
-    from edge_client.playback import play
+    from edge_client.capture.playback import play
+    from edge_client.commands.owner import Teaching
 
     teaching = Teaching.open(options.config)
     play(teaching.store.find(options.clip).path, teaching.settings.sample_rate_hz)
@@ -81,7 +81,7 @@ def _play(options: argparse.Namespace) -> int:
 
 
 def _relabel(options: argparse.Namespace) -> int:
-    from edge_client.commands.teaching import Teaching
+    from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
 
     teaching = Teaching.open(options.config)
@@ -100,7 +100,7 @@ def _relabel(options: argparse.Namespace) -> int:
 
 
 def _delete(options: argparse.Namespace) -> int:
-    from edge_client.commands.teaching import Teaching
+    from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
 
     store = Teaching.open(options.config).store

@@ -77,7 +77,7 @@ def _test(name: str, backend: str, seconds: float) -> int:
 
 def _show_level(samples: NDArray[np.float32]) -> None:
     """Print a meter, on a terminal always on the same line."""
-    from edge_client.capture.level import peak_dbfs, rms_dbfs
+    from edge_client.audio.level import peak_dbfs, rms_dbfs
 
     peak, rms = peak_dbfs(samples), rms_dbfs(samples)
     filled = round(max(0.0, 1 + rms / _METER_DB) * _METER_WIDTH)
@@ -87,7 +87,7 @@ def _show_level(samples: NDArray[np.float32]) -> None:
 
 def _judge(samples: NDArray[np.float32], microphone: Microphone) -> int:
     """Print what was heard; return 0 when it was sound."""
-    from edge_client.capture.level import peak_dbfs, rms_dbfs
+    from edge_client.audio.level import peak_dbfs, rms_dbfs
 
     peak, rms = peak_dbfs(samples), rms_dbfs(samples)
     print(

@@ -23,8 +23,8 @@ def add(commands: Commands) -> None:
 
 
 def _import(options: argparse.Namespace) -> int:
-    from edge_client.clip_import import import_folder
-    from edge_client.commands.teaching import Teaching
+    from edge_client.clips.importing import import_folder
+    from edge_client.commands.owner import Teaching
 
     teaching = Teaching.open(options.config)
     summary = import_folder(options.folder, options.label, teaching.store, teaching.settings, teaching.require_slot)

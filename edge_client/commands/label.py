@@ -10,7 +10,7 @@ from edge_client.commands import add_config
 
 if TYPE_CHECKING:
     from edge_client.commands import Commands
-    from edge_client.commands.teaching import Teaching
+    from edge_client.commands.owner import Teaching
 
 
 def add(commands: Commands) -> None:
@@ -23,12 +23,12 @@ def add(commands: Commands) -> None:
 
 
 def _label(options: argparse.Namespace) -> int:
-    from edge_client.commands.teaching import Teaching
+    from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
 
     teaching = Teaching.open(options.config)
     if options.play is not None:
-        from edge_client.playback import play
+        from edge_client.capture.playback import play
 
         play(teaching.unknown.find(options.play).path, teaching.settings.sample_rate_hz)
         return 0
@@ -47,9 +47,9 @@ def _label(options: argparse.Namespace) -> int:
 
 
 def _list(teaching: Teaching) -> int:
-    from edge_client.capture.recordings import read_recording
+    from edge_client.audio.recordings import read_recording
+    from edge_client.clips.take_check import levels_db
     from edge_client.errors import RecordingError
-    from edge_client.takes import levels_db
 
     rate = teaching.settings.sample_rate_hz
     for sound in teaching.unknown.sounds():

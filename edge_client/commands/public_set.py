@@ -25,8 +25,8 @@ def add(commands: Commands) -> None:
 
 
 def _public_set(options: argparse.Namespace) -> int:
-    from edge_client.durable import write_durably
-    from edge_client.public_data import build_public_set
+    from edge_client.clips.public_set import build_public_set
+    from fleet_protocol.atomic_files import write_durably
 
     labels = options.labels.split(",") if options.labels else None
     public_set = build_public_set(

@@ -27,12 +27,12 @@ def add(commands: Commands) -> None:
 
 def _record(options: argparse.Namespace) -> int:
     from edge_client.capture.microphone import open_microphone
-    from edge_client.commands.teaching import Teaching
+    from edge_client.capture.shared_microphone import borrowed_microphone
+    from edge_client.clips.level_meter import display_for
+    from edge_client.clips.recorder import Recorder
+    from edge_client.commands.owner import Teaching
     from edge_client.config.sections import MicrophoneConfig
     from edge_client.errors import ClipError
-    from edge_client.hand_over import borrowed_microphone
-    from edge_client.level_meter import display_for
-    from edge_client.recorder import Recorder
 
     teaching = Teaching.open(options.config)
     settings, store = teaching.settings, teaching.store

@@ -19,6 +19,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from edge_client.daemon import run
+    from edge_client.daemon.daemon import run
 
     return run(options.config)

@@ -23,8 +23,8 @@ def add(commands: Commands) -> None:
 
 def _status(options: argparse.Namespace) -> int:
     from edge_client.config import load_config
-    from edge_client.device_state import DeviceState
-    from edge_client.status import read_status
+    from edge_client.daemon.status_file import read_status
+    from edge_client.storage.device_state import DeviceState
 
     status = read_status(DeviceState(load_config(options.config).device.state))
     if options.json:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.capture.recordings import Recordings, speaker_of
+from edge_client.audio.recordings import Recordings, speaker_of
 
 
 class Split:

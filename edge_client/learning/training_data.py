@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.augmentation import BackgroundNoise, augment
-from edge_client.capture import ClipSource
-from edge_client.features import Mfcc
-from edge_client.model_runtime import ModelRuntime
+from edge_client.audio import ClipSource
+from edge_client.features.augmentation import BackgroundNoise, augment
+from edge_client.features.mfcc import Mfcc
+from edge_client.model.runtime import ModelRuntime
 
 Floats = NDArray[np.float32]
 # Makes a variant of every clip: (clips, sample rate in Hz, rng, noise) -> clips.

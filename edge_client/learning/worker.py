@@ -17,19 +17,19 @@ import sys
 import threading
 from pathlib import Path
 
-from edge_client.capture.recordings import Recordings
+from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
-from edge_client.device_state import HELD_OUT, DeviceState, SavedModel
-from edge_client.durable import write_durably
 from edge_client.errors import WorkError
-from edge_client.learning.personalise import personalise
-from edge_client.learning.round_clips import own_clips, slots_of, to_judge_by, to_train_on
-from edge_client.learning.round_job import Fleet, RoundJob
-from edge_client.learning.shared_methods import SHARED_METHODS
-from edge_client.learning.teach import TEACH, teach
-from edge_client.learning.weight_sharing import WeightSharing
-from edge_client.learning.zero_shot import ZeroShot
-from edge_client.model_runtime import ModelRuntime
+from edge_client.learning.methods.registry import SHARED_METHODS
+from edge_client.learning.rounds.clips import own_clips, slots_of, to_judge_by, to_train_on
+from edge_client.learning.rounds.job import Fleet, RoundJob
+from edge_client.learning.rounds.personalise import personalise
+from edge_client.learning.rounds.weight_sharing import WeightSharing
+from edge_client.learning.rounds.zero_shot import ZeroShot
+from edge_client.learning.teaching.job import TEACH, teach
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import HELD_OUT, DeviceState, SavedModel
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.messages import Learned, Work, parse, to_json

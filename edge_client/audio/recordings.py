@@ -1,0 +1,202 @@
+"""Clips from a folder of recordings, ``<label>/*.wav|flac|ogg``, dealt out to rounds at random.
+
+As in Gudur & Perepu 2021, table 1, every round takes a random number of clips of each label (200 to 300 there).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.audio.resampling import resample
+from edge_client.errors import AudioError, RecordingError
+from fleet_protocol.feature_settings import FeatureSettings
+
+SUFFIXES = frozenset({".wav", ".flac", ".ogg"})
+
+# What is read of a longer file, so that one long recording cannot fill a small board's memory.
+_LONGEST_S = 60
+# Samples beyond this (24 dB over full scale) were stored in other units than -1..1.
+_LOUDEST = 16.0
+_SEARCH_STEP_S = 0.01
+
+_log = logging.getLogger(__name__)
+
+
+class Recordings:
+    """A :class:`edge_client.capture.ClipSource` over a folder.
+
+    A folder counts as a label while it holds a recording and its name starts with neither ``_`` nor ``.``.
+
+    Attributes:
+        skipped: recordings that could not be used so far, each with the reason.
+    """
+
+    def __init__(
+        self, folder: Path, settings: FeatureSettings, per_round: tuple[int, int] | None = None, seed: int = 0
+    ) -> None:
+        """Look at nothing yet; the folder is read again at every question.
+
+        Args:
+            folder: holds a folder for each label.
+            settings: rate and length of clips.
+            per_round: smallest and largest number of a label's clips in a round; None: all, in every round.
+            seed: the device's, not negative; with the round and the label it decides which clips a round takes.
+        """
+        self.folder = folder
+        self.skipped: dict[Path, str] = {}
+        self._settings = settings
+        self._per_round = per_round
+        self._seed = seed
+
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels that are there now, in alphabetical order.
+
+        Raises:
+            RecordingError: the folder cannot be read.
+        """
+        return tuple(name for name in _names(self.folder) if self.clips(name))
+
+    def clips(self, label: str) -> list[Path]:
+        """Return all of a label's recordings in alphabetical order; none for an unknown label.
+
+        Raises:
+            RecordingError: the label's folder cannot be read.
+        """
+        folder = self.folder / label
+        if label.startswith(("_", ".")) or folder.parent != self.folder or not folder.is_dir():
+            return []
+        return [folder / name for name in _names(folder) if _is_recording(folder / name)]
+
+    def clips_for_round(self, round_number: int, label: str) -> list[Path]:
+        """Return a label's share of a round, drawn without replacement; all of them where there are fewer.
+
+        The draw depends on the device's seed, the round, the label and the names of the recordings, on nothing else.
+
+        Raises:
+            RecordingError: the label's folder cannot be read.
+        """
+        clips = self.clips(label)
+        if self._per_round is None:
+            return clips
+        digest = hashlib.sha256(label.encode(errors="surrogateescape")).digest()
+        rng = np.random.default_rng([self._seed, round_number, int.from_bytes(digest[:8], "big")])
+        wanted = int(rng.integers(self._per_round[0], self._per_round[1] + 1))
+        return [clips[i] for i in rng.permutation(len(clips))[:wanted]]
+
+    def load(self, clips: Sequence[Path]) -> NDArray[np.float32]:
+        """Return float32 [clips, samples]; a damaged recording is left out, noted in ``skipped`` and logged once."""
+        samples = np.empty((len(clips), self._settings.clip_samples), np.float32)
+        count = 0
+        for path in clips:
+            try:
+                samples[count] = read_clip(path, self._settings)
+                count += 1
+            except RecordingError as error:
+                if path not in self.skipped:
+                    _log.warning("left out a recording: %s", error)
+                self.skipped[path] = str(error)
+        return samples[:count]
+
+
+def speaker_of(path: Path) -> str:
+    """Return who speaks: the name's part before ``_nohash_``, else before the first ``_``, else the whole stem."""
+    stem = path.stem
+    return (stem.partition("_nohash_") if "_nohash_" in stem else stem.partition("_"))[0]
+
+
+def read_clip(path: Path, settings: FeatureSettings) -> NDArray[np.float32]:
+    """Read one clip: float32 [clip_samples] at the settings' rate.
+
+    Of a longer recording the loudest stretch is taken: a bark or a word may lie anywhere in it, and the start is
+    often silence. A shorter one is padded with zeros at its end.
+
+    Raises:
+        RecordingError: it cannot be read; names the file.
+    """
+    samples = loudest_stretch(read_recording(path, settings.sample_rate_hz), settings)
+    return np.pad(samples, (0, settings.clip_samples - len(samples)))
+
+
+def loudest_stretch(samples: NDArray[np.float32], settings: FeatureSettings) -> NDArray[np.float32]:
+    """Return the clip-long stretch of the greatest energy, the first of equals; all of a shorter recording."""
+    length = settings.clip_samples
+    if len(samples) <= length:
+        return samples
+    energy = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
+    starts = np.arange(0, len(samples) - length + 1, max(1, round(_SEARCH_STEP_S * settings.sample_rate_hz)))
+    start = int(starts[np.argmax(energy[starts + length] - energy[starts])])
+    return samples[start : start + length]
+
+
+def read_recording(path: Path, sample_rate_hz: int) -> NDArray[np.float32]:
+    """Read a recording's first minute as one channel: float32 [samples] in -1..1, resampled to a rate in Hz.
+
+    Raises:
+        RecordingError: it is missing, damaged, empty, not audio, or holds impossible values; names the file.
+        AudioError: this machine cannot read audio files at all.
+    """
+    soundfile = _soundfile()
+    try:
+        with soundfile.SoundFile(path) as file:
+            rate_hz = int(file.samplerate)
+            channels = file.read(_LONGEST_S * rate_hz, dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, OSError) as error:
+        raise RecordingError(f"cannot read {path}: {error}; remove it, or save it again") from error
+    if not len(channels):
+        raise RecordingError(f"{path} holds no sound at all; remove it")
+    if not np.abs(channels).max() <= _LOUDEST:  # fails for NaN too
+        raise RecordingError(f"{path} holds values that are not sound in -1..1; save it again, as 16-bit integers say")
+    try:
+        return resample(channels.mean(axis=1), rate_hz, sample_rate_hz)
+    except RecordingError as error:
+        raise RecordingError(f"cannot use {path}: {error}") from error
+
+
+def duration_s(path: Path) -> float:
+    """Return how much of a recording :func:`read_recording` reads, in seconds.
+
+    Raises:
+        RecordingError: it is missing, damaged or not audio; names the file.
+        AudioError: this machine cannot read audio files at all.
+    """
+    soundfile = _soundfile()
+    try:
+        return min(float(_LONGEST_S), float(soundfile.info(path).duration))
+    except (soundfile.SoundFileError, OSError) as error:
+        raise RecordingError(f"cannot read {path}: {error}; remove it, or save it again") from error
+
+
+def _soundfile() -> ModuleType:
+    """Import the reader of audio files, which few commands need."""
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:
+        raise AudioError(
+            f"cannot read audio files, because soundfile cannot be loaded ({error}): install auricle[edge], "
+            "on a 32-bit Pi the system's python3-soundfile"
+        ) from error
+    module: ModuleType = soundfile
+    return module
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except OSError as error:
+        raise RecordingError(
+            f"cannot list {folder}: {error.strerror}; recordings are expected as <label>/*.wav, .flac or .ogg"
+        ) from error
+
+
+def _is_recording(path: Path) -> bool:
+    """Tell files and dangling links, whose names are worth a warning, from all else."""
+    if path.name.startswith(".") or path.suffix.lower() not in SUFFIXES:
+        return False
+    return path.is_file() or not path.exists()

@@ -1,0 +1,141 @@
+"""One microphone for the daemon and for `auricle-edge record`: the daemon lends it while the owner records.
+
+Sound hardware often lets a single process record. Two locks settle whose turn it is: a recorder holds `record.lock` for
+as long as it wants the microphone, and whoever has the microphone open holds `microphone.lock`. The kernel frees both
+when their holder dies, so neither side can lock the other out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.capture import AudioSource
+from edge_client.errors import BusyError
+from edge_client.storage.locks import is_locked, take_lock
+
+_log = logging.getLogger(__name__)
+
+_RECORDER, _HOLDER = "record.lock", "microphone.lock"
+# A listener looks at the locks at every read, at least twice a second; closing a stuck device may take longer.
+_PATIENCE_S = 20.0
+_POLL_S = 0.1
+
+
+@contextmanager
+def borrowed_microphone(state: Path, patience_s: float = _PATIENCE_S) -> Iterator[None]:
+    """Have the microphone to oneself: a recorder's side. The daemon takes it back afterwards.
+
+    Args:
+        state: the device's state folder.
+        patience_s: how long the daemon may take to let go, in seconds.
+
+    Raises:
+        BusyError: another recorder has it, or the daemon does not let go.
+    """
+    wanted = take_lock(state / _RECORDER, 1.0)
+    if wanted is None:
+        raise BusyError("another `auricle-edge record` is using the microphone; wait for it to end")
+    try:
+        held = take_lock(state / _HOLDER, patience_s)
+        if held is None:
+            raise BusyError(
+                f"the daemon did not hand over the microphone within {patience_s:g} s; "
+                "stop it (systemctl stop auricle-edge) and try again, or name sounds that it heard: auricle-edge label"
+            )
+        try:
+            yield
+        finally:
+            os.close(held)
+    finally:
+        os.close(wanted)
+
+
+class LentMicrophone:
+    """An :class:`edge_client.capture.AudioSource` for the daemon, which lends its microphone to recorders.
+
+    Attributes:
+        sample_rate_hz: of the samples that ``read`` returns.
+        frames: samples delivered so far.
+        overflows: bursts of sound that were lost.
+        reopened: how many times the stream was opened anew, because it died or fell silent.
+        lent: whether a recorder has the microphone now, so that no sound comes and nothing is wrong.
+    """
+
+    def __init__(self, open_source: Callable[[], AudioSource], sample_rate_hz: int, state: Path) -> None:
+        """Prepare; the microphone is opened at the first read at which nobody else wants it.
+
+        Args:
+            open_source: opens the microphone.
+            sample_rate_hz: of its samples, the model's.
+            state: the device's state folder.
+        """
+        self.sample_rate_hz = sample_rate_hz
+        self.frames = 0
+        self.lent = False
+        self._open_source = open_source
+        self._state = state
+        self._source: AudioSource | None = None
+        self._held: int | None = None
+        self._overflows = self._reopened = 0
+
+    @property
+    def overflows(self) -> int:
+        """Bursts of sound that were lost."""
+        return self._overflows + (self._source.overflows if self._source else 0)
+
+    @property
+    def reopened(self) -> int:
+        """How many times the stream was opened anew."""
+        return self._reopened + (self._source.reopened if self._source else 0)
+
+    def read(self, samples: int, timeout_s: float) -> NDArray[np.float32]:
+        """Return the next samples, float32 [samples] in -1..1; fewer when the timeout ends first, none while lent.
+
+        Raises:
+            AudioError: the microphone cannot be opened.
+        """
+        path = self._state / _RECORDER
+        if path.exists() and is_locked(path):
+            if not self.lent:
+                _log.info("lending the microphone to a recorder")
+            self.lent = True
+            self.close()
+        elif self._source is None:
+            self._open()
+        if self._source is None:
+            time.sleep(min(timeout_s, _POLL_S))
+            return np.zeros(0, np.float32)
+        taken = self._source.read(samples, timeout_s)
+        self.frames += len(taken)
+        return taken
+
+    def close(self) -> None:
+        """Let go of the microphone; the next read opens it again."""
+        if self._source is not None:
+            self._overflows, self._reopened = self.overflows, self.reopened
+            source, self._source = self._source, None
+            source.close()
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def _open(self) -> None:
+        self._held = take_lock(self._state / _HOLDER)
+        if self._held is None:  # a recorder is about to close it
+            return
+        try:
+            self._source = self._open_source()
+        finally:
+            if self._source is None:
+                self.close()
+        if self.lent:
+            _log.info("took the microphone back")
+        self.lent = False

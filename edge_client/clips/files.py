@@ -1,0 +1,72 @@
+"""What lies in the clip store, found by names alone: no file is opened, and no lock is needed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_client.audio.recordings import SUFFIXES
+from edge_client.clips.labels import BACKGROUND
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One clip of the store.
+
+    Attributes:
+        label: what it is a sound of.
+        path: where it is.
+    """
+
+    label: str
+    path: Path
+
+    @property
+    def clip_id(self) -> str:
+        """The file's name without its suffix."""
+        return self.path.stem
+
+
+def label_folders(folder: Path) -> list[Path]:
+    """Return the labels' folders and the background's."""
+    if not folder.is_dir():
+        return []
+    names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    return [folder / name for name in names if name == BACKGROUND or not name.startswith(("_", "."))]
+
+
+def clip_files(folder: Path) -> list[Path]:
+    """Return every clip, and every piece of background, in the order of labels and names."""
+    suffixes = tuple(SUFFIXES)
+    return [
+        label / name for label in label_folders(folder) for name in _names(label)
+        if not name.startswith(".") and name.lower().endswith(suffixes)
+    ]  # fmt: skip
+
+
+def clips_of_a_round(folder: Path, most: int) -> int:
+    """Return how many clips a round would take: all of every label, or ``most`` where it has more."""
+    counts = Counter(path.parent.name for path in clip_files(folder) if path.parent.name != BACKGROUND)
+    return sum(min(count, most) for count in counts.values())
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in os.scandir(folder))
+    except FileNotFoundError:
+        return []  # a label went with its last clip
+
+
+def store_digest(folder: Path) -> str | None:
+    """Return 16 hex digits that change when a clip comes, goes or gets another label; None where no label has one.
+
+    Only names are looked at, no file is opened.
+    """
+    paths = clip_files(folder)
+    if all(path.parent.name == BACKGROUND for path in paths):
+        return None
+    names = "\n".join(f"{path.parent.name}/{path.name}" for path in paths)
+    return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:16]

@@ -1,0 +1,104 @@
+"""Brings recordings from elsewhere into the clip store: each file is read, checked, converted and stored by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edge_client.audio.recordings import SUFFIXES, loudest_stretch, read_recording
+from edge_client.clips.labels import check_label
+from edge_client.clips.store import ClipStore
+from edge_client.clips.take_check import levels_db
+from edge_client.errors import ClipError, QuotaError, RecordingError
+from fleet_protocol.feature_settings import FeatureSettings
+
+# Quieter files hold nothing that could be learned.
+_QUIETEST_DB = -70.0
+
+
+@dataclass
+class Summary:
+    """What became of the files.
+
+    Attributes:
+        stored: new clips of each label.
+        present: files that were in the store before.
+        refused: files that cannot be used, each with the reason.
+    """
+
+    stored: Counter[str] = field(default_factory=Counter)
+    present: int = 0
+    refused: dict[Path, str] = field(default_factory=dict)
+
+
+def import_folder(
+    folder: Path,
+    label: str | None,
+    store: ClipStore,
+    settings: FeatureSettings,
+    check: Callable[[str], str] = check_label,
+) -> Summary:
+    """Store the recordings of ``folder/<label>/``, or those of the folder itself under one label.
+
+    Of a recording that is longer than a clip the loudest stretch is taken, as training does. What was stored stays
+    stored when a later file cannot be.
+
+    Args:
+        folder: with recordings.
+        label: of all of them; None: their folders' names are the labels.
+        store: gets them.
+        settings: rate and length of a clip.
+        check: returns a label as it is stored, or raises a ClipError.
+
+    Raises:
+        RecordingError: the folder holds no recordings where they are looked for.
+        ClipError: the label cannot be one, or another process is changing the store.
+        QuotaError: the store is full.
+    """
+    if label is not None:
+        label = check(label)
+    files = list(_files(folder, label))
+    if not files:
+        expected = "recordings" if label is not None else "folders of recordings, one for each label"
+        raise RecordingError(f"no {expected} in {folder}: looked for .wav, .flac and .ogg; --label takes a flat folder")
+    summary = Summary()
+    with store.changing():
+        for name, path in files:
+            try:
+                _import_file(path, check(name), store, settings, summary)
+            except QuotaError as error:
+                raise QuotaError(f"{summary.stored.total()} files were stored, then: {error}") from error
+            except (RecordingError, ClipError) as error:
+                summary.refused[path] = str(error)
+    return summary
+
+
+def _files(folder: Path, label: str | None) -> Iterator[tuple[str, Path]]:
+    """Find the files worth a look, each with its label; everything but hidden files and folders."""
+    if not folder.is_dir():
+        raise RecordingError(f"{folder} is not a folder; give the one that holds the recordings")
+    if label is not None:
+        yield from ((label, path) for path in sorted(folder.iterdir()) if _is_file(path))
+        return
+    for sub in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        yield from ((sub.name, path) for path in sorted(sub.iterdir()) if _is_file(path))
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith(".")
+
+
+def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSettings, summary: Summary) -> None:
+    if path.suffix.lower() not in SUFFIXES:
+        raise RecordingError(f"{path} is no .wav, .flac or .ogg")
+    samples = loudest_stretch(read_recording(path, settings.sample_rate_hz), settings)
+    levels = levels_db(samples, settings.sample_rate_hz)
+    if not len(levels) or levels.max() < _QUIETEST_DB:
+        raise RecordingError(f"{path} is silent")
+    if store.holds(label, samples, settings.sample_rate_hz):
+        summary.present += 1
+        return
+    store.add(label, samples, settings.sample_rate_hz)
+    summary.stored[label] += 1

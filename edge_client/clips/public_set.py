@@ -1,0 +1,80 @@
+"""Builds the public set D_0 of Gudur & Perepu 2021 (section 2.1) from a folder of recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.audio.recordings import Recordings
+from edge_client.errors import RecordingError
+from edge_client.features.mfcc import Mfcc
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.public_set import PublicSet
+
+
+def build_public_set(
+    folder: Path, settings: FeatureSettings, labels: Sequence[str] | None, per_label: int, seed: int = 0
+) -> PublicSet:
+    """Draw clips of some labels and compute their features; class identifiers and names are the labels.
+
+    Args:
+        folder: recordings as ``<label>/*.wav|flac|ogg``.
+        settings: how to compute features.
+        labels: the fleet's first classes, in column order; None: all that are there.
+        per_label: clips of each; damaged ones are replaced by others.
+        seed: decides which clips are drawn; not negative.
+
+    Raises:
+        RecordingError: a label is missing, named twice, or has too few usable clips.
+    """
+    recordings = Recordings(folder, settings, seed=seed)
+    labels = recordings.labels() if labels is None else labels
+    _require_labels(recordings, labels, per_label)
+    mfcc = Mfcc(settings)
+    features = [_draw(recordings, label, per_label, np.random.default_rng([seed, i]), mfcc)
+                for i, label in enumerate(labels)]  # fmt: skip
+    return PublicSet(
+        settings=settings,
+        classes=tuple(ClassInfo(label, label) for label in labels),
+        features=np.concatenate(features),
+        labels=np.repeat(np.arange(len(labels), dtype=np.int64), per_label),
+        synthetic=np.zeros(len(labels) * per_label, np.bool_),
+    )
+
+
+def _require_labels(recordings: Recordings, labels: Sequence[str], per_label: int) -> None:
+    present = recordings.labels()
+    if not labels or len(set(labels)) != len(labels):
+        raise RecordingError(
+            f"a public set needs labels, each once, not {', '.join(labels) or 'none'}; "
+            f"present: {', '.join(present) or 'none'}"
+        )
+    if per_label < 1:
+        raise RecordingError(f"a public set needs at least 1 clip per label, not {per_label}")
+    for label in labels:
+        if label not in present:
+            raise RecordingError(
+                f"no recordings of {label!r} in {recordings.folder}; present: {', '.join(present) or 'none'}"
+            )
+
+
+def _draw(recordings: Recordings, label: str, wanted: int, rng: np.random.Generator, mfcc: Mfcc) -> NDArray[np.float32]:
+    """Return float32 [wanted, frames, coefficients] of random clips of a label."""
+    clips = recordings.clips(label)
+    drawn = [clips[i] for i in rng.permutation(len(clips))]
+    parts: list[NDArray[np.float32]] = []
+    missing = wanted
+    while missing and drawn:
+        batch, drawn = drawn[: min(missing, 64)], drawn[min(missing, 64) :]
+        parts.append(mfcc(recordings.load(batch)))
+        missing -= len(parts[-1])
+    if missing:
+        raise RecordingError(
+            f"{label!r} has {wanted - missing} usable clips of {len(clips)} in {recordings.folder}, "
+            f"but {wanted} are wanted; ask for fewer per label, or add recordings"
+        )
+    return np.concatenate(parts)

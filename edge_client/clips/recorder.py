@@ -1,0 +1,109 @@
+"""Records takes of one sound: listens to the room, counts down, records, says what was wrong, and tries again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.capture import AudioSource
+from edge_client.clips.take_check import cut_take, levels_db, room_level_db
+from edge_client.errors import TakeError
+from fleet_protocol.feature_settings import FeatureSettings
+
+Floats = NDArray[np.float32]
+
+_ROOM_S = 3.0
+_COUNTDOWN = (3, 2, 1)
+_COUNT_S = 0.5
+_METER_S = 0.1
+_TIMEOUT_S = 2.0
+_MOST_REFUSED = 10
+
+
+class Display(Protocol):
+    """Where a recording session is followed."""
+
+    def say(self, text: str) -> None:
+        """Show a line that stays."""
+
+    def level(self, text: str, level_db: float) -> None:
+        """Show what goes on at this moment, and how loud it is."""
+
+
+class Recorder:
+    """One session with one microphone."""
+
+    def __init__(self, source: AudioSource, settings: FeatureSettings, display: Display) -> None:
+        """Prepare; nothing is recorded yet."""
+        self._source = source
+        self._settings = settings
+        self._display = display
+        self._room_db = 0.0
+
+    def hear_room(self) -> Floats:
+        """Listen to the room for three seconds: float32 [samples]; takes must stand out from it.
+
+        Raises:
+            TakeError: the microphone gave nothing.
+        """
+        self._display.say("Listening to the room. Please be quiet.")
+        room = self._read(_ROOM_S, "room")
+        if len(room) < self._settings.sample_rate_hz:
+            raise TakeError("the microphone gives no sound; `auricle-edge devices` lists and tests what is there")
+        self._room_db = room_level_db(room, self._settings.sample_rate_hz)
+        self._display.say(f"The room has {self._room_db:.0f} dB.")
+        return room
+
+    def record(self, count: int, seconds: float, keep: Callable[[Floats], object]) -> None:
+        """Record until enough takes were good.
+
+        Args:
+            count: how many.
+            seconds: length of a take as it is recorded; it is cut to the sound afterwards.
+            keep: stores a good take, float32 [samples].
+
+        Raises:
+            TakeError: ten takes in a row were no good.
+        """
+        kept = refused = 0
+        while kept < count:
+            title = f"take {kept + 1} of {count}"
+            for number in _COUNTDOWN:
+                self._read(_COUNT_S, f"{title} in {number}")
+            self._display.say(f"{title}: now!")
+            self._source.read(self._samples(60.0), 0.0)  # what waits was heard before
+            take = self._read(seconds, title)
+            try:
+                clip = cut_take(take, self._samples(seconds), self._room_db, self._settings)
+            except TakeError as error:
+                refused += 1
+                self._display.say(f"{title}: refused, {error}")
+                if refused == _MOST_REFUSED:
+                    raise TakeError(
+                        f"{refused} takes in a row were refused, the last one because: {error}. {kept} were kept"
+                    ) from error
+                continue
+            keep(clip)
+            kept, refused = kept + 1, 0
+            loudest = levels_db(clip, self._settings.sample_rate_hz).max()
+            self._display.say(f"{title}: kept, {loudest:.0f} dB")
+
+    def _samples(self, seconds: float) -> int:
+        return round(seconds * self._settings.sample_rate_hz)
+
+    def _read(self, seconds: float, title: str) -> Floats:
+        """Read for so long and show the level meanwhile; less where the microphone falls silent."""
+        parts, missing = [np.zeros(0, np.float32)], self._samples(seconds)
+        while missing > 0:
+            part = self._source.read(min(missing, self._samples(_METER_S)), _TIMEOUT_S)
+            if not len(part):
+                break
+            parts.append(part)
+            missing -= len(part)
+            levels = levels_db(part, self._settings.sample_rate_hz)
+            if len(levels):
+                self._display.level(title, float(levels.max()))
+        return np.concatenate(parts)

@@ -1,0 +1,266 @@
+"""The clips that the device was taught with: ``<label>/<digest>.wav``, 16 bit, one channel, at the model's rate.
+
+A clip's name is the digest of its content, so that the same sound never counts twice. Clips appear, move and go by
+one rename each; those who change the store hold a lock meanwhile, those who read it need none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.audio.resampling import resample
+from edge_client.audio.wave_files import encode_wave
+from edge_client.clips.files import Clip, clip_files, label_folders
+from edge_client.clips.labels import BACKGROUND, check_label
+from edge_client.config.sections import ClipsConfig
+from edge_client.errors import ClipError, QuotaError
+from edge_client.storage.locks import is_locked, take_lock
+from fleet_protocol.atomic_files import flush_folder, leftovers, make_folder, remove_durably, write_durably
+
+# How long a command waits for another one that is changing the store, in seconds.
+_PATIENCE_S = 5.0
+_LOCK = ".lock"
+# Pieces of the room's own sound that are kept.
+_MOST_BACKGROUND = 30
+_OWN_NAME = re.compile(r"[0-9a-f]{16}\.wav")
+_DAY_S = 86_400.0
+_MB = 1_000_000
+# A board without a clock of its own starts in 1970; what it records before it has the time is not half a century old.
+_FIRST_CLOCK = 1_600_000_000
+
+
+class ClipStore:
+    """A folder of taught clips. One object is not for several threads at once; processes may share the folder."""
+
+    def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
+        """Use a folder, which is made on first use.
+
+        Args:
+            folder: where labels' folders are.
+            config: quota and expiry.
+            sample_rate_hz: at which clips are stored: the model's.
+        """
+        self.folder = folder
+        self._config = config
+        self._rate_hz = sample_rate_hz
+        self._depth = 0
+        self._used = 0
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Hold the store, so that no other process changes it; for many changes at once. May be nested.
+
+        Raises:
+            ClipError: another process holds it.
+        """
+        if self._depth == 0:
+            descriptor = self._lock()
+            self._used = self.size_bytes()
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                os.close(descriptor)
+
+    def add(self, label: str, samples: NDArray[np.float32], rate_hz: int) -> Path:
+        """Store a clip and return its path; one that the label has already is not stored twice.
+
+        Args:
+            label: checked by :func:`edge_client.clips.labels.check_label`.
+            samples: float32 [samples] in -1..1; what lies beyond is clipped.
+            rate_hz: of the samples.
+
+        Raises:
+            ClipError: the label or the samples cannot be stored, or another process is changing the store.
+            QuotaError: there is no room.
+        """
+        path, data = self._stored_form(label, samples, rate_hz)
+        with self.changing():
+            if not path.exists():
+                self._write(path, data)
+        return path
+
+    def holds(self, label: str, samples: NDArray[np.float32], rate_hz: int) -> bool:
+        """Tell whether a label has this very clip already.
+
+        Raises:
+            ClipError: the label or the samples cannot be stored.
+        """
+        return self._stored_form(label, samples, rate_hz)[0].exists()
+
+    def add_background(self, samples: NDArray[np.float32], rate_hz: int, clip_s: float) -> None:
+        """Keep what the room sounds like when nothing happens, in pieces as long as a clip; the newest few stay.
+
+        Raises:
+            ClipError, QuotaError: as :meth:`add` does.
+        """
+        length = round(clip_s * rate_hz)
+        with self.changing():
+            for start in range(0, len(samples) - length + 1, length):
+                self.add(BACKGROUND, samples[start : start + length], rate_hz)
+            kept = sorted((self.folder / BACKGROUND).glob("*.wav"), key=lambda path: path.stat().st_mtime)
+            for path in kept[:-_MOST_BACKGROUND]:
+                self.delete(Clip(BACKGROUND, path))
+
+    def take_in(self, source: Path, label: str) -> Path:
+        """Move a file of the store's own format in, without a moment at which a power cut could lose it.
+
+        Raises:
+            ClipError, QuotaError: as :meth:`add` does.
+        """
+        data = source.read_bytes()
+        path = self._place(check_label(label), data)
+        with self.changing():
+            if not path.exists():
+                self._write(path, data)
+            remove_durably(source)
+        return path
+
+    def relabel(self, clip: Clip, label: str) -> Clip:
+        """Say that a clip is a sound of another label.
+
+        Raises:
+            ClipError: the label cannot be one, the clip is gone, or another process is changing the store.
+        """
+        target = self.folder / check_label(label) / clip.path.name
+        with self.changing():
+            self._require_present(clip)
+            make_folder(target.parent)
+            clip.path.replace(target)
+            flush_folder(target.parent)
+            self._forget_folder(clip.path.parent)
+        return Clip(target.parent.name, target)
+
+    def delete(self, clip: Clip) -> None:
+        """Remove a clip for good.
+
+        Raises:
+            ClipError: it is gone, or another process is changing the store.
+        """
+        with self.changing():
+            self._require_present(clip)
+            self._used -= clip.path.stat().st_size
+            remove_durably(clip.path)
+            self._forget_folder(clip.path.parent)
+
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels that have clips, in alphabetical order."""
+        return tuple(sorted({clip.label for clip in self.clips()}))
+
+    def clips(self, label: str | None = None) -> list[Clip]:
+        """Return all clips, or those of a label, in the order of their names."""
+        return [Clip(path.parent.name, path) for path in clip_files(self.folder) if label in (None, path.parent.name)
+                and path.parent.name != BACKGROUND]  # fmt: skip
+
+    def find(self, given: str) -> Clip:
+        """Return the clip whose identifier begins like this; ``LABEL/`` before it narrows the search.
+
+        Raises:
+            ClipError: there is none, or more than one.
+        """
+        label, _, start = given.rpartition("/")
+        found = [clip for clip in self.clips(label or None) if clip.clip_id.startswith(start)]
+        exact = [clip for clip in found if clip.clip_id == start]
+        found = exact or found
+        if not start or not found:
+            raise ClipError(f"no clip is called {given!r}; `auricle-edge clips --label LABEL` lists a label's clips")
+        if len(found) > 1:
+            names = ", ".join(f"{clip.label}/{clip.clip_id}" for clip in found[:5])
+            raise ClipError(f"{given!r} may be any of {len(found)} clips ({names}); give more of its identifier")
+        return found[0]
+
+    def size_bytes(self) -> int:
+        """Return what all clips together take."""
+        return sum(_size(path) for path in clip_files(self.folder))
+
+    def tidy(self, now: float | None = None) -> int:
+        """Remove what a power cut left half-written and what has expired; return how many clips expired.
+
+        Only clips that the store named itself can expire, never recordings that somebody put into the folder. While
+        another process is changing the store nothing is done: there will be another time.
+        """
+        if not self.folder.is_dir() or is_changing(self.folder):
+            return 0
+        now = time.time() if now is None else now
+        with self.changing():
+            for folder in label_folders(self.folder):
+                for path in list(leftovers(folder)):
+                    path.unlink()
+            expired = [clip for clip in self.clips() if self._config.expire_days and self._has_expired(clip.path, now)]
+            for clip in expired:
+                self.delete(clip)
+        return len(expired)
+
+    def _has_expired(self, path: Path, now: float) -> bool:
+        if not _OWN_NAME.fullmatch(path.name):
+            return False
+        taken = path.stat().st_mtime
+        if taken < _FIRST_CLOCK:
+            os.utime(path, (now, now))
+            return False
+        return taken < now - self._config.expire_days * _DAY_S
+
+    def _lock(self) -> int:
+        try:
+            descriptor = take_lock(self.folder / _LOCK, _PATIENCE_S)
+        except PermissionError as error:
+            raise ClipError(
+                f"not allowed to change {self.folder}: run this as the daemon's user (sudo -u auricle ...)"
+            ) from error
+        if descriptor is None:
+            raise ClipError(f"another command is changing the clips in {self.folder}; wait for it to end")
+        return descriptor
+
+    def _stored_form(self, label: str, samples: NDArray[np.float32], rate_hz: int) -> tuple[Path, bytes]:
+        label = label if label == BACKGROUND else check_label(label)
+        if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
+            raise ClipError(f"a clip must be one channel of finite samples, not an array of shape {samples.shape}")
+        data = encode_wave(resample(np.asarray(samples, np.float32), rate_hz, self._rate_hz), self._rate_hz)
+        return self._place(label, data), data
+
+    def _place(self, label: str, data: bytes) -> Path:
+        return self.folder / label / f"{hashlib.sha256(data).hexdigest()[:16]}.wav"
+
+    def _write(self, path: Path, data: bytes) -> None:
+        if self._used + len(data) > self._config.quota_mb * _MB:
+            raise QuotaError(
+                f"the clips in {self.folder} take {self._used / _MB:.1f} MB of the {self._config.quota_mb:g} MB that "
+                "[clips] quota_mb allows; delete some (`auricle-edge clips delete --label LABEL`), or raise the quota"
+            )
+        write_durably(path, data)
+        self._used += len(data)
+
+    def _require_present(self, clip: Clip) -> None:
+        if not clip.path.exists():
+            raise ClipError(f"clip {clip.clip_id} of {clip.label!r} is gone: another command moved or deleted it")
+
+    def _forget_folder(self, folder: Path) -> None:
+        """Make a removal last; a folder that has become empty goes too, since its name is the owner's word."""
+        flush_folder(folder)
+        if not any(folder.iterdir()):
+            folder.rmdir()
+            flush_folder(self.folder)
+
+
+def is_changing(folder: Path) -> bool:
+    """Tell whether a process is changing the clips at this moment."""
+    path = folder / _LOCK
+    return path.exists() and is_locked(path)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0  # deleted meanwhile

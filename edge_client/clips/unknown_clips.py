@@ -1,0 +1,108 @@
+"""Unknown sounds that were heard lately, kept on the disk until their owner names them or newer ones take their place.
+
+One file each, in the clip store's own format, so that naming one is a move. Its name holds all that is known of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.audio.wave_files import encode_wave
+from edge_client.config.sections import ClipsConfig
+from edge_client.errors import ClipError
+from fleet_protocol.atomic_files import leftovers, write_durably
+
+_NAME = re.compile(r"(\d{13,})-(\d{4})-([0-9a-f]{8})\.wav")
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """One unknown sound.
+
+    Attributes:
+        path: where it is.
+        clip_id: 8 hex digits that name it.
+        heard_at: when, in seconds since 1970.
+        score: the best score that any label got, 0..1.
+    """
+
+    path: Path
+    clip_id: str
+    heard_at: float
+    score: float
+
+
+class UnknownRing:
+    """A folder of unknown sounds: one process adds, others may list, name and remove."""
+
+    def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
+        """Use a folder, which is made on first use.
+
+        Args:
+            folder: the state folder's ``unknown``.
+            config: how many are kept, and for how long.
+            sample_rate_hz: of the windows, the model's.
+        """
+        self.folder = folder
+        self._config = config
+        self._rate_hz = sample_rate_hz
+
+    def add(self, heard_at: float, score: float, window: NDArray[np.float32]) -> None:
+        """Keep a sound; the oldest go once there are too many, or when they have expired.
+
+        Args:
+            heard_at: seconds since 1970.
+            score: the best score that any label got, 0..1.
+            window: float32 [samples] in -1..1.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        if not self._config.unknown_count:
+            return
+        data = encode_wave(window, self._rate_hz)
+        milliseconds, thousandths = max(0, round(1e3 * heard_at)), round(1e3 * min(1.0, max(0.0, score)))
+        name = f"{milliseconds:013d}-{thousandths:04d}-{hashlib.sha256(data).hexdigest()[:8]}.wav"
+        write_durably(self.folder / name, data)
+        self.tidy()
+
+    def tidy(self, now: float | None = None) -> None:
+        """Remove what is too old or too much, and what a power cut left; for the process that adds."""
+        if not self.folder.is_dir():
+            return
+        oldest = (time.time() if now is None else now) - self._config.unknown_days * _DAY_S
+        sounds = self.sounds()
+        gone = [sound.path for sound in sounds if sound.heard_at < oldest]
+        for path in (*gone, *(sound.path for sound in sounds[self._config.unknown_count :]), *leftovers(self.folder)):
+            path.unlink(missing_ok=True)
+
+    def sounds(self) -> list[Unknown]:
+        """Return what there is, the newest first."""
+        found = [
+            Unknown(path, match[3], int(match[1]) / 1e3, int(match[2]) / 1e3)
+            for path in (self.folder.iterdir() if self.folder.is_dir() else ())
+            if (match := _NAME.fullmatch(path.name))
+        ]
+        return sorted(found, key=lambda sound: sound.path.name, reverse=True)
+
+    def find(self, given: str) -> Unknown:
+        """Return the sound whose identifier begins like this.
+
+        Raises:
+            ClipError: there is none, or more than one.
+        """
+        found = [sound for sound in self.sounds() if given and sound.clip_id.startswith(given)]
+        if not found:
+            raise ClipError(f"no unknown sound is called {given!r} (any more); `auricle-edge label` lists them")
+        if len({sound.clip_id for sound in found}) > 1:
+            names = ", ".join(sound.clip_id for sound in found[:5])
+            raise ClipError(f"{given!r} may be any of {names}; give more of its identifier")
+        return found[0]

@@ -1,0 +1,70 @@
+"""What the commands that teach share: the configuration, the clip store, and the unknown sounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_client.clips.labels import check_label
+from edge_client.clips.store import ClipStore
+from edge_client.clips.unknown_clips import UnknownRing
+from edge_client.config import Config, load_config
+from edge_client.errors import ClipError
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.labels import LabelMap
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """A device as its owner teaches it.
+
+    Attributes:
+        config: of the device.
+        settings: rate and length of the model's clips.
+        label_map: what the model knows by now.
+        store: its clips.
+        unknown: sounds to be named.
+    """
+
+    config: Config
+    settings: FeatureSettings
+    label_map: LabelMap
+    store: ClipStore
+    unknown: UnknownRing
+
+    @classmethod
+    def open(cls, config_path: Path) -> Teaching:
+        """Read the configuration and the model's state.
+
+        Raises:
+            EdgeError: one of them cannot be used.
+        """
+        config = load_config(config_path)
+        state = DeviceState(config.device.state)
+        saved = state.load_model(config.model.bundle)
+        settings = saved.bundle.manifest.feature_settings
+        store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
+        unknown = UnknownRing(state.unknown_folder, config.clips, settings.sample_rate_hz)
+        return cls(config, settings, saved.progress.label_map, store, unknown)
+
+    def require_slot(self, label: str) -> str:
+        """Return a label as it is stored, once it is sure that the model has a slot for it.
+
+        Raises:
+            ClipError: the label cannot be one, or every slot is taken.
+        """
+        label = check_label(label)
+        known = {*self.label_map.names, *self.store.labels()}
+        if label not in known and len(known) >= self.label_map.capacity:
+            raise ClipError(
+                f"no slot is free for {label!r}: the model knows {len(known)} sounds, and its head has "
+                f"{self.label_map.capacity} slots; build a bundle with a larger --capacity"
+            )
+        return label
+
+    def after(self) -> str:
+        """Say what happens to what was taught."""
+        if self.config.microphone is None:
+            return "The next round learns from them."
+        return "The daemon, where it runs, learns from them within a minute or two."

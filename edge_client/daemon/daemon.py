@@ -1,0 +1,221 @@
+"""The daemon: keeps the device's loops running, tells how they are, and ends them cleanly when asked to."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.capture.microphone import open_microphone
+from edge_client.capture.shared_microphone import LentMicrophone
+from edge_client.clips.store import ClipStore
+from edge_client.clips.unknown_clips import UnknownRing
+from edge_client.config import Config, load_config
+from edge_client.daemon.board import resident_mb, temperature_c
+from edge_client.daemon.listening_loop import Listener, load_listening
+from edge_client.daemon.round_loop import Learner
+from edge_client.daemon.status_file import StatusFile
+from edge_client.daemon.supervisor import Supervisor
+from edge_client.daemon.systemd import notify
+from edge_client.daemon.teaching_loop import Teacher
+from edge_client.daemon.training_process import Trainer
+from edge_client.events import Event, open_sinks
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.errors import AuricleError
+
+log = logging.getLogger(__name__)
+
+# Seconds that the loops have to end; a long poll may last longer, and nothing is lost by leaving it.
+_GRACE_S = 8.0
+_POLL_S = 0.5
+# Seconds between two writings of the status: into memory, or onto a disk that wears.
+_STATUS_S = (2.0, 30.0)
+_FEED_S = 5.0
+# Longest time without progress: one question for work, an answer's time-out and some patience.
+_LEARNER_STUCK_S = 300.0
+_TEACHER_STUCK_S = 120.0
+# A microphone that gave sound and gives none any more has been opened anew several times by then.
+_LISTENER_STUCK_S = 60.0
+
+
+def run(config_path: Path) -> int:
+    """Run until SIGTERM or SIGINT; return the exit status.
+
+    Raises:
+        EdgeError: the configuration, the state folder or the bundle cannot be used.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    stop = threading.Event()
+
+    def ask_to_stop(number: int, _: FrameType | None) -> None:
+        log.info("stopping on %s", signal.Signals(number).name)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, ask_to_stop)
+    signal.signal(signal.SIGINT, ask_to_stop)
+    Daemon(load_config(config_path), config_path.resolve(), stop).run()
+    return 0
+
+
+class Daemon:
+    """All of a device that runs."""
+
+    def __init__(self, config: Config, config_path: Path, stop: threading.Event) -> None:
+        """Prepare every loop that the configuration asks for.
+
+        Raises:
+            EdgeError: the state folder is in use or damaged, or the bundle cannot be used.
+        """
+        self._config = config
+        self._stop = stop
+        self._state = DeviceState(config.device.state)
+        self._lock = self._state.lock("daemon")
+        self._state.remove_leftovers()
+        self._started = time.time()
+        self._file = StatusFile(self._state)
+        self._supervisor = Supervisor(stop)
+        self._trainer = Trainer(config.training, config_path, stop, self._reload)
+        settings = read_bundle(config.model.bundle).manifest.feature_settings
+        self._sample_rate_hz = settings.sample_rate_hz
+        self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
+        self._architecture = ""
+        self._labels: tuple[str, ...] = ()
+        self._unknown = UnknownRing(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
+        self._listener: Listener | None = None
+        self._source: LentMicrophone | None = None
+        self._frames = 0
+        self._reload()
+        self._sinks = open_sinks(config, self._state.identity().device_id) if config.microphone else []
+        self._learner = self._add_learner() if config.server is not None else None
+        self._teacher = self._add_teacher()
+        if config.microphone is not None:
+            self._supervisor.add("listening", self._listen, _LISTENER_STUCK_S)
+
+    def run(self) -> None:
+        """Run until stopped."""
+        self._supervisor.start()
+        notify("READY=1", "STATUS=running")
+        written = fed = 0.0
+        while not self._stop.wait(_POLL_S):
+            now = time.monotonic()
+            if now - written >= _STATUS_S[0 if self._file.in_memory else 1]:
+                self._write_status()
+                written = now
+            if now - fed >= _FEED_S:
+                self._feed_watchdog()
+                fed = now
+        notify("STOPPING=1")
+        for name in self._supervisor.join(_GRACE_S):
+            log.info("left the loop %s waiting", name)
+        for sink in self._sinks:
+            sink.close()
+        self._write_status()
+
+    def _add_learner(self) -> Learner:
+        assert self._config.server is not None
+        loop = self._supervisor.add("rounds", lambda: learner.run(), _LEARNER_STUCK_S)
+        learner = Learner(self._config, self._config.server, self._state, self._trainer, self._stop, loop.beat)
+        return learner
+
+    def _add_teacher(self) -> Teacher:
+        loop = self._supervisor.add("teaching", lambda: teacher.run(), _TEACHER_STUCK_S)
+        teacher = Teacher(self._config, self._state, self._tidy, self._trainer, self._stop, loop.beat)
+        return teacher
+
+    def _tidy(self) -> None:
+        """Delete what is too old, and what a power cut left half-written."""
+        self._store.tidy()
+        self._unknown.tidy()
+
+    def _listen(self) -> None:
+        """Listen until stopped, or until the microphone fails.
+
+        Raises:
+            EdgeError: it cannot be opened, or the model cannot be loaded.
+        """
+        assert self._config.microphone is not None
+        microphone, rate_hz = self._config.microphone, self._sample_rate_hz
+        source = LentMicrophone(lambda: open_microphone(microphone, rate_hz), rate_hz, self._state.folder)
+        try:
+            self._listener = Listener(
+                source, lambda: load_listening(self._config), self._config.detector, self._sinks, self._keep_unknown
+            )
+            self._source = source
+            log.info("listening for %s", ", ".join(self._labels) or "nothing yet: teach a sound")
+            self._listener.run(self._stop)
+        finally:
+            self._listener = self._source = None
+            source.close()
+
+    def _keep_unknown(self, event: Event, window: NDArray[np.float32]) -> None:
+        """Keep an unknown sound for its owner to name."""
+        try:
+            self._unknown.add(event.time, event.score, window)
+        except OSError as error:  # a full disk must not end the listening
+            log.warning("cannot keep an unknown sound: %s", error)
+
+    def _reload(self) -> None:
+        """Take up the model that is on the disk."""
+        saved = self._state.load_model(self._config.model.bundle)
+        self._architecture, self._labels = saved.progress.architecture, saved.progress.label_map.names
+        if (listener := self._listener) is not None:
+            try:
+                listener.reload()
+            except AuricleError as error:  # what listens goes on listening with the model that it has
+                log.error("cannot take up the new model: %s", error)
+
+    def _hear_progress(self) -> None:
+        """Let sound count as the listening loop's progress.
+
+        A microphone that never gave sound to this process is waited for: starting the daemon again would not bring it,
+        and would disturb the training. One that fell silent for good gets the daemon started again, once.
+        """
+        loop, listener = self._supervisor.loops.get("listening"), self._listener
+        if loop is None or (listener is None and self._frames):
+            return
+        frames = int(listener.counters()["frames"] or 0) if listener is not None else 0
+        lent = (source := self._source) is not None and source.lent
+        if frames != self._frames or not frames or lent:
+            loop.beat()
+        self._frames = frames
+
+    def _feed_watchdog(self) -> None:
+        """Tell systemd that all is well; where a loop stands still it is left to start the daemon again."""
+        self._hear_progress()
+        stuck = [loop.name for loop in self._supervisor.loops.values() if loop.stuck()]
+        if stuck:
+            log.error("no progress: %s", ", ".join(stuck))
+            notify(f"STATUS=no progress: {', '.join(stuck)}")
+        else:
+            notify("WATCHDOG=1", "STATUS=running")
+
+    def _write_status(self) -> None:
+        try:
+            self._file.write(self._status())
+        except OSError as error:  # a full disk must not end the listening
+            log.warning("cannot write the status %s: %s", self._file.path, error)
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "name": self._config.device.name,
+            "pid": os.getpid(),
+            "started": self._started,
+            "model": {"architecture": self._architecture, "labels": self._labels},
+            "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
+            "listening": listener.counters() if (listener := self._listener) is not None else None,
+            "server": self._learner.status if self._learner else None,
+            "training": self._trainer.status,
+            "teaching": self._teacher.status,
+            "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},
+        }

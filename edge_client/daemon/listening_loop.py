@@ -1,0 +1,178 @@
+"""The loop that listens: reads sound, recognises it, and tells the sinks; it never falls behind the stream for long."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.capture import AudioSource
+from edge_client.config import Config
+from edge_client.config.sections import DetectorConfig
+from edge_client.detection.detector import Detector
+from edge_client.errors import AudioError
+from edge_client.events import Announcing, Event, Sink
+from edge_client.events.delivery import BoundedLog
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.labels import LabelMap
+
+Floats = NDArray[np.float32]
+Loaded = tuple[ModelRuntime, LabelMap]
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_S = 0.5
+# Sound that may wait, as it does while another process has the processor, and is caught up with; beyond it is skipped.
+_BEHIND_S = 1.0
+_MOST_S = 60.0
+# Hops over which latency is counted.
+_RECENT = 1000
+
+
+def load_listening(config: Config) -> Loaded:
+    """Return the model with the weights that listen, and its labels.
+
+    Raises:
+        BundleError: the bundle cannot be read.
+        StateError: the saved model is damaged, or belongs to another bundle.
+        ModelError: this machine has no runtime, or the runtime cannot take the graph.
+    """
+    saved = DeviceState(config.device.state).load_model(config.model.bundle)
+    bundle = dataclasses.replace(saved.bundle, weights=saved.listening)
+    return ModelRuntime(bundle, config.device.threads), saved.progress.label_map
+
+
+class Listener:
+    """One microphone's loop; :meth:`run` in one thread, everything else in any."""
+
+    def __init__(
+        self,
+        source: AudioSource,
+        load: Callable[[], Loaded],
+        config: DetectorConfig,
+        sinks: Sequence[Sink],
+        on_unknown: Callable[[Event, Floats], None] | None = None,
+    ) -> None:
+        """Load the model; nothing is read yet.
+
+        Args:
+            source: of sound, at the model's rate.
+            load: gives the model and the labels, now and at every :meth:`reload`.
+            config: of the detector.
+            sinks: get every event; they stay their owner's to close.
+            on_unknown: gets every unknown sound with its window, float32 [clip_samples]. It is called by the loop.
+
+        Raises:
+            AudioError: the source has another rate than the model.
+        """
+        self._source = source
+        self._load = load
+        self._sinks = tuple(sinks)
+        self._on_unknown = on_unknown
+        self._detector = Detector(*load(), config)
+        self._pending: Loaded | None = None
+        self._lock = threading.Lock()
+        self._latencies_s: deque[float] = deque(maxlen=_RECENT)
+        self._last_frame = time.monotonic()
+        self._trouble = BoundedLog(log)
+        self._rate_hz = self._detector.sample_rate_hz
+        if source.sample_rate_hz != self._rate_hz:
+            raise AudioError(
+                f"the microphone gives {source.sample_rate_hz} Hz, but the model needs {self._rate_hz} Hz; "
+                "open it at the model's rate"
+            )
+        self._announce()
+
+    def run(self, stop: threading.Event) -> None:
+        """Listen until told to stop.
+
+        Raises:
+            AudioError: the source failed for good.
+        """
+        hop, most = self._detector.hop_samples, round(_MOST_S * self._rate_hz)
+        while not stop.is_set():
+            self._take_reloaded()
+            samples = self._source.read(hop, _TIMEOUT_S)
+            if not len(samples):
+                continue
+            self._last_frame = time.monotonic()
+            waiting = self._source.read(most, 0.0)
+            if len(waiting) > _BEHIND_S * self._rate_hz:
+                self._skip(np.concatenate([samples, waiting]))
+            else:
+                self._push(samples)
+                self._push(waiting)
+
+    def reload(self) -> None:
+        """Take up weights and labels that were saved meanwhile; the loop goes on with the old ones while they load.
+
+        Raises:
+            EdgeError: they cannot be loaded; the loop keeps the old ones.
+        """
+        loaded = self._load()
+        with self._lock:
+            self._pending = loaded
+
+    def counters(self) -> dict[str, float | int | None]:
+        """Return what the status tells of listening; ``latency_ms`` and its like are None before the first hop."""
+        with self._lock:
+            latencies = np.array(self._latencies_s)
+        known = len(latencies) > 0
+        hop_s = self._detector.hop_samples / self._rate_hz
+        counted = self._detector.counters
+        return {
+            "frames": self._source.frames,
+            "overflows": self._source.overflows,
+            "reopened": self._source.reopened,
+            "windows": counted.windows,
+            "gated": counted.gated,
+            "skipped": counted.skipped,
+            "latency_ms": round(1e3 * float(np.median(latencies)), 3) if known else None,
+            "latency_95th_ms": round(1e3 * float(np.quantile(latencies, 0.95)), 3) if known else None,
+            "real_time_factor": round(float(latencies.mean()) / hop_s, 5) if known else None,
+            "last_frame_age_s": round(time.monotonic() - self._last_frame, 3),
+            "level_db": round(self._detector.level_db, 1),
+        }
+
+    def _take_reloaded(self) -> None:
+        with self._lock:
+            loaded, self._pending = self._pending, None
+        if loaded is not None:
+            self._detector.adopt(*loaded)
+            log.info("listening for %s", ", ".join(self._detector.labels))
+            self._announce()
+
+    def _announce(self) -> None:
+        for sink in self._sinks:
+            if isinstance(sink, Announcing):
+                sink.announce(self._detector.labels)
+
+    def _push(self, samples: Floats) -> None:
+        before, begin = self._detector.counters.windows, time.perf_counter()
+        events = self._detector.push(samples)
+        hops = self._detector.counters.windows - before
+        if hops:
+            with self._lock:
+                self._latencies_s.append((time.perf_counter() - begin) / hops)
+        for event in events:
+            for sink in self._sinks:
+                sink.publish(event)
+            if event.kind == "unknown" and self._on_unknown and self._detector.unknown_window is not None:
+                self._on_unknown(event, self._detector.unknown_window)
+
+    def _skip(self, samples: Floats) -> None:
+        """Catch up: of all that waited only the newest hop is looked at."""
+        newest = self._detector.hop_samples
+        self._detector.skip(samples[:-newest])
+        self._trouble.warning(
+            "this board is too slow: skipped %.1f s of sound; a larger [detector] hop_s helps",
+            (len(samples) - newest) / self._rate_hz,
+        )
+        self._push(samples[-newest:])

@@ -1,0 +1,184 @@
+"""The loop that talks to the aggregator: enrol, ask for work, have it done in a child process, send, repeat.
+
+It never gives up: while the aggregator is away it tries again after growing pauses, and work done is kept on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from edge_client.clips.files import clips_of_a_round
+from edge_client.config import Config
+from edge_client.config.sections import ServerConfig
+from edge_client.daemon.server_client import ServerLink
+from edge_client.daemon.training_process import Trainer
+from edge_client.errors import RefusedError, UnreachableError, WorkError
+from edge_client.storage.device_state import DeviceState, Progress
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.messages import Enrolment, Learned, Work, parse, to_json
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S = 0.5
+# Longest time without a sign of progress while the loop merely waits.
+_BEAT_S = 5.0
+# What the aggregator says of an upload that it will never take: there is no use in keeping it.
+_HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected"}
+
+
+class Learner:
+    """One device's learning loop; :meth:`run` returns only after ``stop`` was set."""
+
+    def __init__(
+        self,
+        config: Config,
+        server: ServerConfig,
+        state: DeviceState,
+        trainer: Trainer,
+        stop: threading.Event,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare; nothing is sent or trained yet.
+
+        Args:
+            config: the device's.
+            server: its section [server].
+            state: the state folder.
+            trainer: runs what a round asks for.
+            stop: ends the loop.
+            beat: called whenever the loop makes progress.
+
+        Raises:
+            EdgeError: the state folder is damaged, the bundle cannot be read, or the address cannot be one.
+        """
+        self._config = config
+        self._server = server
+        self._state = state
+        self._trainer = trainer
+        self._stop = stop
+        self._beat = beat
+        self._identity = state.identity()
+        self._manifest = state.load_model(config.model.bundle).bundle.manifest
+        self._link = ServerLink(server.url, self._identity)
+        self._jitter = random.Random(self._identity.device_id)  # noqa: S311  (spreads devices, guards nothing)
+        # A round whose training failed here: trying it for ever would keep the device from everything else.
+        self._given_up: tuple[int, str] | None = None
+        self.status: dict[str, Any] = {"server": server.url, "enrolled": False, "reachable": None, "error": ""}
+
+    def run(self) -> None:
+        """Work until stopped."""
+        pause = _FIRST_PAUSE_S
+        while not self._stop.is_set():
+            self._beat()
+            try:
+                if not self.status["enrolled"]:
+                    self._enrol()
+                if not self._state.unsent():
+                    self._trainer.wait(self._beat)
+                if self._stop.is_set():
+                    break
+                self._step()
+                pause = _FIRST_PAUSE_S
+                self.status.update(reachable=True, error="")
+                continue
+            except UnreachableError as error:
+                self.status.update(reachable=False, error=str(error))
+                log.warning("%s; trying again", error)
+            except RefusedError as error:
+                self.status.update(reachable=True, error=str(error))
+                log.error("%s", error)
+                # 401: the aggregator lost its memory, or never knew this device; enrolling again mends it.
+                if error.status in (401, 403):
+                    self.status["enrolled"] = False
+            except WorkError as error:
+                self.status["error"] = str(error)
+                log.error("%s", error)
+            self._pause(pause)
+            pause = min(2 * pause, self._server.longest_pause_s)
+        self._link.close()
+
+    def _pause(self, longest: float) -> None:
+        """Wait between half and all of a time, so that a fleet does not come back all at once."""
+        deadline = time.monotonic() + longest * self._jitter.uniform(0.5, 1.0)
+        while (left := deadline - time.monotonic()) > 0 and not self._stop.wait(min(left, _BEAT_S)):
+            self._beat()
+
+    def _progress(self) -> Progress:
+        return self._state.load_model(self._config.model.bundle).progress
+
+    def _enrol(self) -> None:
+        message = Enrolment(
+            device_id=self._identity.device_id,
+            secret=self._identity.secret,
+            name=self._config.device.name,
+            architecture=self._manifest.architecture,
+            features=self._manifest.features,
+            labels=self._progress().label_map.names if self._config.device.share_names else (),
+            clips=clips_of_a_round(self._config.clips_folder, self._config.recordings.per_round[1]),
+        )
+        enrolled = self._link.enrol(message, self._server.enrol_token)
+        self.status["enrolled"] = True
+        log.info("enrolled as %s; the fleet knows %d classes", self._config.device.name, len(enrolled.classes))
+
+    def _step(self) -> None:
+        """Ask for one piece of work and bring it to its end."""
+        work = self._link.work(self._server.wait_s)
+        self._beat()
+        if work is None:
+            return
+        if (work.round_id, work.kind) == self._given_up:
+            self._pause(self._server.longest_pause_s)
+            return
+        named = (work.public_set, work.consensus, work.model, work.weights, work.fleet_weights)
+        blobs = {sha256 for sha256 in named if sha256}
+        for sha256 in sorted(blobs):
+            path = self._state.blob_path(sha256)
+            if not path.exists():
+                write_durably(path, self._link.fetch(sha256))
+        if work.kind == "contribute":
+            self._contribute(work)
+        else:
+            self._learn(work)
+            self._state.keep_blobs(blobs)
+
+    def _contribute(self, work: Work) -> None:
+        path = self._state.update_path(work.round_id)
+        if not (path.exists() and self._progress().contributed == work.round_id):
+            self._train(work)
+        try:
+            self._link.upload(work.round_id, path)
+            log.info("round %d: uploaded", work.round_id)
+        except RefusedError as error:
+            if error.code not in _HOPELESS:
+                raise
+            log.warning("round %d: %s", work.round_id, error)
+        self._state.discard(path)
+
+    def _learn(self, work: Work) -> None:
+        path = self._state.learned_path(work.round_id)
+        progress = self._progress()
+        done = progress.fine_tuned if work.fine_tune else progress.learned
+        if not (path.exists() and done == work.round_id):
+            self._train(work)
+        self._link.learned(parse(Learned, json.loads(path.read_bytes())))
+        log.info("round %d: learned", work.round_id)
+        self._state.discard(path)
+
+    def _train(self, work: Work) -> None:
+        """Have the work done.
+
+        Raises:
+            WorkError: it failed, or was stopped.
+        """
+        try:
+            self._trainer.train(to_json(work), f"round {work.round_id}: {work.kind}", self._beat)
+        except WorkError:
+            if not self._stop.is_set():
+                self._given_up = (work.round_id, work.kind)
+            raise

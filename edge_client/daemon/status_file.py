@@ -1,0 +1,64 @@
+"""What the daemon says of itself while it runs: a small file that `auricle-edge status` reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from edge_client.errors import StateError
+from edge_client.storage.device_state import DeviceState
+
+_NAME = "status.json"
+
+
+class StatusFile:
+    """Written by the daemon, again and again.
+
+    Under systemd the file is in the runtime folder, which is memory: an SD card is worn out by writing. The state
+    folder then holds a link to it, so that whoever knows the configuration finds it.
+    """
+
+    def __init__(self, state: DeviceState) -> None:
+        """Choose the place."""
+        link = state.folder / _NAME
+        runtime = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
+        self.in_memory = bool(runtime)
+        self.path = Path(runtime) / _NAME if runtime else link
+        if runtime or link.is_symlink():
+            link.unlink(missing_ok=True)
+        if runtime:
+            link.symlink_to(self.path)
+
+    def write(self, status: dict[str, Any]) -> None:
+        """Replace the file. It is not flushed to the disk: after a power cut nobody wants it.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        temporary = self.path.with_name(f".{_NAME}")
+        temporary.write_text(json.dumps(status | {"time": time.time()}) + "\n", encoding="utf-8")
+        temporary.chmod(0o600)
+        temporary.replace(self.path)
+
+
+def read_status(state: DeviceState) -> dict[str, Any]:
+    """Return the last status with ``running``: whether the daemon that wrote it still runs.
+
+    Raises:
+        StateError: no daemon ever ran here, or the file is damaged.
+    """
+    running = state.locked("daemon")
+    try:
+        status = json.loads((state.folder / _NAME).read_bytes())
+        if not isinstance(status, dict):
+            raise ValueError("not a status")
+    except FileNotFoundError:
+        status = {}
+    except ValueError as error:
+        raise StateError(f"{state.folder / _NAME} is damaged ({error}); the daemon writes it anew") from error
+    if not status and not running:
+        raise StateError(f"no daemon has run with the state folder {state.folder}; start it with: auricle-edge run")
+    return status | {"running": running}

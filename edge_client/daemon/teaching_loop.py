@@ -1,0 +1,77 @@
+"""The loop that has the device learn what its owner taught, soon after he stopped teaching."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from edge_client.config import Config
+from edge_client.daemon.training_process import Trainer
+from edge_client.errors import WorkError
+from edge_client.learning.teaching.job import TEACH, to_teach
+from edge_client.storage.device_state import DeviceState
+
+log = logging.getLogger(__name__)
+
+# Seconds between two looks at the clips; those that are the same at two looks are learned.
+_LOOK_S = 2.0
+# Looks between two searches for clips that are too old.
+_LOOKS_PER_TIDYING = 900
+
+
+class Teacher:
+    """Watches the clips; :meth:`run` returns only after ``stop`` was set."""
+
+    def __init__(
+        self,
+        config: Config,
+        state: DeviceState,
+        tidy: Callable[[], None],
+        trainer: Trainer,
+        stop: threading.Event,
+        beat: Callable[[], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            config: the device's.
+            state: the state folder.
+            tidy: deletes clips that are too old.
+            trainer: runs the training.
+            stop: ends the loop.
+            beat: called whenever the loop makes progress.
+        """
+        self._config = config
+        self._state = state
+        self._tidy = tidy
+        self._trainer = trainer
+        self._stop = stop
+        self._beat = beat
+        self.status: dict[str, Any] = {"waiting_to_be_learned": False, "error": ""}
+
+    def run(self) -> None:
+        """Have new clips learned, and old ones deleted, until stopped."""
+        seen = failed = None
+        looks = 0
+        while not self._stop.wait(_LOOK_S):
+            self._beat()
+            if looks % _LOOKS_PER_TIDYING == 0:
+                self._tidy()
+            looks += 1
+            found = to_teach(self._config, self._state)
+            settled, seen = found is not None and found == seen, found
+            self.status["waiting_to_be_learned"] = found is not None and found != failed
+            if not settled or found == failed:
+                continue
+            self._trainer.wait(self._beat, owner_waits=True)
+            try:
+                self._trainer.train(TEACH, "what the owner taught", self._beat)
+                self.status["error"] = ""
+            except WorkError as error:
+                # The same clips would fail again; others, or a restart, are worth another try.
+                failed = found
+                if not self._stop.is_set():
+                    self.status["error"] = str(error)
+                    log.error("%s", error)

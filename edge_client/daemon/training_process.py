@@ -1,0 +1,153 @@
+"""Training in a child process: one at a time, with low priority, a deadline and one retry.
+
+Its memory returns when it ends, and listening goes on meanwhile (architecture decision 7).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from edge_client.config.sections import TrainingConfig, window_minutes
+from edge_client.daemon.board import temperature_c
+from edge_client.errors import WorkError
+
+log = logging.getLogger(__name__)
+
+# Seconds that a child has to end before it is killed.
+_GRACE_S = 5.0
+_ATTEMPTS = 2
+# Seconds between two looks at the clock and the thermometer.
+_LOOK_S = 5.0
+
+
+class Trainer:
+    """Starts the training processes of the daemon."""
+
+    def __init__(
+        self, config: TrainingConfig, config_path: Path, stop: threading.Event, on_trained: Callable[[], None]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            config: window, temperature, deadline and priority.
+            config_path: of the whole configuration, which the child reads.
+            stop: ends the child.
+            on_trained: called after each training that succeeded: the model on the disk is another one.
+        """
+        self._config = config
+        self._config_path = config_path
+        self._stop = stop
+        self._on_trained = on_trained
+        self._one_at_a_time = threading.Lock()
+        self._window = window_minutes(config.window)
+        self.status: dict[str, Any] = {"training": None, "waiting_for": None, "trained": 0, "failed": 0, "error": ""}
+
+    def obstacle(self, *, owner_waits: bool) -> str | None:
+        """Return why no training may begin now, or None.
+
+        Args:
+            owner_waits: whether the owner taught something: that is learned at any time of the day.
+        """
+        now = datetime.now()
+        if self._window is not None and not owner_waits:
+            begin, end = self._window
+            minute = 60 * now.hour + now.minute
+            inside = begin <= minute < end if begin < end else minute >= begin or minute < end
+            if not inside:
+                return f"the training window {self._config.window}"
+        hot, limit = temperature_c(), self._config.max_temperature_c
+        if hot is not None and 0 < limit < hot:
+            return f"the processor to cool down from {hot:.0f} to {limit:.0f} degrees"
+        return None
+
+    def wait(self, beat: Callable[[], None], *, owner_waits: bool = False) -> None:
+        """Wait until training may begin, or until stopped."""
+        while (obstacle := self.obstacle(owner_waits=owner_waits)) and not self._stop.is_set():
+            if self.status["waiting_for"] != obstacle:
+                log.info("training waits for %s", obstacle)
+            self.status["waiting_for"] = obstacle
+            beat()
+            self._stop.wait(_LOOK_S)
+        self.status["waiting_for"] = None
+
+    def train(self, job: Mapping[str, Any], name: str, beat: Callable[[], None]) -> None:
+        """Run a job in a child process to its end, and once more if that fails.
+
+        Args:
+            job: JSON-ready; what the child reads.
+            name: of the job, for people.
+            beat: called while it goes on.
+
+        Raises:
+            WorkError: both attempts failed, or the daemon was told to stop.
+        """
+        while not self._one_at_a_time.acquire(timeout=1.0):
+            beat()
+        try:
+            self.status["training"] = name
+            for attempt in range(1, _ATTEMPTS + 1):
+                log.info("%s: attempt %d", name, attempt)
+                outcome = self._run(job, beat)
+                if outcome is None:
+                    self.status["trained"] += 1
+                    self._on_trained()
+                    return
+                if self._stop.is_set():
+                    raise WorkError(f"{name}: stopped")
+                self.status["failed"] += 1
+                self.status["error"] = f"{name}: {outcome} (attempt {attempt} of {_ATTEMPTS})"
+                log.error("%s", self.status["error"])
+            raise WorkError(f"{name}: the training process {outcome}, {_ATTEMPTS} times; its output says why")
+        finally:
+            self.status["training"] = None
+            self._one_at_a_time.release()
+
+    def _run(self, job: Mapping[str, Any], beat: Callable[[], None]) -> str | None:
+        """Run the child once; return what went wrong, or None."""
+        child = subprocess.Popen(
+            [sys.executable, "-m", "edge_client.learning.worker", str(self._config_path)],
+            stdin=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + self._config.deadline_s
+        assert child.stdin is not None
+        late = False
+        try:
+            child.stdin.write(json.dumps(job) + "\n")
+            child.stdin.flush()
+            while child.poll() is None and not self._stop.is_set() and not late:
+                beat()
+                late = time.monotonic() > deadline
+                try:
+                    child.wait(timeout=0.2)
+                except subprocess.TimeoutExpired:
+                    continue
+        except BrokenPipeError:
+            log.warning("the training process ended before it was told what to do")
+        finally:
+            status = _end(child)
+        if late:
+            return f"was not done after {self._config.deadline_s:g} s (deadline_s in [training]) and was killed"
+        return f"ended with status {status}" if status else None
+
+
+def _end(child: subprocess.Popen[str]) -> int:
+    """Make sure that a child is gone; return its exit status."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(timeout=_GRACE_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    if child.stdin is not None:
+        child.stdin.close()
+    return child.wait()

@@ -1,0 +1,1 @@
+"""From features of a stream to events: detected sounds and unknown ones."""

@@ -1,0 +1,184 @@
+"""Recognises sounds in a stream: sliding windows, features, inference, and decisions; docs/listening.md."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.config.sections import DetectorConfig
+from edge_client.detection.posterior_handling import PosteriorHandler
+from edge_client.detection.unknown_sounds import UnknownSounds
+from edge_client.events import Event
+from edge_client.features.sliding import SlidingMfcc
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.labels import LabelMap
+
+Floats = NDArray[np.float32]
+
+log = logging.getLogger(__name__)
+
+_SILENCE_DB = -120.0
+
+
+@dataclass
+class Counters:
+    """What a detector did.
+
+    Attributes:
+        windows: windows that were looked at.
+        gated: those of them that were too quiet for an inference.
+        skipped: hops that were not looked at, because the board had fallen behind.
+    """
+
+    windows: int = 0
+    gated: int = 0
+    skipped: int = 0
+
+
+class Detector:
+    """One stream's detector; used by one thread.
+
+    Attributes:
+        counters: what it did so far.
+        level_db: of the newest window, dB full scale.
+        scores: float32 [labels], of the newest window alone; zeros where it was too quiet to say.
+        sample_rate_hz: of the stream, the model's.
+        hop_samples: samples from one window to the next: ``hop_s`` in whole frames, at most a clip.
+        unknown_window: float32 [clip_samples], what the last ``unknown`` event was about; None before the first.
+    """
+
+    def __init__(
+        self,
+        model: ModelRuntime,
+        label_map: LabelMap,
+        config: DetectorConfig,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Begin with an empty stream.
+
+        Args:
+            model: with the weights that listen.
+            label_map: which slot is which label.
+            config: see docs/listening.md.
+            clock: the time of events, in seconds since 1970.
+        """
+        self.counters = Counters()
+        self.level_db = _SILENCE_DB
+        self.scores: Floats = np.zeros(0, np.float32)
+        self.unknown_window: Floats | None = None
+        self._config = config
+        self._clock = clock
+        self._warned: set[str] = set()
+        settings = model.manifest.feature_settings
+        self._settings: FeatureSettings = settings
+        self.sample_rate_hz = settings.sample_rate_hz
+        hop_frames = min(max(1, round(config.hop_s / settings.hop_s)), settings.frames)
+        self.hop_samples = min(hop_frames * settings.hop_samples, settings.clip_samples)
+        self._features = SlidingMfcc(settings, hop_frames)
+        hop_s = self.hop_samples / settings.sample_rate_hz
+        self._unknown_sounds = UnknownSounds(config, settings.clip_s, hop_s)
+        self._window: Floats = np.zeros(settings.clip_samples, np.float32)
+        self._hop: Floats = np.zeros(self.hop_samples, np.float32)
+        self._in_hop = 0
+        self._heard_samples = 0
+        self.adopt(model, label_map)
+
+    def adopt(self, model: ModelRuntime, label_map: LabelMap) -> None:
+        """Go on with other weights or labels; the stream is not interrupted.
+
+        Raises:
+            FeatureMismatchError: the model computes its features in another way.
+        """
+        self._settings.require_same(model.manifest.feature_settings, "the model that listened", "the new model")
+        self._model = model
+        self._label_map = label_map
+        self._decisions = PosteriorHandler(self._thresholds(), self._config.average_s, self._config.refractory_s)
+        # With a single label every score is 1: nothing can be told from it.
+        self._can_tell = len(label_map.slots) > 1
+        if len(label_map.slots) == 1:
+            log.warning("only %r is known, which cannot be told from anything else: teach a second sound", *self.labels)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that can be heard now."""
+        return self._label_map.names
+
+    def window(self) -> Floats:
+        """Return the newest complete window, float32 [clip_samples]; zeros stand for what was before the stream."""
+        return self._window.copy()
+
+    def push(self, samples: Floats) -> list[Event]:
+        """Take the stream's next samples, float32 [any number] at the model's rate; return what was heard in them."""
+        return [event for _ in self._hops(samples) for event in self._look()]
+
+    def skip(self, samples: Floats) -> None:
+        """Take the stream's next samples without looking at their windows."""
+        for _ in self._hops(samples):
+            self.counters.skipped += 1
+            self._features.reset()
+
+    def _thresholds(self) -> Floats:
+        chosen, names = self._config.thresholds, self._label_map.names
+        for name in sorted(chosen.keys() - set(names) - self._warned):
+            self._warned.add(name)
+            log.warning("[detector.thresholds] %s: no sound has this label yet; known: %s", name, ", ".join(names))
+        return np.array([chosen.get(name, self._config.threshold) for name in names], np.float32)
+
+    def _hops(self, samples: Floats) -> Iterator[None]:
+        """Take samples; yield after every hop that completes a window."""
+        while len(samples):
+            part = samples[: self.hop_samples - self._in_hop]
+            samples = samples[len(part) :]
+            self._hop[self._in_hop : self._in_hop + len(part)] = part
+            self._in_hop += len(part)
+            if self._in_hop < self.hop_samples:
+                return
+            self._in_hop = 0
+            self._heard_samples += self.hop_samples
+            self._window[: -self.hop_samples] = self._window[self.hop_samples :]
+            self._window[-self.hop_samples :] = self._hop
+            if self._heard_samples >= len(self._window):
+                yield
+
+    def _look(self) -> list[Event]:
+        """Look at the newest window."""
+        self.counters.windows += 1
+        self.level_db = _level_db(self._window)
+        at_s = self._heard_samples / self._settings.sample_rate_hz
+        self.scores = self._scores()
+        slot = self._decisions.update(self.scores, at_s)
+        averaged = self._decisions.averaged
+        best = float(averaged.max(initial=0.0))
+        sound = self._unknown_sounds.update(
+            at_s, _level_db(self._hop), best, self._window, self.level_db, heard=slot is not None
+        )
+        if slot is not None:
+            known = self._label_map.slots[slot]
+            return [Event(self._clock(), "detected", known.name, known.class_id, float(averaged[slot]), self.level_db)]
+        if sound is None:
+            return []
+        self.unknown_window = sound.window
+        return [Event(self._clock(), "unknown", "unknown", None, sound.score, sound.level_db)]
+
+    def _scores(self) -> Floats:
+        """Return the newest window's scores, float32 [labels]; zeros where it is too quiet to say."""
+        labels = len(self._label_map.slots)
+        quiet = self.level_db < self._config.energy_gate_db
+        self.counters.gated += quiet
+        if quiet or not self._can_tell:
+            self._features.reset()
+            return np.zeros(labels, np.float32)
+        x = self._model.normalise(self._features(self._window)[None])
+        return self._model.predict(x, self._label_map.mask)[0, :labels]
+
+
+def _level_db(samples: Floats) -> float:
+    """Return the root mean square in dB full scale, at least -120."""
+    power = float(np.dot(samples, samples)) / len(samples)
+    return max(_SILENCE_DB, 10.0 * float(np.log10(power))) if power > 0 else _SILENCE_DB

@@ -1,0 +1,1 @@
+"""Front ends: from samples to what a network sees, float32 [frames, numbers per frame]."""

@@ -1,0 +1,170 @@
+"""Clips made different from one another while training, so that a small model learns the sound and not the recording.
+
+Time shift and background noise as in FedKWS-UI (Li et al. 2022, section 5): +-100 ms, volume 0.1, probability 0.8.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.audio.recordings import SUFFIXES, read_recording
+from edge_client.errors import RecordingError
+
+# What a listening device hears lies anywhere in its window, near or far, in more noise or less.
+LISTENING_SHIFT_S = 0.25
+LISTENING_GAIN_DB = (-10.0, 6.0)
+LISTENING_SNR_DB = (0.0, 30.0)
+SHIFT_S = 0.1
+NOISE_VOLUME = 0.1
+NOISE_PROBABILITY = 0.8
+
+Floats = NDArray[np.float32]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BackgroundNoise:
+    """Long recordings of backgrounds, each float32 [samples] at the clips' rate."""
+
+    recordings: tuple[Floats, ...]
+
+    @classmethod
+    def load(cls, folder: Path, sample_rate_hz: int) -> BackgroundNoise:
+        """Read the recordings that lie in a folder (the first minute of each); damaged ones are logged and left out.
+
+        Raises:
+            RecordingError: the folder holds none that can be used.
+        """
+        recordings = []
+        for path in sorted(folder.glob("*")):
+            if path.suffix.lower() in SUFFIXES:
+                try:
+                    recordings.append(read_recording(path, sample_rate_hz))
+                except RecordingError as error:
+                    _log.warning("left out a background recording: %s", error)
+        if not recordings:
+            raise RecordingError(f"no background recordings in {folder}; put .wav, .flac or .ogg files there")
+        return cls(tuple(recordings))
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How variants of a clip differ from it.
+
+    Attributes:
+        shift_s: largest shift in time, in seconds.
+        noise_volume: factor on the background.
+        noise_probability: of a variant to get any, 0..1.
+    """
+
+    shift_s: float = SHIFT_S
+    noise_volume: float = NOISE_VOLUME
+    noise_probability: float = NOISE_PROBABILITY
+
+
+def augment(
+    clips: Floats,
+    sample_rate_hz: int,
+    rng: np.random.Generator,
+    noise: BackgroundNoise | None = None,
+    how: Augmentation | None = None,
+) -> Floats:
+    """Return changed copies of clips, float32 [clips, samples]: shifted in time and, where noise is given, noisy."""
+    how = how or Augmentation()
+    largest = min(round(how.shift_s * sample_rate_hz), clips.shape[1] - 1)
+    shifted = time_shift(clips, largest, rng)
+    return shifted if noise is None else mix_noise(shifted, noise, rng, how.noise_volume, how.noise_probability)
+
+
+def augment_for_listening(
+    clips: Floats, sample_rate_hz: int, rng: np.random.Generator, noise: BackgroundNoise | None = None
+) -> Floats:
+    """Return changed copies of clips, float32 [clips, samples], as windows of a stream hold them.
+
+    Each is shifted, louder or softer, and, where noise is given, in a random stretch of it at a random ratio of levels.
+    """
+    heard = time_shift(clips, round(LISTENING_SHIFT_S * sample_rate_hz), rng)
+    recordings = () if noise is None else noise.recordings
+    for clip in heard if recordings else ():
+        background = recordings[rng.integers(len(recordings))]
+        start = rng.integers(max(1, len(background) - len(clip) + 1))
+        stretch = np.resize(background[start : start + len(clip)], len(clip))
+        clip += stretch * (_rms(clip) / _rms(stretch) * 10 ** (-rng.uniform(*LISTENING_SNR_DB) / 20))
+    gains = 10 ** (rng.uniform(*LISTENING_GAIN_DB, size=(len(clips), 1)) / 20)
+    return np.clip(heard * gains, -1.0, 1.0).astype(np.float32)
+
+
+def splice(clips: Floats, labels: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+    """Return as many clips that are no label's: each of the quarters of several clips of at least two labels.
+
+    They stand for sounds that the device does not know. (Quarters of one label's clips would not do: an engine's, in
+    whatever order, still are an engine.)
+
+    Args:
+        clips: float32 [clips, samples].
+        labels: int64 [clips], of two labels or more.
+        rng: draws clips and quarters.
+    """
+    spliced = np.zeros_like(clips)
+    size = clips.shape[1] // 4
+    for row in spliced:
+        first = int(rng.integers(len(clips)))
+        second = int(rng.choice(np.flatnonzero(labels != labels[first])))
+        origins = [first, second, *rng.integers(len(clips), size=2)]
+        for place, (origin, quarter) in enumerate(zip(rng.permutation(origins), rng.permutation(4), strict=True)):
+            row[place * size : (place + 1) * size] = clips[origin, quarter * size : (quarter + 1) * size]
+    return spliced
+
+
+def _rms(samples: Floats) -> float:
+    """Return the root mean square, a little above 0 for silence."""
+    return float(np.sqrt(np.mean(np.square(samples)))) + 1e-6
+
+
+def time_shift(clips: Floats, largest: int, rng: np.random.Generator) -> Floats:
+    """Return clips, each moved by its own whole number of samples in -largest..largest; silence moves in.
+
+    Args:
+        clips: float32 [clips, samples].
+        largest: samples, below the clips' length.
+        rng: draws the shifts.
+    """
+    shifted = np.zeros_like(clips)
+    length = clips.shape[1]
+    for row, by in enumerate(rng.integers(-largest, largest + 1, size=len(clips))):
+        shifted[row, max(0, by) : length + min(0, by)] = clips[row, max(0, -by) : length - max(0, by)]
+    return shifted
+
+
+def mix_noise(
+    clips: Floats,
+    noise: BackgroundNoise,
+    rng: np.random.Generator,
+    volume: float = NOISE_VOLUME,
+    probability: float = NOISE_PROBABILITY,
+) -> Floats:
+    """Return clips to which, each with some probability, a random stretch of a random background was added.
+
+    Args:
+        clips: float32 [clips, samples].
+        noise: backgrounds; one shorter than a clip is repeated.
+        rng: draws clips, backgrounds and stretches.
+        volume: factor on the background.
+        probability: of a clip to get any, 0..1.
+
+    Returns:
+        float32 [clips, samples] in -1..1.
+    """
+    mixed = clips.copy()
+    length = clips.shape[1]
+    for row in np.flatnonzero(rng.random(len(clips)) < probability):
+        background = noise.recordings[rng.integers(len(noise.recordings))]
+        start = rng.integers(max(1, len(background) - length + 1))
+        mixed[row] += volume * np.resize(background[start : start + length], length)
+    return np.clip(mixed, -1.0, 1.0, out=mixed)

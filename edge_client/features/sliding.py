@@ -1,0 +1,62 @@
+"""The features of a window that slides over a stream, of which only what is new is computed.
+
+A clip's frames do not depend on one another, except that pre-emphasis knows no sample before the clip's first. So
+frame 0 belongs to one window alone, and every other frame is the same in all windows that hold it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.features.mfcc import Mfcc
+from fleet_protocol.feature_settings import FeatureSettings
+
+Floats = NDArray[np.float32]
+
+
+class SlidingMfcc:
+    """Computes what :class:`edge_client.features.mfcc.Mfcc` would of each window, from window to window."""
+
+    def __init__(self, settings: FeatureSettings, hop_frames: int) -> None:
+        """Prepare.
+
+        Args:
+            settings: of the features; the window is a clip.
+            hop_frames: frames by which each window lies after the one before.
+        """
+        self._settings = settings
+        self._hop = hop_frames
+        self._whole = Mfcc(settings)
+        span = (settings.frames - 1) * settings.hop_samples + settings.window_samples
+        # The first frame of the newest ones lacks its predecessor's last sample, so one more is computed and left out.
+        self._pays = hop_frames + 2 < settings.frames and span <= settings.clip_samples
+        self._first = Mfcc(_part(settings, 1))
+        self._newest = Mfcc(_part(settings, hop_frames + 1))
+        self._newest_start = (settings.frames - hop_frames - 1) * settings.hop_samples
+        self._features = np.zeros(settings.shape, np.float32)
+        self._known = False
+
+    def reset(self) -> None:
+        """Forget the last window: the next one does not lie one hop after it."""
+        self._known = False
+
+    def __call__(self, window: Floats) -> Floats:
+        """Return float32 [frames, coefficients] of float32 [clip_samples], one hop after the last window."""
+        if not (self._pays and self._known):
+            self._features = self._whole(window)
+            self._known = True
+            return self._features.copy()
+        features, hop = self._features, self._hop
+        features[:-hop] = features[hop:]
+        features[0] = self._first(window[: self._settings.window_samples])[0]
+        features[-hop:] = self._newest(window[self._newest_start :])[1:]
+        return features.copy()
+
+
+def _part(settings: FeatureSettings, frames: int) -> FeatureSettings:
+    """Return the settings of clips that are so many frames long."""
+    span = (frames - 1) * settings.hop_samples + settings.window_samples
+    return dataclasses.replace(settings, frames=frames, clip_s=span / settings.sample_rate_hz)

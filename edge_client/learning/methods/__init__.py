@@ -1,0 +1,1 @@
+"""Local methods that train the fleet's shared model, one file each."""

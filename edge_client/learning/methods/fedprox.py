@@ -1,0 +1,13 @@
+"""FedProx (Li et al. 2020): cross-entropy + mu/2 ||w - w_global||^2, so that devices do not drift apart."""
+
+from __future__ import annotations
+
+from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Training
+
+
+def prepare(task: LocalTask) -> Training:
+    """Targets are the labels; the exported graph holds the weights to those that came from the aggregator."""
+    return Training(lambda _x, labels: labels, proximal=task.number("proximal"))
+
+
+METHOD = LocalMethod(prepare)

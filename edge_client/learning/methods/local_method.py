@@ -1,0 +1,150 @@
+"""One loop for every method that shares a model: they differ in the targets of a batch (docs/methods.md).
+
+Classes of which a device has no clips are not forgotten: ``rehearsal`` holds the model to the fleet's opinion on the
+public set (learning without forgetting, Li & Hoiem 2016), and ``restrict`` leaves the outputs alone for which neither
+clips nor public samples speak (restricted softmax, FedRS, Li & Zhan 2021). docs/methods.md has the figures of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.learning.slot_order import SlotOrder
+from edge_client.learning.targets import from_slots
+from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.setting import Value
+
+Floats = NDArray[np.float32]
+Targets = Callable[[Floats, Floats], Floats]
+
+
+@dataclass(frozen=True)
+class LocalTask:
+    """What a local method can look at when it makes its targets.
+
+    Attributes:
+        shared: the shared model, with the fleet's weights; the loop trains it.
+        own: the device's model, with the weights that the device last trained.
+        order: which slot of the one is which of the other.
+        mask: float32 [shared capacity], the outputs that are trained.
+        clips: the round's, normalised for the shared model, with its slots.
+        own_clips: the same for the device's model.
+        settings: of the local method.
+        rng: of everything random.
+    """
+
+    shared: ModelRuntime
+    own: ModelRuntime
+    order: SlotOrder
+    mask: Floats
+    clips: Clips
+    own_clips: Clips
+    settings: Mapping[str, Value]
+    rng: np.random.Generator
+
+    def number(self, name: str) -> float:
+        """Return a setting as a number."""
+        return float(self.settings[name])
+
+    @property
+    def batch(self) -> int:
+        """Rows of a step, which both models take."""
+        return min(self.shared.manifest.batch, self.own.manifest.batch)
+
+    @property
+    def own_mask(self) -> Floats:
+        """float32 [own capacity]: the device's slots that the clips train."""
+        mask = np.zeros(self.order.own_capacity, np.float32)
+        mask[np.unique(self.own_clips.slots)] = 1.0
+        return mask
+
+    def for_own(self, x: Floats) -> Floats:
+        """Return a batch that is normalised for the shared model as the device's own takes it."""
+        return self.own.normalise(self.shared.denormalise(x))
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a method trains the shared model.
+
+    Attributes:
+        targets: (x, one-hot labels) of a batch, both in the shared model's terms -> its targets, float32 [rows,
+            shared capacity]. It is called once for every step, before the step.
+        proximal: FedProx' mu.
+        steps: how many steps; None: as the settings ``steps`` and ``epochs`` say.
+    """
+
+    targets: Targets
+    proximal: float = 0.0
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class LocalMethod:
+    """A local method.
+
+    Attributes:
+        prepare: does what comes before the training, and says how to train.
+        any_architecture: whether the device's bundle may be another than the shared one.
+        keeps_own: whether the device's model is trained on its own (by ``prepare`` or the targets) and kept; else
+            it becomes what the shared model was trained to.
+    """
+
+    prepare: Callable[[LocalTask], Training]
+    any_architecture: bool = False
+    keeps_own: bool = False
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """Rows on which the shared model shall stay as it is.
+
+    Attributes:
+        x: normalised for the shared model, float32 [rows, frames, coefficients].
+        targets: float32 [rows, shared capacity].
+    """
+
+    x: Floats
+    targets: Floats
+
+
+def train_shared(task: LocalTask, training: Training, rehearsal: Rehearsal) -> float:
+    """Train the shared model in place; return the mean loss of the last pass over the clips."""
+    model, mask = task.shared, task.mask
+    rate, momentum = task.number("learning_rate"), task.number("momentum")
+    losses: list[float] = []
+    for x, labels in _batches(task, training.steps or int(task.settings["steps"])):
+        wanted = training.targets(x, labels)
+        losses.append(
+            model.train_step(x, wanted, mask, learning_rate=rate, momentum=momentum, proximal=training.proximal)
+        )
+        if len(rehearsal.x):
+            rows = task.rng.integers(len(rehearsal.x), size=len(x))
+            model.train_step(
+                rehearsal.x[rows], rehearsal.targets[rows], mask,
+                learning_rate=rate, momentum=momentum, proximal=training.proximal,
+            )  # fmt: skip
+    last = -(-len(task.clips.slots) // task.batch)
+    return float(np.mean(losses[-last:]))
+
+
+def _batches(task: LocalTask, steps: int) -> Iterator[tuple[Floats, Floats]]:
+    """Draw so many batches of the clips (0: ``epochs`` passes): (x, one-hot labels).
+
+    Every pass has another order and other variants.
+    """
+    batch = task.batch
+    labels = from_slots(task.clips.slots, task.order.shared_capacity)
+    per_pass = -(-len(labels) // batch)
+    left = steps or int(task.settings["epochs"]) * per_pass
+    while left > 0:
+        x, order = task.clips.draw(task.rng), task.rng.permutation(len(labels))
+        for start in range(0, min(left, per_pass) * batch, batch):
+            rows = order[start : start + batch]
+            yield x[rows], labels[rows]
+        left -= per_pass

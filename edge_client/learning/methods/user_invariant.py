@@ -1,0 +1,65 @@
+"""FedKWS-UI (Li et al. 2022): the shared model learns what holds for every user.
+
+ALO, adversarial learning against an overfitted local model: a private model is trained on the device's clips until it
+overfits; the shared model is pushed away from its opinion. ALT, adaptive local training: devices with more clips, more
+evenly spread over the classes, take more steps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.learning.methods.local_method import Floats, LocalMethod, LocalTask, Training
+from edge_client.learning.sgd import Optimiser, train_epoch
+from edge_client.learning.targets import from_slots
+
+# A mean loss in nats at which a model names its own clips with 95 % certainty: it has learned them by heart.
+OVERFITTED = 0.05
+
+
+def prepare(task: LocalTask) -> Training:
+    """L = -sum_c [(1-mu) 1{y=c} + mu/C] log f_c + lambda sum_c [f_p]_c log f_c   (eq. 1 to 3).
+
+    C counts the outputs that are trained; f_p is the device's own model, which goes on from round to round.
+    """
+    optimiser = Optimiser(task.number("learning_rate"), task.number("momentum"))
+    own_targets = from_slots(task.own_clips.slots, task.order.own_capacity)
+    for _ in range(int(task.settings["private_epochs"])):
+        x = task.own_clips.draw(task.rng)
+        if train_epoch(task.own, x, own_targets, task.own_mask, optimiser, task.rng) < OVERFITTED:
+            break
+    smoothing, adversarial = task.number("smoothing"), task.number("adversarial")
+    uniform = task.mask / task.mask.sum()
+
+    def targets(x: Floats, labels: Floats) -> Floats:
+        private = task.order.to_shared(task.own.predict(task.for_own(x), task.own_mask))
+        wanted: Floats = (1.0 - smoothing) * labels + smoothing * uniform - adversarial * private
+        return wanted
+
+    return Training(targets, steps=_steps(task))
+
+
+def _steps(task: LocalTask) -> int:
+    """Return r_0 r E, at least 1; E where the fleet has not told anything yet."""
+    steps, factor, most = task.number("steps"), task.number("step_factor"), task.number("most_clips")
+    if not task.settings["adaptive"] or not factor or not most:
+        return int(steps)
+    return max(1, round(factor * utility(len(task.clips.slots), label_entropy(task.clips.slots), most,
+                                         task.order.classes) * steps))  # fmt: skip
+
+
+def utility(clips: int, entropy: float, most: float, classes: int) -> float:
+    """Return r = 2 n' e' / (n' + e'), n' = n_k / max n, e' = entropy / log C, each at most 1."""
+    size, evenness = min(1.0, clips / most), min(1.0, entropy / np.log(classes)) if classes > 1 else 1.0
+    return 2 * size * evenness / (size + evenness) if size + evenness else 0.0
+
+
+def label_entropy(slots: NDArray[np.int64]) -> float:
+    """Return the entropy in nats of the distribution of int64 [clips] over their labels."""
+    counts = np.unique(slots, return_counts=True)[1]
+    shares = counts / counts.sum()
+    return float(-(shares * np.log(shares)).sum()) + 0.0
+
+
+METHOD = LocalMethod(prepare, keeps_own=True)

@@ -1,0 +1,1 @@
+"""How a device describes a sound that the fleet does not know."""

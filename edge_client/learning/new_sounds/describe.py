@@ -1,0 +1,51 @@
+"""How a device describes sounds that the fleet does not know, whatever the strategy: impressions and profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
+from edge_client.learning.new_sounds.profiles import profiles
+from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.setting import Value
+from fleet_protocol.tensors import Arrays
+
+Floats = NDArray[np.float32]
+
+
+def describe(
+    model: ModelRuntime,
+    mask: Floats,
+    clips: Clips,
+    public: Floats,
+    slots: Sequence[int],
+    settings: Mapping[str, Value],
+    rng: np.random.Generator,
+) -> Arrays:
+    """Return the arrays ``impressions`` and ``profiles`` of some classes, in the order of ``slots``.
+
+    Args:
+        model: that was trained on the clips.
+        mask: float32 [capacity], the classes that it knows.
+        clips: normalised for the model, with its slots.
+        public: the public set's normalised features, float32 [samples, frames, coefficients].
+        slots: the classes to describe, each with at least one clip.
+        settings: of the synthesis (fleet_protocol.local_methods).
+        rng: draws what is random in it.
+    """
+    synthesis = Synthesis(
+        count=int(settings["impressions"]),
+        steps=int(settings["impression_steps"]),
+        rate=float(settings["impression_rate"]),
+        l2=float(settings["impression_l2"]),
+        scale=float(settings["impression_scale"]),
+        start=float(settings["impression_start"]),
+        temperature=float(settings["temperature"]),
+    )
+    impressions = synthesise(model, mask, list(slots), synthesis, rng)
+    own, heard = model.embed(clips.x[0]), model.embed(public)
+    return {"impressions": impressions, "profiles": profiles(heard, own, clips.slots, slots)}

@@ -1,0 +1,1 @@
+"""The device's part in a round: train and upload, then apply the round's result."""

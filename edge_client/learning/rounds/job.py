@@ -1,0 +1,81 @@
+"""What every strategy's part on a device has in common: what came along, and what the training process asks of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import Bundle
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import Update, Work
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.setting import Value
+from fleet_protocol.tensors import Arrays
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What the aggregator sent along.
+
+    Attributes:
+        public_set: D_0.
+        consensus: f_G on it, float32 [samples, classes], columns as in the public set; None before the first one.
+        model: the shared model's bundle, with the fleet's present weights; None where the strategy has none.
+        trained: whether any round has trained the shared model.
+    """
+
+    public_set: PublicSet
+    consensus: Floats | None
+    model: Bundle | None = None
+    trained: bool = False
+
+
+class RoundJob(Protocol):
+    """One device's work in one round.
+
+    Attributes:
+        model: of the device's own bundle; trained in place. After :meth:`contribute` it holds the weights that the
+            device trained, after :meth:`learn` those that recognise sounds.
+        label_map: of that model; replaced.
+        work: what is to be done.
+        settings: of the plan's local method.
+        rng: of everything random in this work.
+    """
+
+    model: ModelRuntime
+    label_map: LabelMap
+    work: Work
+    settings: Mapping[str, Value]
+    rng: np.random.Generator
+
+    def take_labels(self, labels: Sequence[str]) -> None:
+        """Give every label that the owner taught a slot."""
+
+    def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
+        """Train on the round's clips; return the upload."""
+
+    def learn(self, adopt: bool) -> dict[str, float]:
+        """Learn from the round's result; return what was measured."""
+
+    def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
+        """Return the accuracy on held-out clips among some slots, in %."""
+
+
+def round_rng(work: Work, device_id: str) -> np.random.Generator:
+    """Return the work's random numbers: a device that is killed and asked again must do the very same work."""
+    kind = ("contribute", "learn").index(work.kind)
+    return np.random.default_rng([work.plan.seed, work.round_id, kind, int(device_id, 16)])
+
+
+def percent(metrics: dict[str, float]) -> dict[str, float]:
+    """Return shares as percentages, without those that are not numbers."""
+    return {name: 100.0 * value for name, value in metrics.items() if math.isfinite(value)}

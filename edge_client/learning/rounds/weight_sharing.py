@@ -1,0 +1,209 @@
+"""Federated learning with a shared model: the device's part, whatever the local method (docs/methods.md).
+
+Contribute: train the shared model from the fleet's weights and upload it; describe new sounds as in the zero-shot
+strategy, so that the aggregator gives their classes a slot. Learn: take up classes, and listen with the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.errors import ModelError, RecordingError
+from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
+from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
+from edge_client.learning.methods.registry import SHARED_METHODS
+from edge_client.learning.methods.user_invariant import label_entropy
+from edge_client.learning.new_sounds.describe import describe
+from edge_client.learning.rounds.job import Fleet, percent, round_rng
+from edge_client.learning.sgd import accuracy
+from edge_client.learning.slot_order import SlotOrder, move_head
+from edge_client.learning.targets import from_slots
+from edge_client.learning.training_data import Clips, held_out_accuracy
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import Bundle, Manifest
+from fleet_protocol.errors import ProtocolError
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import ClassReport, Update, Work
+from fleet_protocol.setting import Value
+from fleet_protocol.tensors import Arrays
+
+Floats = NDArray[np.float32]
+
+
+class WeightSharing:
+    """One device's work in one round. The device's model is trained in place; the label map is replaced."""
+
+    def __init__(self, model: ModelRuntime, label_map: LabelMap, work: Work, fleet: Fleet, device_id: str) -> None:
+        """Prepare.
+
+        Raises:
+            FeatureMismatchError: the models and the public set compute features differently.
+            ModelError: the method needs the fleet's bundle, and this device has another.
+            ProtocolError: the round has no shared model.
+        """
+        if fleet.model is None:
+            raise ProtocolError(f"round {work.round_id} ({work.plan.local.name}) came without a shared model")
+        self.method = SHARED_METHODS[work.plan.local.name]
+        self.model = model
+        self.bundle: Bundle = fleet.model
+        _require_features(model.manifest, self.bundle.manifest, fleet)
+        if not self.method.any_architecture:
+            _require_same_model(model.manifest, self.bundle.manifest, work.plan.local.name)
+        self.label_map = label_map
+        self.work = work
+        self.fleet = fleet
+        self.device_id = device_id
+        self.settings: Mapping[str, Value] = work.plan.local.settings
+        self.rng = round_rng(work, device_id)
+        self.shared = ModelRuntime(self.bundle)
+        self._class_ids = tuple(info.class_id for info in work.classes)
+        self._x0 = self.shared.normalise(fleet.public_set.features)
+
+    def take_labels(self, labels: Sequence[str]) -> None:
+        """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
+
+        Raises:
+            LabelError: the head has no free slot.
+        """
+        self.label_map = take_labels(self.label_map, labels, self.work.classes)
+
+    def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
+        """Train the shared model on the round's clips; return the upload.
+
+        Raises:
+            RecordingError: there are no clips to learn from.
+            ModelError: the training diverged.
+        """
+        if not len(clips.slots):
+            raise RecordingError(
+                f"round {self.work.round_id}: no readable clips of {', '.join(self.label_map.names) or 'any label'}; "
+                "put recordings into <folder>/<label>/"
+            )
+        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)]
+        order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity, new)
+        metrics = {"global_accuracy": self._public_accuracy()}
+        task, rehearsal = self._task(clips, order)
+        loss = train_shared(task, self.method.prepare(task), rehearsal)
+        if not math.isfinite(loss) or not all(np.isfinite(array).all() for array in self.shared.get_weights().values()):
+            raise ModelError(
+                f"round {self.work.round_id}: the training diverged (loss {loss}); nothing was changed. "
+                f"Lower the round's learning_rate, now {self.settings['learning_rate']}"
+            )
+        metrics["local_accuracy"] = self._public_accuracy()
+        if not self.method.keeps_own:
+            self.model.set_weights(self._in_own_order(self.shared.get_weights(), order, self.model.get_weights()))
+        update, arrays = self._upload(clips, new, share_names)
+        update.metrics.update(percent(metrics) | {"training_loss": loss})
+        return update, arrays
+
+    def learn(self, adopt: bool) -> dict[str, float]:
+        """Link what was recognised, adopt the fleet's classes, and take over the shared model.
+
+        Labels that are no class of the fleet yet keep the outputs that the device trained.
+
+        Args:
+            adopt: whether to take up classes that other devices discovered.
+        """
+        self.label_map = link_recognised(self.label_map, self.work.assignments)
+        if not self.method.any_architecture:  # else the device goes on listening with a model of its own
+            wanted = [info for info in self.work.classes if adopt or info.discovered_in is None]
+            self.label_map = adopt_classes(self.label_map, wanted)
+            order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity)
+            self.model.set_weights(self._in_own_order(self.bundle.weights, order, self.model.get_weights()))
+        return percent({"global_accuracy": self._public_accuracy()})
+
+    def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
+        """Return the accuracy on held-out clips among some slots, in %; nothing where there are none."""
+        return percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, held_out, slots)})
+
+    def _task(self, clips: Clips, order: SlotOrder) -> tuple[LocalTask, Rehearsal]:
+        x, own, shared = clips.x, self.model.manifest, self.bundle.manifest
+        if (own.mean, own.std) != (shared.mean, shared.std):
+            x = self.shared.normalise(self.model.denormalise(x))
+        theirs = Clips(x, order.slots_to_shared(clips.slots))
+        mask, rehearsal = self._rehearsal(order, theirs.slots)
+        return LocalTask(self.shared, self.model, order, mask, theirs, clips, self.settings, self.rng), rehearsal
+
+    def _rehearsal(self, order: SlotOrder, slots: NDArray[np.int64]) -> tuple[Floats, Rehearsal]:
+        """Return the outputs to train, and what keeps the others' classes from being forgotten.
+
+        That is the fleet's opinion on the public recordings, once it has one, and the data impressions of classes of
+        which the device has no clips. An output for which nothing speaks here could only be pushed down.
+        """
+        public, weight = self.fleet.public_set, float(self.settings["rehearsal"])
+        real = ~public.synthetic & self.fleet.trained
+        rows = np.flatnonzero(real | (public.synthetic & ~np.isin(public.labels, slots)))
+        rows = rows if weight else rows[:0]
+        mask = np.zeros(order.shared_capacity, np.float32)
+        mask[slots] = mask[public.labels[rows]] = 1.0
+        if not self.settings["restrict"]:
+            mask = order.mask()
+        opinions = mask * (np.arange(len(mask)) < order.classes)
+        targets = from_slots(public.labels[rows], len(mask))
+        heard = real[rows]
+        if heard.any():
+            targets[heard] = self.shared.predict(self._x0[rows[heard]], opinions)
+        return mask, Rehearsal(self._x0[rows], weight * targets)
+
+    def _upload(self, clips: Clips, new: list[int], share_names: bool) -> tuple[Update, Arrays]:
+        arrays: Arrays = {f"weights/{name}": array for name, array in self.shared.get_weights().items()}
+        known = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id and clips.count(slot)]
+        known = known if new else []
+        if new:
+            x0 = self.model.normalise(self.fleet.public_set.features)
+            arrays |= describe(self.model, self.label_map.mask, clips, x0, known + new, self.settings, self.rng)
+        names, class_ids = self.label_map.names, self.label_map.class_ids
+        reports = [ClassReport(slot, names[slot] if share_names else None, clips.count(slot)) for slot in new]
+        update = Update(
+            round_id=self.work.round_id,
+            device_id=self.device_id,
+            features=self.model.manifest.feature_settings.digest,
+            public_set=self.work.public_set,
+            classes=tuple(class_id for class_id in class_ids if class_id in self._class_ids),
+            clips=len(clips.slots),
+            reports=tuple(reports),
+            known=tuple(str(class_ids[slot]) for slot in known),
+            label_entropy=label_entropy(clips.slots),
+        )
+        return update, arrays
+
+    def _in_own_order(self, weights: Arrays, order: SlotOrder, into: Arrays) -> Arrays:
+        return move_head(weights, into, self.bundle.manifest.head, order.shared, order.own)
+
+    def _public_accuracy(self) -> float:
+        """Accuracy of the shared model on the public recordings, among all classes of the fleet."""
+        real = ~self.fleet.public_set.synthetic
+        count = len(self._class_ids)
+        mask = np.zeros(self.bundle.manifest.capacity, np.float32)
+        mask[:count] = 1.0
+        scores = self.shared.predict(self._x0[real], mask)[:, :count]
+        return accuracy(scores, self.fleet.public_set.labels[real], range(count))
+
+
+def _require_features(own: Manifest, shared: Manifest, fleet: Fleet) -> None:
+    for manifest, what in ((own, "this device's bundle"), (shared, "the fleet's shared model")):
+        manifest.feature_settings.require_same(
+            fleet.public_set.settings, f"{what} ({manifest.architecture})", "the public set"
+        )
+
+
+def _require_same_model(own: Manifest, shared: Manifest, method: str) -> None:
+    """Check that weights of one model are weights of the other.
+
+    Raises:
+        ModelError: they are not.
+    """
+    if _graph(own) != _graph(shared):
+        raise ModelError(
+            f"{method} trains the fleet's model ({shared.architecture}, capacity {shared.capacity}) and this device's "
+            f"bundle is another ({own.architecture}, capacity {own.capacity}): install the fleet's bundle, or open "
+            "rounds with the strategy 'mutual' or 'zero_shot', which take any architecture"
+        )
+
+
+def _graph(manifest: Manifest) -> tuple[object, ...]:
+    return manifest.sha256.get("model.tflite"), manifest.weight_shapes, manifest.mean, manifest.std

@@ -1,0 +1,206 @@
+"""Zero-shot federated learning with new classes: the device's part (Gudur & Perepu 2021, algorithm 1).
+
+Contribute: train on the round's clips, score the public set, add the scores to the fleet's (alpha-update), and describe
+new sounds by data impressions. Learn: link and adopt classes, and distil the new consensus into the own model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.errors import ModelError, RecordingError
+from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
+from edge_client.learning.methods.user_invariant import label_entropy
+from edge_client.learning.new_sounds.describe import describe
+from edge_client.learning.rounds.job import Fleet, percent, round_rng
+from edge_client.learning.sgd import Optimiser, accuracy, alpha_update, train_epoch
+from edge_client.learning.targets import from_consensus, from_slots
+from edge_client.learning.training_data import Clips, held_out_accuracy
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.errors import ProtocolError
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import ClassReport, Update, Work
+from fleet_protocol.setting import Value
+from fleet_protocol.tensors import Arrays
+
+Floats = NDArray[np.float32]
+
+
+class ZeroShot:
+    """One device's work in one round. The model is trained in place; the label map is replaced."""
+
+    def __init__(self, model: ModelRuntime, label_map: LabelMap, work: Work, fleet: Fleet, device_id: str) -> None:
+        """Prepare.
+
+        Raises:
+            FeatureMismatchError: model and public set compute features differently.
+        """
+        model.manifest.feature_settings.require_same(
+            fleet.public_set.settings, f"this device's bundle ({model.manifest.architecture})", "the public set"
+        )
+        self.model = model
+        self.label_map = label_map
+        self.work = work
+        self.fleet = fleet
+        self.device_id = device_id
+        self.settings: Mapping[str, Value] = work.plan.local.settings
+        self.rng = round_rng(work, device_id)
+        self._x0 = model.normalise(fleet.public_set.features)
+
+    def take_labels(self, labels: Sequence[str]) -> None:
+        """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
+
+        Raises:
+            LabelError: the head has no free slot.
+        """
+        self.label_map = take_labels(self.label_map, labels, self.work.classes)
+
+    def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
+        """Build, score, update; return the upload.
+
+        Args:
+            clips: the round's clips.
+            share_names: whether the owner's words for new sounds travel.
+
+        Raises:
+            RecordingError: there are no clips to learn from.
+        """
+        if not len(clips.slots):
+            raise RecordingError(
+                f"round {self.work.round_id}: no readable clips of {', '.join(self.label_map.names) or 'any label'}; "
+                "put recordings into <folder>/<label>/"
+            )
+        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)]
+        loss = self._build(clips, with_public_set=bool(new))
+        slots, columns = self._owned()
+        temperature = float(self.settings["score_temperature"])
+        scores = self.model.predict(self._x0, self.label_map.mask, temperature)
+        own = scores[:, slots]
+        consensus = None if self.fleet.consensus is None else self.fleet.consensus[:, columns]
+        arrays: Arrays = {"scores": alpha_update(own, consensus, len(clips.slots))}
+        known = [slot for slot in slots if clips.count(slot)] if new else []
+        if new:
+            mask = self.label_map.mask
+            arrays |= describe(self.model, mask, clips, self._x0, known + new, self.settings, self.rng)
+        update = Update(
+            round_id=self.work.round_id,
+            device_id=self.device_id,
+            features=self.model.manifest.feature_settings.digest,
+            public_set=self.work.public_set,
+            classes=tuple(str(self.label_map.class_ids[slot]) for slot in slots),
+            clips=len(clips.slots),
+            reports=tuple(
+                ClassReport(slot, self.label_map.names[slot] if share_names else None, clips.count(slot))
+                for slot in new
+            ),
+            known=tuple(str(self.label_map.class_ids[slot]) for slot in known),
+            label_entropy=label_entropy(clips.slots),
+            metrics=percent({"local_accuracy": self._public_accuracy(own, columns)}) | {"training_loss": loss},
+        )
+        return update, arrays
+
+    def learn(self, adopt: bool) -> dict[str, float]:
+        """Link what was recognised, adopt what others discovered, and distil the consensus; return accuracies in %.
+
+        Args:
+            adopt: whether to take up classes that other devices discovered.
+        """
+        self.label_map = link_recognised(self.label_map, self.work.assignments)
+        if adopt:
+            discovered = [info for info in self.work.classes if info.discovered_in is not None]
+            self.label_map = adopt_classes(self.label_map, discovered)
+        slots, columns = self._owned()
+        metrics = {}
+        if self.fleet.consensus is not None:
+            metrics["global_accuracy"] = self._public_accuracy(self.fleet.consensus[:, columns], columns)
+            for _ in range(int(self.settings["distill_epochs"])):
+                self._distil(rehearse=True)
+        own = self.model.predict(self._x0, self.label_map.mask)[:, slots]
+        metrics["distilled_accuracy"] = self._public_accuracy(own, columns)
+        return percent(metrics)
+
+    def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
+        """Return the accuracy on held-out clips among some slots, in %; nothing where there are none."""
+        return percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, held_out, slots)})
+
+    def _build(self, clips: Clips, *, with_public_set: bool) -> float:
+        """Train on the round's clips; with new classes, on the public set as well (choice 2 of the local update)."""
+        targets = from_slots(clips.slots, self.label_map.capacity)
+        optimiser = Optimiser(float(self.settings["learning_rate"]), float(self.settings["momentum"]))
+        rehearsal, labels = self._rehearsal(own=set(clips.slots.tolist()))
+        targets = np.concatenate([targets, labels])
+        loss = math.nan
+        for _ in range(int(self.settings["epochs"])):
+            if with_public_set:
+                self._distil()
+            x = np.concatenate([clips.draw(self.rng), rehearsal])
+            loss = train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)
+        if not math.isfinite(loss):
+            raise ModelError(
+                f"round {self.work.round_id}: the training diverged (loss {loss}); nothing was changed. "
+                f"Lower the round's learning_rate, now {self.settings['learning_rate']}"
+            )
+        return loss
+
+    def _distil(self, *, rehearse: bool = False) -> None:
+        """Pass once over the public recordings with the consensus as target. Their true labels are never used.
+
+        Of a class without a public recording the consensus knows nothing here, so the device keeps its own opinion
+        (after learning without forgetting, Li & Hoiem 2016): pushed down on every recording, it would be unlearned.
+
+        Args:
+            rehearse: whether the data impressions of discovered classes are passed over as well, as what they are.
+        """
+        if self.fleet.consensus is None:
+            return
+        mask, temperature = self.label_map.mask, float(self.settings["score_temperature"])
+        real = ~self.fleet.public_set.synthetic
+        recorded = set(self.fleet.public_set.labels[real].tolist())
+        pairs = [pair for pair in zip(*self._owned(), strict=True) if pair[1] in recorded]
+        slots, columns = [slot for slot, _ in pairs], [column for _, column in pairs]
+        targets = from_consensus(self.fleet.consensus[real][:, columns], slots, self.label_map.capacity)
+        scored = targets.any(axis=1)
+        x, targets = self._x0[real][scored], targets[scored]
+        own = self.model.predict(x, mask, temperature)
+        own[:, slots] = 0.0
+        targets = targets * (1.0 - own.sum(axis=1, keepdims=True)) + own
+        if rehearse:
+            impressions, labels = self._rehearsal(own=set())
+            x, targets = np.concatenate([x, impressions]), np.concatenate([targets, labels])
+        optimiser = Optimiser(
+            float(self.settings["distill_learning_rate"]), float(self.settings["momentum"]), temperature
+        )
+        train_epoch(self.model, x, targets, mask, optimiser, self.rng)
+
+    def _rehearsal(self, own: set[int]) -> tuple[Floats, Floats]:
+        """Return rows and targets of the public set's data impressions, but of classes that the device has clips of."""
+        slots, columns = self._owned()
+        slot_of = {column: slot for slot, column in zip(slots, columns, strict=True) if slot not in own}
+        labels = self.fleet.public_set.labels
+        rows = np.flatnonzero(self.fleet.public_set.synthetic & np.isin(labels, list(slot_of)))
+        wanted = np.array([slot_of[int(label)] for label in labels[rows]], np.int64)
+        return self._x0[rows], from_slots(wanted, self.label_map.capacity)
+
+    def _owned(self) -> tuple[list[int], list[int]]:
+        """Return the slots that are linked to classes of the public set, and these classes' columns."""
+        columns = {class_id: column for column, class_id in enumerate(self.fleet.public_set.class_ids)}
+        pairs = [
+            (slot, columns[class_id])
+            for slot, class_id in enumerate(self.label_map.class_ids)
+            if class_id is not None and class_id in columns
+        ]
+        if not pairs:
+            raise ProtocolError(
+                f"none of this device's labels ({', '.join(self.label_map.names) or 'none'}) is a class of the public "
+                f"set ({', '.join(columns)}): it has nothing to score. Name at least one label folder like a class"
+            )
+        return [slot for slot, _ in pairs], [column for _, column in pairs]
+
+    def _public_accuracy(self, scores: Floats, columns: list[int]) -> float:
+        """Accuracy on the public recordings of the device's classes, among these classes."""
+        real = ~self.fleet.public_set.synthetic
+        return accuracy(scores[real], self.fleet.public_set.labels[real], columns)

@@ -1,0 +1,87 @@
+"""Training on the device, its scores on the public set, and the alpha-update (Gudur & Perepu 2021, algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.model.runtime import ModelRuntime
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """Settings of momentum SGD.
+
+    Attributes:
+        learning_rate: step size.
+        momentum: share of the last step that the next one keeps.
+        temperature: T of the softmax. Gradients shrink by 1/T^2, which is made up for (Hinton et al. 2015).
+        proximal: FedProx' mu.
+    """
+
+    learning_rate: float
+    momentum: float = 0.9
+    temperature: float = 1.0
+    proximal: float = 0.0
+
+
+def train_epoch(
+    model: ModelRuntime, x: Floats, targets: Floats, mask: Floats, optimiser: Optimiser, rng: np.random.Generator
+) -> float:
+    """Pass once over the rows in a random order; return the mean loss (nan where there are no rows).
+
+    Args:
+        model: trained in place.
+        x: normalised features, float32 [rows, frames, coefficients].
+        targets: float32 [rows, capacity].
+        mask: float32 [capacity].
+        optimiser: step size and the like.
+        rng: draws the order.
+    """
+    order = rng.permutation(len(x))
+    batch = model.manifest.batch
+    total = 0.0
+    for start in range(0, len(order), batch):
+        rows = order[start : start + batch]
+        total += len(rows) * model.train_step(
+            x[rows],
+            targets[rows],
+            mask,
+            learning_rate=optimiser.learning_rate * optimiser.temperature**2,
+            momentum=optimiser.momentum,
+            temperature=optimiser.temperature,
+            proximal=optimiser.proximal / optimiser.temperature**2,
+        )
+    return total / len(x) if len(x) else float("nan")
+
+
+def alpha_update(own: Floats, consensus: Floats | None, clips: int) -> Floats:
+    """Add the device's scores to the fleet's: f_m <- f_G + alpha f_m, alpha = |D_m| / |D_0|.
+
+    Args:
+        own: float32 [public samples, classes], f_m: the device's scores for the classes that it owns.
+        consensus: the same columns of f_G; None before the first consensus.
+        clips: |D_m|, the clips that the device learned from in this round.
+    """
+    scaled = own * np.float32(clips / len(own))
+    return scaled if consensus is None else consensus + scaled
+
+
+def accuracy(scores: Floats, labels: NDArray[np.int64], columns: Sequence[int]) -> float:
+    """Share of right answers among the samples of some classes, as a fraction 0..1 (nan where there are none).
+
+    Args:
+        scores: float32 [samples, len(columns)].
+        labels: int64 [samples], each sample's class.
+        columns: the class of every column; samples of other classes do not count.
+    """
+    order = np.asarray(columns, np.int64)
+    rows = np.isin(labels, order)
+    if not rows.any():
+        return float("nan")
+    return float((order[scores[rows].argmax(axis=1)] == labels[rows]).mean())

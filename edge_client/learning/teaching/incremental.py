@@ -1,0 +1,184 @@
+"""One set of weights learns what the owner taught, without forgetting what it knew.
+
+After learning without forgetting (Li & Hoiem 2016): on sound that is nobody's clip the model is held to its own former
+scores. After outlier exposure (Hendrycks et al. 2019): on the room's own sound it is taught to stay undecided, so that
+quiet is not taken for one of the few sounds that it knows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.errors import ModelError
+from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
+from edge_client.learning.sgd import Optimiser, train_epoch
+from edge_client.learning.targets import from_slots
+from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays
+
+Floats = NDArray[np.float32]
+
+# Rows of each label in one pass: rare labels are repeated, common ones drawn from, so that all weigh the same.
+_ROWS = 100
+# Public recordings in one pass, for each class that was known before.
+_PUBLIC_ROWS = 50
+# Rows of no sound in particular in one pass: as a share of the others, and at least.
+_QUIET_SHARE, _QUIET_ROWS = 0.3, 200
+# Rows of spliced clips in one pass, as a share of the owner's.
+_SPLICED_SHARE = 0.5
+# After this share of the passes the steps become this much smaller, so that the last batch does not decide.
+_SETTLE, _SMALLER = 0.7, 0.25
+# Where nothing else tells of a class, its data impressions do; they hold it so badly that the weights are held as well.
+_IMPRESSIONS = Synthesis(count=32)
+_PROXIMAL = 0.1
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is to be learned, the same for both sets of weights.
+
+    Attributes:
+        label_map: with the new labels in it.
+        known: slots that the model knew before and must not forget, in order.
+        clips: the owner's.
+        quiet: normalised features of what is no sound in particular, float32 [rows, frames, coefficients].
+        spliced: the same of sounds that are none of the labels', made from the owner's clips.
+        public_set: of the fleet; None where the device never saw one.
+    """
+
+    label_map: LabelMap
+    known: tuple[int, ...]
+    clips: Clips
+    quiet: Floats
+    spliced: Floats
+    public_set: PublicSet | None
+
+    def undecided(self) -> Floats:
+        """Return the target for ``quiet`` and ``spliced``, float32 [capacity].
+
+        Every label that is not forgotten is equally likely.
+        """
+        target = np.zeros(self.label_map.capacity, np.float32)
+        target[list({*self.known, *self.clips.slots.tolist()})] = 1.0
+        target /= target.sum()
+        return target
+
+
+def learn(model: ModelRuntime, weights: Arrays, lesson: Lesson, epochs: int, rate: float, seed: int) -> Arrays:
+    """Return weights that learned a lesson.
+
+    Args:
+        model: does the work; its own weights are overwritten.
+        weights: to begin with.
+        lesson: what.
+        epochs: passes.
+        rate: step size of the first ones.
+        seed: of everything random.
+
+    Raises:
+        ModelError: the training diverged.
+    """
+    rng = np.random.default_rng(seed)
+    model.set_weights(weights)
+    rehearsal = _Rehearsal.prepare(model, lesson, rng)
+    model.set_weights(weights)  # the proximal term's anchor
+    own_targets = from_slots(lesson.clips.slots, lesson.label_map.capacity)
+    loss = math.nan
+    for epoch in range(epochs):
+        rows = _balanced(lesson.clips.slots, rng)
+        x_public, public_targets = rehearsal.draw(rng)
+        quiet = rng.permutation(len(lesson.quiet))[
+            : max(_QUIET_ROWS, round(_QUIET_SHARE * (len(rows) + len(x_public))))
+        ]
+        spliced = rng.permutation(len(lesson.spliced))[: round(_SPLICED_SHARE * len(rows))]
+        x = np.concatenate([lesson.clips.draw(rng)[rows], x_public, lesson.quiet[quiet], lesson.spliced[spliced]])
+        undecided = np.tile(lesson.undecided(), (len(quiet) + len(spliced), 1))
+        targets = np.concatenate([own_targets[rows], public_targets, undecided])
+        step = rate if epoch < _SETTLE * epochs else _SMALLER * rate
+        optimiser = Optimiser(step, proximal=rehearsal.proximal)
+        loss = train_epoch(model, x, targets, lesson.label_map.mask, optimiser, rng)
+    if not math.isfinite(loss):
+        raise ModelError(
+            f"learning what was taught diverged (loss {loss}); nothing was changed. Lower [training] "
+            f"teach_learning_rate, now {rate:g}"
+        )
+    return model.get_weights()
+
+
+@dataclass(frozen=True)
+class _Rehearsal:
+    """Rows that keep the model from forgetting.
+
+    Attributes:
+        public: normalised features, float32 [rows, frames, coefficients], of which each pass draws some.
+        scores: float32 [rows, capacity], the model's own former scores on them.
+        per_pass: how many it draws.
+        always: rows of every pass: data impressions.
+        labels: float32 [rows, capacity], their targets.
+        proximal: FedProx' mu.
+    """
+
+    public: Floats
+    scores: Floats
+    per_pass: int
+    always: Floats
+    labels: Floats
+    proximal: float
+
+    @classmethod
+    def prepare(cls, model: ModelRuntime, lesson: Lesson, rng: np.random.Generator) -> _Rehearsal:
+        """Ask the model, before it changes, for its opinion."""
+        capacity = lesson.label_map.capacity
+        opinions = np.zeros(capacity, np.float32)
+        opinions[list(lesson.known)] = 1.0
+        public = always = np.zeros((0, *model.manifest.input_shape), np.float32)
+        labels = np.zeros((0, capacity), np.float32)
+        covered = set(lesson.clips.slots.tolist())
+        if lesson.public_set is not None and lesson.known:
+            x = model.normalise(lesson.public_set.features)
+            public = x[~lesson.public_set.synthetic]
+            rows, slots = _discovered(lesson, covered)
+            always, labels = x[rows], from_slots(slots, capacity)
+            covered |= {
+                slot for slot in lesson.known if lesson.label_map.class_ids[slot] in lesson.public_set.class_ids
+            }
+        lost = [slot for slot in lesson.known if slot not in covered]
+        if lost:
+            made = synthesise(model, opinions, lost, _IMPRESSIONS, rng).reshape(-1, *model.manifest.input_shape)
+            made = model.normalise(made)
+            always = np.concatenate([always, made])
+            labels = np.concatenate([labels, model.predict(made, opinions)])
+        scores = model.predict(public, opinions) if len(public) else np.zeros((0, capacity), np.float32)
+        per_pass = min(len(public), _PUBLIC_ROWS * len(lesson.known))
+        return cls(public, scores, per_pass, always, labels, _PROXIMAL if lost else 0.0)
+
+    def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Return the rows and targets of one pass."""
+        rows = rng.permutation(len(self.public))[: self.per_pass]
+        return np.concatenate([self.public[rows], self.always]), np.concatenate([self.scores[rows], self.labels])
+
+
+def _discovered(lesson: Lesson, own: set[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return rows and slots of the public set's data impressions, of known classes without own clips."""
+    assert lesson.public_set is not None
+    columns = {class_id: column for column, class_id in enumerate(lesson.public_set.class_ids)}
+    slot_of = {
+        columns[class_id]: slot for slot in lesson.known
+        if slot not in own and (class_id := lesson.label_map.class_ids[slot]) in columns
+    }  # fmt: skip
+    labels = lesson.public_set.labels
+    rows = np.flatnonzero(lesson.public_set.synthetic & np.isin(labels, list(slot_of)))
+    return rows, np.array([slot_of[int(label)] for label in labels[rows]], np.int64)
+
+
+def _balanced(slots: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw the clips of one pass: equally many of every label."""
+    parts = [np.resize(rng.permutation(np.flatnonzero(slots == slot)), _ROWS) for slot in np.unique(slots)]
+    return np.concatenate(parts)

@@ -1,0 +1,51 @@
+"""What a device hears when nothing in particular sounds: the room that it stands in, and noise in general."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.clips.labels import BACKGROUND
+from edge_client.config import Config
+from edge_client.features.augmentation import BackgroundNoise
+from fleet_protocol.feature_settings import FeatureSettings
+
+Floats = NDArray[np.float32]
+
+# Windows of the room, and as many of artificial noise, that a lesson takes.
+QUIET_ROWS = 400
+# Artificial noise: levels in dB full scale, and how its amplitude falls with frequency (white to brown).
+_LEVELS_DB = (-75.0, -15.0)
+_SLOPES = (0.0, 1.2)
+
+
+def rooms(config: Config, settings: FeatureSettings) -> tuple[Floats, ...]:
+    """Return what tells of the room: what ``record`` heard before the takes, and [recordings] background."""
+    folders = [folder for folder in (config.clips_folder / BACKGROUND, config.recordings.background) if folder]
+    return tuple(
+        recording for folder in folders if folder.is_dir()
+        for recording in BackgroundNoise.load(folder, settings.sample_rate_hz).recordings
+    )  # fmt: skip
+
+
+def windows(recordings: tuple[Floats, ...], settings: FeatureSettings, rng: np.random.Generator) -> Floats:
+    """Draw clip-long stretches of the room at several volumes: float32 [rows, clip_samples]; none without a room."""
+    length = settings.clip_samples
+    rows = np.empty((QUIET_ROWS if recordings else 0, length), np.float32)
+    for row in rows:
+        room = recordings[rng.integers(len(recordings))]
+        start = rng.integers(max(1, len(room) - length + 1))
+        row[:] = np.resize(room[start : start + length], length) * rng.uniform(0.1, 1.0)
+    return rows
+
+
+def artificial_noise(count: int, settings: FeatureSettings, rng: np.random.Generator) -> Floats:
+    """Return clips of noise, white to brown, from nearly silent to loud: float32 [count, clip_samples]."""
+    length = settings.clip_samples
+    frequency = np.maximum(np.fft.rfftfreq(length), 1 / length)
+    clips = np.empty((count, length), np.float32)
+    for clip in clips:
+        spectrum = rng.normal(size=len(frequency)) + 1j * rng.normal(size=len(frequency))
+        noise = np.fft.irfft(spectrum * frequency ** -rng.uniform(*_SLOPES), length)
+        clip[:] = noise / np.sqrt(np.mean(noise**2)) * 10 ** (rng.uniform(*_LEVELS_DB) / 20)
+    return np.clip(clips, -1.0, 1.0, out=clips)

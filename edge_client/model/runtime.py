@@ -1,0 +1,209 @@
+"""A bundle's graph in a TensorFlow Lite runtime: train, predict, gradients with respect to the input, weights.
+
+One loss against soft, signed targets serves every method of the fleet; docs/models.md defines it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.errors import ModelError
+from edge_client.model.interpreter import open_graph
+from fleet_protocol.bundle import Bundle, Manifest, read_bundle
+from fleet_protocol.tensors import Arrays
+
+Floats = NDArray[np.float32]
+
+# Rows of one prediction: large enough that a call's overhead vanishes, small enough for a Pi's cache and memory.
+_PREDICT_ROWS = 64
+
+
+class ModelRuntime:
+    """One opened model. Not for use by several threads at once.
+
+    Every ``x`` is NORMALISED features, float32 [n, frames, coefficients]; ``targets`` are float32 [n, capacity],
+    ``mask`` float32 [capacity] of ones (class is on) and zeros.
+
+    Attributes:
+        manifest: what the bundle says of itself.
+        runtime_name: ``tflite-runtime`` or ``ai-edge-litert``.
+    """
+
+    def __init__(self, bundle: Bundle, threads: int = 1) -> None:
+        """Load a bundle that was read before; see :meth:`open` for the errors."""
+        self.manifest: Manifest = bundle.manifest
+        self._mean = np.asarray(self.manifest.mean, np.float32)
+        self._std = np.asarray(self.manifest.std, np.float32)
+        self.runtime_name, self._signatures = open_graph(bundle.graph, threads)
+        self.set_weights(bundle.weights)
+
+    @classmethod
+    def open(cls, path: Path, threads: int = 1) -> ModelRuntime:
+        """Open a bundle file with its initial weights.
+
+        Raises:
+            BundleError: the file is missing, damaged or no bundle.
+            ModelError: this machine has no runtime, or the runtime cannot take the graph.
+        """
+        return cls(read_bundle(path), threads)
+
+    def normalise(self, features: Floats) -> Floats:
+        """Scale features [n, frames, coefficients] as the model wants them."""
+        return np.asarray((features - self._mean) / self._std, np.float32)
+
+    def denormalise(self, x: Floats) -> Floats:
+        """Undo :meth:`normalise`."""
+        return np.asarray(x * self._std + self._mean, np.float32)
+
+    def train_step(
+        self,
+        x: Floats,
+        targets: Floats,
+        mask: Floats,
+        *,
+        learning_rate: float,
+        momentum: float = 0.9,
+        temperature: float = 1.0,
+        proximal: float = 0.0,
+    ) -> float:
+        """Take one step of momentum SGD on 1 to ``manifest.batch`` rows; return the mean loss over them.
+
+        Raises:
+            ModelError: wrong shapes, values that are not finite, or more rows than a batch.
+        """
+        x, targets, mask = self._checked(x, mask, targets)
+        batch, rows = self.manifest.batch, len(x)
+        if not 1 <= rows <= batch:
+            raise ModelError(f"a training step takes 1 to {batch} rows, not {rows}; pass the rows in parts")
+        if rows < batch:  # the graph's mean is over the batch
+            x, targets = _fill(x, batch), _fill(targets * np.float32(batch / rows), batch)
+        settings = {"learning_rate": learning_rate, "momentum": momentum, "proximal": proximal}
+        scalars = {name: _scalar(name, value) for name, value in settings.items()}
+        result = self._signatures["train"](
+            x=x, targets=targets, mask=mask, temperature=_temperature(temperature), **scalars
+        )
+        return float(result["loss"])
+
+    def predict(self, x: Floats, mask: Floats, temperature: float = 1.0) -> Floats:
+        """Return probabilities, float32 [n, capacity]; classes that are masked out have 0.
+
+        Raises:
+            ModelError: wrong shapes, or values that are not finite.
+        """
+        x, _, mask = self._checked(x, mask)
+        scale = _temperature(temperature)
+        parts = [
+            self._signatures["predict"](x=part, mask=mask, temperature=scale)["probabilities"]
+            for part in _parts(x, _PREDICT_ROWS)
+        ]
+        return _joined(parts, self.manifest.capacity)
+
+    def embed(self, x: Floats) -> Floats:
+        """Return the head's input, float32 [n, embedding].
+
+        Raises:
+            ModelError: wrong shapes, or values that are not finite.
+        """
+        x = self._checked_features(x)
+        parts = [self._signatures["embed"](x=part)["embedding"] for part in _parts(x, _PREDICT_ROWS)]
+        return _joined(parts, self.manifest.embedding)
+
+    def input_gradient(
+        self, x: Floats, targets: Floats, mask: Floats, temperature: float = 1.0
+    ) -> tuple[Floats, float]:
+        """Return the gradient of the SUM of the rows' losses with respect to x, and that sum.
+
+        A row's gradient, float32 [frames, coefficients], so depends on that row alone.
+
+        Raises:
+            ModelError: wrong shapes, or values that are not finite.
+        """
+        x, targets, mask = self._checked(x, mask, targets)
+        batch, scale = self.manifest.batch, _temperature(temperature)
+        gradients, loss = [], 0.0
+        for part, wanted in zip(_parts(x, batch), _parts(targets, batch), strict=True):
+            result = self._signatures["input_gradient"](
+                x=_fill(part, batch), targets=_fill(wanted, batch), mask=mask, temperature=scale
+            )
+            gradients.append(result["gradient"][: len(part)] * np.float32(batch))  # the graph's loss is a mean
+            loss += float(result["loss"]) * batch
+        return _joined(gradients, *self.manifest.input_shape), loss
+
+    def get_weights(self) -> Arrays:
+        """Return a copy of every weight array by name, as the manifest lists them."""
+        result = self._signatures["get_weights"]()
+        return {name: np.array(result[name]) for name in self.manifest.weight_shapes}
+
+    def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Replace the weights, make them the proximal term's anchor, and stop the optimiser's momentum.
+
+        Raises:
+            ModelError: naming the array that is missing, unknown, of a wrong shape or not finite.
+        """
+        shapes = self.manifest.weight_shapes
+        for name in sorted(weights.keys() ^ shapes.keys()):
+            problem = "is missing" if name in shapes else "is not one of this model's"
+            raise ModelError(f"weight array {name!r} {problem}; it has {', '.join(shapes)}")
+        arrays = {
+            name: _float32(f"weight array {name!r}", weights[name], tuple(shape)) for name, shape in shapes.items()
+        }
+        self._signatures["set_weights"](**{name.replace("/", "_"): array for name, array in arrays.items()})
+
+    def _checked(self, x: Floats, mask: Floats, targets: Floats | None = None) -> tuple[Floats, Floats, Floats]:
+        """Return (x, targets, mask) ready for the graph; targets only where they were given."""
+        x = self._checked_features(x)
+        capacity = self.manifest.capacity
+        mask = _float32("mask", mask, (capacity,))
+        if not mask.any():
+            raise ModelError("the mask switches every class off; give at least one slot to a class first")
+        targets = x if targets is None else _float32("targets", targets, (len(x), capacity))
+        return x, targets, mask
+
+    def _checked_features(self, x: Floats) -> Floats:
+        return _float32("x", x, (len(x) if np.ndim(x) else 0, *self.manifest.input_shape))
+
+
+def _float32(what: str, value: NDArray[Any], shape: tuple[int, ...]) -> Floats:
+    """Return a contiguous float32 array after checking its shape and that it is finite."""
+    array = np.ascontiguousarray(value, np.float32)
+    if array.shape != shape:
+        raise ModelError(f"{what} has shape {array.shape}; this model takes {shape}")
+    # A sum is finite where every value is, and an order of magnitude cheaper than asking each.
+    if not np.isfinite(array.sum(dtype=np.float64)):
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ModelError(f"{what} holds {array[where]} at {where}; every value must be finite")
+    return array
+
+
+def _scalar(name: str, value: float) -> NDArray[np.float32]:
+    if not np.isfinite(value):
+        raise ModelError(f"{name} must be finite, not {value}")
+    return np.array(value, np.float32)
+
+
+def _temperature(value: float) -> NDArray[np.float32]:
+    if not value > 0:
+        raise ModelError(f"temperature must be above 0, not {value}")
+    return _scalar("temperature", value)
+
+
+def _parts(rows: Floats, size: int) -> list[Floats]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def _fill(rows: Floats, count: int) -> Floats:
+    """Append zero rows."""
+    if len(rows) == count:
+        return rows
+    filled = np.zeros((count, *rows.shape[1:]), np.float32)
+    filled[: len(rows)] = rows
+    return filled
+
+
+def _joined(parts: list[Floats], *shape: int) -> Floats:
+    return np.concatenate(parts) if parts else np.zeros((0, *shape), np.float32)

@@ -1,0 +1,1 @@
+"""What the device keeps between restarts: its state and the locks on it."""

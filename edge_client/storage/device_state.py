@@ -1,0 +1,229 @@
+"""What a device must not lose: who it is, what its model learned, and which rounds it did.
+
+Model weights, label map and round numbers stand in ONE file, so that a power cut can never part them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_client.errors import StateError
+from edge_client.storage.locks import is_locked, take_lock
+from fleet_protocol.atomic_files import make_folder, remove_durably, write_durably
+from fleet_protocol.bundle import Bundle, read_bundle
+from fleet_protocol.errors import LabelError, ProtocolError, TensorError
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays, pack, unpack
+
+HELD_OUT = 0.2
+_KINDS = ("trained/", "listening/")
+# The names that write_durably gives to files on their way.
+_HALF_WRITTEN = re.compile(r"\.(identity\.json|model\.safetensors|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Drawn once by the device: 32 hex digits, and the secret that is its bearer token."""
+
+    device_id: str
+    secret: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a model went through.
+
+    Attributes:
+        architecture: of the bundle that it was started from.
+        label_map: which slot is which class.
+        contributed: last round that it trained for; 0 before the first.
+        learned: last round whose result it learned; 0 before the first.
+        taught: digest of the clip store that the owner's sounds were last learned from; "" before that.
+        fine_tuned: last round whose result it fine-tuned on its own clips; 0 before the first.
+        overtaken: whether a round's result was learned since, which knows nothing of the owner's sounds and room.
+        held_out: share of the clips by which the device judges what it makes of a round's result.
+    """
+
+    architecture: str
+    label_map: LabelMap
+    contributed: int = 0
+    learned: int = 0
+    taught: str = ""
+    fine_tuned: int = 0
+    overtaken: bool = False
+    held_out: float = HELD_OUT
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A device's model.
+
+    Attributes:
+        bundle: with the weights that the device trained on its own clips; rounds go on from these, so that devices
+            stay different and their consensus stays better than each of them.
+        listening: the same after the fleet's consensus was distilled into them: what recognises sounds.
+        progress: what the model went through.
+    """
+
+    bundle: Bundle
+    listening: Arrays
+    progress: Progress
+
+
+class DeviceState:
+    """A folder: ``identity.json``, ``model.safetensors``, ``outbox/`` (work to be sent) and ``blobs/`` (a cache)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use a folder, which is made readable by its owner alone where it does not exist."""
+        make_folder(folder)
+        self.folder = folder
+
+    def lock(self, purpose: str) -> int:
+        """Make sure that no other process does the same; the lock lasts until the process ends.
+
+        Raises:
+            StateError: another process does.
+        """
+        descriptor = take_lock(self.folder / f"{purpose}.lock")
+        if descriptor is None:
+            raise StateError(
+                f"another process is at work in {self.folder} ({purpose}.lock); stop it, or give this device a "
+                "state folder of its own ([device] state)"
+            )
+        return descriptor
+
+    def locked(self, purpose: str) -> bool:
+        """Return whether a process holds the lock."""
+        path = self.folder / f"{purpose}.lock"
+        return path.exists() and is_locked(path)
+
+    def identity(self) -> Identity:
+        """Return the device's identity, drawn on first use.
+
+        Raises:
+            StateError: the file is damaged.
+        """
+        path = self.folder / "identity.json"
+        if not path.exists():
+            drawn = Identity(secrets.token_hex(16), secrets.token_urlsafe(32))
+            write_durably(path, json.dumps(dataclasses.asdict(drawn)).encode())
+        try:
+            return Identity(**json.loads(path.read_bytes()))
+        except (ValueError, TypeError) as error:
+            raise StateError(f"{path} is damaged ({error}); remove it to enrol as a new device") from error
+
+    def load_model(self, bundle_path: Path) -> SavedModel:
+        """Return what the device last saved; the bundle's own weights where it never did.
+
+        Raises:
+            BundleError: the bundle cannot be read.
+            StateError: the saved model is damaged, or belongs to another bundle.
+        """
+        bundle = read_bundle(bundle_path)
+        path = self.folder / "model.safetensors"
+        manifest = bundle.manifest
+        if not path.exists():
+            return SavedModel(bundle, bundle.weights, Progress(manifest.architecture, LabelMap(manifest.capacity)))
+        try:
+            arrays, document = unpack(path.read_bytes())
+            progress = Progress(
+                str(document["architecture"]),
+                LabelMap.from_json(document["label_map"]),
+                int(document["contributed"]),
+                int(document["learned"]),
+                str(document.get("taught", "")),
+                int(document.get("fine_tuned", 0)),
+                bool(document.get("overtaken", False)),
+                float(document.get("held_out", HELD_OUT)),
+            )
+        except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
+            raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
+        shapes = {kind + name: shape for kind in _KINDS for name, shape in manifest.weight_shapes.items()}
+        if {
+            name: array.shape for name, array in arrays.items()
+        } != shapes or progress.label_map.capacity != manifest.capacity:
+            raise StateError(
+                f"{path} holds a {progress.architecture} that does not fit {bundle_path} "
+                f"({manifest.architecture}, capacity {manifest.capacity}); put the old bundle back, or remove the file "
+                "to start from the new one"
+            )
+        trained, listening = ({name: arrays[kind + name] for name in manifest.weight_shapes} for kind in _KINDS)
+        return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
+
+    def taught(self) -> str:
+        """Return the digest of the clips that the saved model learned last, without opening the bundle.
+
+        It is "" where there are none, where a round's result came after them, and where the model cannot be read.
+        """
+        try:
+            document = unpack((self.folder / "model.safetensors").read_bytes())[1]
+        except (OSError, TensorError):
+            return ""
+        return "" if document.get("overtaken") else str(document.get("taught", ""))
+
+    def save_model(self, trained: Arrays, listening: Arrays, progress: Progress) -> None:
+        """Replace both sets of weights and the progress together."""
+        document = dataclasses.asdict(progress) | {"label_map": progress.label_map.to_json()}
+        sets = zip(_KINDS, (trained, listening), strict=True)
+        arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
+        write_durably(self.folder / "model.safetensors", pack(arrays, document))
+
+    @property
+    def unknown_folder(self) -> Path:
+        """Where unknown sounds wait for a name."""
+        return self.folder / "unknown"
+
+    def update_path(self, round_id: int) -> Path:
+        """Return where the upload for a round waits."""
+        return self.folder / "outbox" / f"update-{round_id}.safetensors"
+
+    def learned_path(self, round_id: int) -> Path:
+        """Return where the news that a round's result was learned waits."""
+        return self.folder / "outbox" / f"learned-{round_id}.json"
+
+    def unsent(self) -> bool:
+        """Return whether something waits to be sent."""
+        folder = self.folder / "outbox"
+        return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
+
+    def remove_leftovers(self) -> None:
+        """Remove the half-written files of a process that was killed; only for the process that holds the locks."""
+        for folder in (self.folder, self.folder / "outbox", self.folder / "blobs"):
+            for path in folder.glob(".*"):
+                if _HALF_WRITTEN.fullmatch(path.name):
+                    path.unlink()
+
+    def discard(self, path: Path) -> None:
+        """Remove what was sent, or what nobody wants any more."""
+        remove_durably(path)
+
+    def blob_path(self, sha256: str) -> Path:
+        """Return where a blob of the aggregator is kept."""
+        return self.folder / "blobs" / sha256
+
+    def public_set(self, settings: FeatureSettings) -> PublicSet | None:
+        """Return the newest public set in the cache whose features were computed in this way; None where none is."""
+        folder = self.folder / "blobs"
+        cached = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+        for path in sorted(cached, key=lambda path: path.stat().st_mtime, reverse=True):
+            try:
+                found = PublicSet.unpack(path.read_bytes())
+            except ProtocolError:  # the fleet's scores lie there too
+                continue
+            if found.settings.digest == settings.digest:
+                return found
+        return None
+
+    def keep_blobs(self, wanted: set[str]) -> None:
+        """Remove every cached blob that is not wanted."""
+        folder = self.folder / "blobs"
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name not in wanted:
+                path.unlink()
