@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from aggregator_server.server import serve  # heavy: FastAPI and SQLAlchemy
+    from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     serve(options.data, options.host, options.port, os.environ, keep_uploads=options.keep_uploads)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator_server.class_discovery import KnownClass, ReportedClass, discover
+from aggregator_server.discovery.clustering import KnownClass, ReportedClass, discover
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.new_sounds.profiles import profiles
 from edge_client.learning.sgd import Optimiser, train_epoch
@@ -30,7 +30,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
-from fleet_simulator.log_mel_archive import cepstra, mel_power, pictures, read_pictures
+from fleet_simulator.data.log_mel_archive import cepstra, mel_power, pictures, read_pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWN = ("yes", "no", "up", "down", "left", "right", "on", "off")

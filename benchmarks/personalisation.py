@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator_server.personalization import schedule
-from aggregator_server.selection import Candidate, History, select
+from aggregator_server.strategies.personalisation import schedule
+from aggregator_server.strategies.selection import Candidate, History, select
 from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import augment

@@ -50,7 +50,7 @@ def _add_fetch(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _fetch(options: argparse.Namespace) -> int:
-    from fleet_simulator.fetch import DATA_SETS, DataSet, fetch
+    from fleet_simulator.data.fetch import DATA_SETS, DataSet, fetch
 
     official = DATA_SETS[options.data_set]
     data = DataSet(options.url or official.url, (options.sha256 or official.sha256).lower())
@@ -64,11 +64,11 @@ def _fetch(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from fleet_simulator.errors import ExperimentError
-    from fleet_simulator.experiment_file import load_experiment
-    from fleet_simulator.progress import progress_on
-    from fleet_simulator.simulation import run
-    from fleet_simulator.zero_shot import run_zero_shot
-    from fleet_simulator.zero_shot_file import has_users, load_zero_shot
+    from fleet_simulator.experiment.file import load_experiment
+    from fleet_simulator.experiment.zero_shot_file import has_users, load_zero_shot
+    from fleet_simulator.runs.progress import progress_on
+    from fleet_simulator.shared_model.simulation import run
+    from fleet_simulator.zero_shot.simulation import run_zero_shot
 
     workers = options.workers
     if workers is not None and not 0 <= workers <= 4096:

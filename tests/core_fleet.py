@@ -5,14 +5,14 @@ from pathlib import Path
 
 from aggregator_process import FakeDevice, public_set, tiny_bundle
 
-from aggregator_server.devices import enrol
-from aggregator_server.public_sets import publish
-from aggregator_server.replies import ModelInfo, RoundRequest
-from aggregator_server.rounds import advance, open_round
-from aggregator_server.shared_models import publish_model
+from aggregator_server.fleet.devices import enrol
+from aggregator_server.fleet.public_sets import publish
+from aggregator_server.fleet.shared_models import publish_model
+from aggregator_server.rounds.lifecycle import advance, open_round
+from aggregator_server.rounds.uploads import accept_update
+from aggregator_server.rounds.work import acknowledge, next_work
+from aggregator_server.schemas import ModelInfo, RoundRequest
 from aggregator_server.store import Store
-from aggregator_server.uploads import accept_update
-from aggregator_server.work import acknowledge, next_work
 from fleet_protocol.messages import ClassReport, Enrolment, Learned, Receipt, Work
 from fleet_protocol.public_set import PublicSet
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.papers.report import final_accuracy, markdown_table
 from benchmarks.papers.run import Call, Run
-from fleet_simulator.experiment import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
 TITLE = "Made-up clips"
 

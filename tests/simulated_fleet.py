@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from fleet_simulator.progress import Silent
-from fleet_simulator.simulation import Result, run
+from fleet_simulator.runs.progress import Silent
+from fleet_simulator.shared_model.simulation import Result, run
 
 
 def write_experiment(path: Path, bundle: Path, **sections) -> Path:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from aggregator_process import SETTINGS, public_set, sound_impressions
 
-from aggregator_server.class_discovery import KnownClass, ReportedClass, cosine_distances, k_medoids, silhouette
-from aggregator_server.class_discovery import discover as discover_in
+from aggregator_server.discovery.clustering import KnownClass, ReportedClass, cosine_distances, k_medoids, silhouette
+from aggregator_server.discovery.clustering import discover as discover_in
 
 
 def fleet(sounds_of_devices, names=None, seed=0):

@@ -6,11 +6,11 @@ from simulated_fleet import simulate, write_experiment
 from sounds import write_clips
 from test_simulator_splits import experiment
 
-from fleet_simulator.clip_shards import deal, open_shards, write_shards
-from fleet_simulator.corpora import Corpus
-from fleet_simulator.experiment_file import load_experiment
-from fleet_simulator.held_out import hold_out
-from fleet_simulator.splits import split
+from fleet_simulator.data.corpora import Corpus
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.partition.clip_shards import deal, open_shards, write_shards
+from fleet_simulator.partition.held_out import hold_out
+from fleet_simulator.partition.splits import split
 
 
 def corpus_of(variants, windows=1, recordings=300):

@@ -14,10 +14,10 @@ import pytest
 
 from edge_client.storage.locks import take_lock
 from fleet_simulator.cli import main
-from fleet_simulator.download import download
+from fleet_simulator.data.download import download
+from fleet_simulator.data.fetch import DATA_SETS
+from fleet_simulator.data.recording_layouts import speech_commands
 from fleet_simulator.errors import FetchError
-from fleet_simulator.fetch import DATA_SETS
-from fleet_simulator.recording_layouts import speech_commands
 
 FILES = {"./yes/0a1b2c3d_nohash_0.wav": os.urandom(400_000), "./no/0a1b2c3d_nohash_1.wav": os.urandom(300_000)}
 

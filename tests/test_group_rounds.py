@@ -7,13 +7,13 @@ import pytest
 from aggregator_process import SETTINGS, FakeDevice
 from core_fleet import SAMPLES, CoreFleet
 
-from aggregator_server.devices import revoke
 from aggregator_server.errors import InvalidPlanError
-from aggregator_server.replies import Method, RoundRequest
-from aggregator_server.round_views import describe_round, summarise_round
-from aggregator_server.rounds import cancel_round, make_plan, open_round
-from aggregator_server.shared_models import publish_model
-from aggregator_server.work import acknowledge
+from aggregator_server.fleet.devices import revoke
+from aggregator_server.fleet.shared_models import publish_model
+from aggregator_server.rounds.lifecycle import cancel_round, make_plan, open_round
+from aggregator_server.rounds.queries import describe_round, summarise_round
+from aggregator_server.rounds.work import acknowledge
+from aggregator_server.schemas import Method, RoundRequest
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
 from fleet_protocol.messages import Learned
 from fleet_protocol.tensors import unpack

@@ -16,7 +16,7 @@ from benchmarks.papers.run import Call, Run, RunFiles
 from benchmarks.papers.scale import Scale
 from benchmarks.papers.simulated import simulated
 from benchmarks.papers.tables import NAMES
-from fleet_simulator.experiment import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
 ROOT = Path(__file__).resolve().parent.parent
 

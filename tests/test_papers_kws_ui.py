@@ -7,7 +7,7 @@ from benchmarks.papers import kws_ui
 from benchmarks.papers.report import Results
 from benchmarks.papers.run import Call, Outcome, Run
 from benchmarks.papers.warm_start import from_warm_start
-from fleet_simulator.experiment import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
 
 def confusion(words=(8,) * 10, taken_for_a_word=3) -> list[list[int]]:

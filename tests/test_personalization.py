@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.personalization import Schedule, group_by_size, rounds_per_group, schedule
+from aggregator_server.strategies.personalisation import Schedule, group_by_size, rounds_per_group, schedule
 from fleet_protocol.messages import Choice
 from fleet_protocol.plans import complete
 

@@ -10,12 +10,12 @@ import pytest
 from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
-from fleet_simulator.corpora import read_corpus
-from fleet_simulator.data_section import DataSection
+from fleet_simulator.data.corpora import read_corpus
+from fleet_simulator.data.recording_features import clips_of
 from fleet_simulator.errors import CorpusError, RefusedKeyError
-from fleet_simulator.experiment import Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.recording_features import clips_of
-from fleet_simulator.splits import split
+from fleet_simulator.experiment.data_section import DataSection
+from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.partition.splits import split
 
 DATA = Path(os.environ.get("AURICLE_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))
 URBAN_SOUNDS = DATA / "urbansound8k_subset"

@@ -9,12 +9,12 @@ from core_fleet import CoreFleet, devices
 from sqlalchemy import event
 
 from aggregator_server import errors
-from aggregator_server.devices import list_devices, revoke
-from aggregator_server.fleet_classes import list_classes, rename_class
-from aggregator_server.public_sets import describe_public_set, publish
-from aggregator_server.replies import RoundRequest
-from aggregator_server.round_views import describe_round, list_rounds, summarise_round
-from aggregator_server.rounds import advance, cancel_round, make_plan, next_deadline
+from aggregator_server.fleet.classes import list_classes, rename_class
+from aggregator_server.fleet.devices import list_devices, revoke
+from aggregator_server.fleet.public_sets import describe_public_set, publish
+from aggregator_server.rounds.lifecycle import advance, cancel_round, make_plan, next_deadline
+from aggregator_server.rounds.queries import describe_round, list_rounds, summarise_round
+from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from fleet_protocol.messages import ClassAssignment, ClassReport
 from fleet_protocol.public_set import PublicSet, unpack_consensus

@@ -9,7 +9,7 @@ from aggregator_process import SETTINGS, FakeDevice
 from core_fleet import CoreFleet
 
 from aggregator_server import errors
-from aggregator_server.devices import authenticate, describe_device, enrol, revoke
+from aggregator_server.fleet.devices import authenticate, describe_device, enrol, revoke
 from aggregator_server.security import load_tokens
 from aggregator_server.store import Store
 from fleet_protocol.feature_settings import PRESETS

@@ -9,12 +9,12 @@ from core_fleet import SAMPLES, CoreFleet, devices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.candidates import read_candidates, read_history
 from aggregator_server.errors import NoDevicesError
-from aggregator_server.replies import Method
-from aggregator_server.round_views import describe_round, summarise_round
-from aggregator_server.rounds import cancel_round
-from aggregator_server.selection import PROBABILITIES, Candidate, History, data_sizes, select, settled_after
+from aggregator_server.rounds.candidates import read_candidates, read_history
+from aggregator_server.rounds.lifecycle import cancel_round
+from aggregator_server.rounds.queries import describe_round, summarise_round
+from aggregator_server.schemas import Method
+from aggregator_server.strategies.selection import PROBABILITIES, Candidate, History, data_sizes, select, settled_after
 from fleet_protocol.messages import Choice
 from fleet_protocol.plans import METHODS, complete
 

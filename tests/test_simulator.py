@@ -22,11 +22,11 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo, Work
 from fleet_protocol.public_set import PublicSet
 from fleet_simulator.errors import RunFolderError, WorkerError
-from fleet_simulator.experiment_file import load_experiment
-from fleet_simulator.inputs import Inputs
-from fleet_simulator.run_folder import STATE, load_state, locked
-from fleet_simulator.tasks import device_id
-from fleet_simulator.virtual_fleet import VirtualFleet
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.run_folder import STATE, load_state, locked
+from fleet_simulator.shared_model.tasks import device_id
+from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
 
 ROOT = Path(__file__).resolve().parent.parent
 

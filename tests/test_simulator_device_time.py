@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from simulated_fleet import simulate, write_experiment
 
-from fleet_simulator.device_time import DeviceTime
-from fleet_simulator.experiment import FleetSection
-from fleet_simulator.experiment_file import load_experiment
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.experiment.sections import FleetSection
+from fleet_simulator.shared_model.device_time import DeviceTime
 
 
 def test_a_round_lasts_as_long_as_its_slowest_device():

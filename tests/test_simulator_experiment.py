@@ -3,11 +3,11 @@
 import pytest
 from simulated_fleet import write_experiment
 
-from aggregator_server.replies import Method, RoundRequest
-from aggregator_server.rounds import make_plan
+from aggregator_server.rounds.lifecycle import make_plan
+from aggregator_server.schemas import Method, RoundRequest
 from fleet_simulator.cli import main
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment_file import load_experiment
+from fleet_simulator.experiment.file import load_experiment
 
 
 def test_a_round_is_planned_as_the_aggregator_plans_it(tmp_path, bundles):

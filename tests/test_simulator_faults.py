@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from simulated_fleet import simulate, write_experiment
 
-from fleet_simulator.experiment_file import load_experiment
-from fleet_simulator.faults import FaultsSection, attacked, attacking_devices, taught_labels
-from fleet_simulator.virtual_fleet import VirtualFleet
+from fleet_simulator.experiment.faults import FaultsSection, attacked, attacking_devices, taught_labels
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
 
 
 @pytest.mark.parametrize(

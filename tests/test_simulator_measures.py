@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from simulated_fleet import simulate, write_experiment
 
-from fleet_simulator.experiment_file import load_experiment
-from fleet_simulator.measures import measures
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.shared_model.metrics import measures
 
 
 def test_figures_of_three_classes_are_those_counted_by_hand():

@@ -3,7 +3,7 @@
 import pytest
 from simulated_fleet import simulate, write_experiment
 
-from fleet_simulator.experiment_file import load_experiment
+from fleet_simulator.experiment.file import load_experiment
 
 FLEET = {"devices": 6, "split": "dirichlet", "alpha": 1.0, "held_out": 0.4}
 

@@ -6,8 +6,8 @@ import pytest
 from simulated_fleet import simulate, write_experiment
 
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment_file import load_experiment
-from fleet_simulator.virtual_fleet import VirtualFleet
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
 
 UNEQUAL = {"fleet": {"devices": 12, "split": "dirichlet", "alpha": 0.3, "held_out": 0.4}, "rounds": {"count": 4}}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from simulated_fleet import write_experiment
 
-from fleet_simulator.progress import Lines, progress_on
+from fleet_simulator.runs.progress import Lines, progress_on
 
 ROOT = Path(__file__).resolve().parent.parent
 

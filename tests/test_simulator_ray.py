@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from simulated_fleet import simulate, write_experiment
 
-from fleet_simulator.experiment_file import load_experiment
-from fleet_simulator.run_folder import STATE
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.runs.run_folder import STATE
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_simulator.corpora import Corpus
+from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.errors import CorpusError
-from fleet_simulator.experiment import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.splits import split
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.partition.splits import split
 
 
 def experiment(devices, how, alpha=0.5, seed=0, spread=0.0):

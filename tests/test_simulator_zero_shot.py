@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from simulated_fleet import Silent, toml
 
-from aggregator_server.devices import enrol
-from aggregator_server.public_sets import publish
-from aggregator_server.replies import RoundRequest
-from aggregator_server.rounds import advance, open_round
+from aggregator_server.fleet.devices import enrol
+from aggregator_server.fleet.public_sets import publish
+from aggregator_server.rounds.lifecycle import advance, open_round
+from aggregator_server.rounds.uploads import accept_update
+from aggregator_server.rounds.work import acknowledge, next_work
+from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
-from aggregator_server.uploads import accept_update
-from aggregator_server.work import acknowledge, next_work
 from edge_client.learning.rounds.job import Fleet
 from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.model.runtime import ModelRuntime
@@ -25,14 +25,14 @@ from fleet_protocol.messages import Enrolment, Learned, to_json
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import pack
 from fleet_simulator.cli import main
-from fleet_simulator.corpora import read_corpus
+from fleet_simulator.data.corpora import read_corpus
 from fleet_simulator.errors import CorpusError, DivergedError, ExperimentError, RunFolderError
-from fleet_simulator.faults import FaultsSection, poisoned
-from fleet_simulator.inputs import Inputs
-from fleet_simulator.run_folder import STATE
-from fleet_simulator.zero_shot import ZeroShotSimulation, run_zero_shot
-from fleet_simulator.zero_shot_clips import UserClips, variants
-from fleet_simulator.zero_shot_file import load_zero_shot
+from fleet_simulator.experiment.faults import FaultsSection, poisoned
+from fleet_simulator.experiment.zero_shot_file import load_zero_shot
+from fleet_simulator.partition.zero_shot_clips import UserClips, variants
+from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.run_folder import STATE
+from fleet_simulator.zero_shot.simulation import ZeroShotSimulation, run_zero_shot
 
 LOCAL = {"epochs": 2, "impression_steps": 10, "impressions": 8, "augmented_copies": 1}
 WORDS = [f"class-{number:02d}" for number in range(6)]

@@ -5,10 +5,10 @@ from aggregator_process import Fleet, SharingDevice
 from core_fleet import CoreFleet, devices
 
 from aggregator_server.errors import RoundClosedError
-from aggregator_server.round_views import describe_round
-from aggregator_server.rounds import cancel_round
-from aggregator_server.spent_uploads import remove_left_uploads
-from aggregator_server.uploads import accept_update
+from aggregator_server.rounds.lifecycle import cancel_round
+from aggregator_server.rounds.queries import describe_round
+from aggregator_server.rounds.retention import remove_left_uploads
+from aggregator_server.rounds.uploads import accept_update
 
 
 @pytest.fixture

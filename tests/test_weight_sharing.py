@@ -8,16 +8,16 @@ import pytest
 from aggregator_process import SETTINGS, SharingDevice, public_set, tiny_bundle
 from core_fleet import CoreFleet, devices
 
+from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError, ModelTooSmallError, NoModelError
-from aggregator_server.fleet_statistics import DeviceStatistics, adaptive_local_training
-from aggregator_server.replies import Method, RoundRequest
-from aggregator_server.round_data import Contribution, RoundInputs, SharedModel, UploadTerms
-from aggregator_server.round_views import describe_round
-from aggregator_server.rounds import make_plan
-from aggregator_server.shared_models import describe_model
-from aggregator_server.strategies import STRATEGIES
-from aggregator_server.weight_sharing import aggregate, check
-from aggregator_server.work import next_work
+from aggregator_server.fleet.shared_models import describe_model
+from aggregator_server.rounds.lifecycle import make_plan
+from aggregator_server.rounds.queries import describe_round
+from aggregator_server.rounds.work import next_work
+from aggregator_server.schemas import Method, RoundRequest
+from aggregator_server.strategies.registry import STRATEGIES
+from aggregator_server.strategies.statistics import DeviceStatistics, adaptive_local_training
+from aggregator_server.strategies.weight_sharing import aggregate, check
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.messages import Choice, ClassReport
 from fleet_protocol.plans import complete

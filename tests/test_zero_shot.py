@@ -8,14 +8,14 @@ from aggregator_process import SETTINGS, FakeDevice, public_set
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.aggregation.new_classes import settle
-from aggregator_server.class_discovery import Discovery, Group, ReportedClass
+from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
+from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
+from aggregator_server.discovery.new_classes import settle
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.names import NAME_LENGTH, majority_name, unique_name
-from aggregator_server.replies import RoundRequest
-from aggregator_server.round_data import Assigned, Contribution, RoundInputs, UploadTerms
-from aggregator_server.rounds import make_plan
-from aggregator_server.zero_shot import aggregate, check
+from aggregator_server.rounds.lifecycle import make_plan
+from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.zero_shot import aggregate, check
 from fleet_protocol.messages import ClassReport
 
 WORK = {"round_id": 3, "public_set": "0" * 64}

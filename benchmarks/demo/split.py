@@ -19,7 +19,7 @@ from benchmarks.demo.deal import DEVICES, KEYWORDS, SOUNDS, Deal, deal
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.errors import RecordingError
 from fleet_protocol.feature_settings import preset
-from fleet_simulator.group_dealing import deal_groups
+from fleet_simulator.partition.group_dealing import deal_groups
 
 # A part with fewer clips of a label says nothing about it.
 LEAST_CLIPS = 5

@@ -13,8 +13,8 @@ from benchmarks.papers.report import Results, markdown_table, mean_and_spread
 from benchmarks.papers.run import Figures, Run
 from benchmarks.papers.scale import Scale
 from fleet_protocol.setting import Value
-from fleet_simulator.experiment import Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.faults import FaultsSection
+from fleet_simulator.experiment.faults import FaultsSection
+from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
 
 TITLE = "Attackers, and the rules that hold against them"
 

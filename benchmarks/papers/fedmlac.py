@@ -16,9 +16,9 @@ from benchmarks.papers.report import Results
 from benchmarks.papers.run import Run
 from benchmarks.papers.scale import Scale
 from fleet_protocol.setting import Value
-from fleet_simulator.data_section import DataSection
-from fleet_simulator.experiment import Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.faults import FaultsSection
+from fleet_simulator.experiment.data_section import DataSection
+from fleet_simulator.experiment.faults import FaultsSection
+from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
 
 TITLE = "FedMLAC: mutual learning and layer-wise pruning aggregation"
 

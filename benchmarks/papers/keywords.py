@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.papers.scale import Scale
-from fleet_simulator.experiment import DataSection
+from fleet_simulator.experiment.sections import DataSection
 
 KEYWORDS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")
 

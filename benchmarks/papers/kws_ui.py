@@ -18,9 +18,9 @@ from benchmarks.papers.run import Call, Figures, Run
 from benchmarks.papers.scale import Scale
 from benchmarks.papers.warm_start import from_warm_start
 from fleet_protocol.setting import Value
-from fleet_simulator.experiment import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.log_mel_archive import pictures
-from fleet_simulator.recording_layouts import NOBODY
+from fleet_simulator.data.log_mel_archive import pictures
+from fleet_simulator.data.recording_layouts import NOBODY
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
 TITLE = "FedKWS-UI: keyword spotting that does not depend on the user"
 

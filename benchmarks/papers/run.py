@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from benchmarks.pi.machine import Machine
 from fleet_protocol.atomic_files import write_durably
-from fleet_simulator.experiment import Experiment
+from fleet_simulator.experiment.sections import Experiment
 
 Figures = dict[str, Any]
 _RUNTIMES = ("ai-edge-litert", "tflite-runtime")

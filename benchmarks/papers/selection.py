@@ -18,7 +18,7 @@ from benchmarks.papers.report import Results, gain, markdown_table, mean_and_spr
 from benchmarks.papers.run import Figures, Run
 from benchmarks.papers.scale import Scale
 from fleet_protocol.setting import Value
-from fleet_simulator.experiment import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
 TITLE = "Dynamic selection and group-balanced personalisation (Xu et al. 2025)"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fleet_simulator.errors import DivergedError
-from fleet_simulator.experiment import Experiment
-from fleet_simulator.inputs import Inputs
-from fleet_simulator.progress import Silent
-from fleet_simulator.run_folder import load_state
-from fleet_simulator.simulation import run
+from fleet_simulator.experiment.sections import Experiment
+from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.progress import Silent
+from fleet_simulator.runs.run_folder import load_state
+from fleet_simulator.shared_model.simulation import run
 
 
 @cache
@@ -29,8 +29,8 @@ def simulated(experiment: Experiment, scratch: Path) -> dict[str, Any]:
         scratch: its folder; one that a killed run left is gone on with, and it is removed at the end.
 
     Returns:
-        ``rounds`` and ``devices`` as in :class:`fleet_simulator.simulation.Result`; where a device's training
-        diverged, the rounds before that, and ``diverged``, what was said of it.
+        ``rounds`` and ``devices`` as in :class:`fleet_simulator.shared_model.simulation.Result`; where a device's
+        training diverged, the rounds before that, and ``diverged``, what was said of it.
     """
     try:
         result = run(experiment, scratch, 0, Silent(), inputs=shared_inputs())

@@ -19,8 +19,8 @@ from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle, write_bundle
-from fleet_simulator.experiment import Experiment, ModelSection
-from fleet_simulator.splits import split
+from fleet_simulator.experiment.sections import Experiment, ModelSection
+from fleet_simulator.partition.splits import split
 
 
 def from_warm_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:

@@ -12,13 +12,13 @@ from benchmarks.demo.paper import ARCHITECTURES, Published, published
 from benchmarks.papers.run import Figures
 from benchmarks.papers.simulated import shared_inputs
 from fleet_protocol.setting import Value
-from fleet_simulator.data_section import DataSection
 from fleet_simulator.errors import DivergedError
-from fleet_simulator.experiment import RoundsSection
-from fleet_simulator.faults import FaultsSection
-from fleet_simulator.progress import Silent
-from fleet_simulator.zero_shot import run_zero_shot
-from fleet_simulator.zero_shot_experiment import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
+from fleet_simulator.experiment.data_section import DataSection
+from fleet_simulator.experiment.faults import FaultsSection
+from fleet_simulator.experiment.sections import RoundsSection
+from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
+from fleet_simulator.runs.progress import Silent
+from fleet_simulator.zero_shot.simulation import run_zero_shot
 
 ALL_ARCHITECTURES = (*ARCHITECTURES, "ann3", "cnn1", "cnn4")
 POISONED_USERS = 6  # of the runs with attackers

@@ -1,0 +1,101 @@
+"""From groups of reports to classes of the fleet (Gudur & Perepu 2021, algorithm 1: D_new = D_0 u X^i).
+
+A group that is no class yet becomes one: the average of its members' data impressions joins the public set as rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator_server.aggregation.contract import Assigned
+from aggregator_server.discovery.clustering import Discovery, ReportedClass
+from aggregator_server.names import majority_name, unique_name
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.public_set import PublicSet
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The groups as classes.
+
+    Attributes:
+        public_set: grown by the new classes and their rows.
+        assignments: one for every report that found its class.
+        details: JSON-ready: the reports, the groups with their classes, and ``left_open``.
+    """
+
+    public_set: PublicSet
+    assignments: tuple[Assigned, ...]
+    details: dict[str, Any]
+
+
+def settle(
+    public_set: PublicSet,
+    round_id: int,
+    reports: Sequence[ReportedClass],
+    discovery: Discovery,
+) -> Settled:
+    """Turn groups into classes, rows and assignments.
+
+    Two sounds of one device are never the same class, for its owner told them apart: the second in a group is left
+    open, and the device reports it again.
+
+    Args:
+        public_set: the round's.
+        round_id: said to be the discovery's round.
+        reports: what ``discovery`` is about.
+        discovery: groups of indices into ``reports``.
+    """
+    grown = public_set
+    assignments: list[Assigned] = []
+    groups: list[dict[str, Any]] = []
+    left_open: list[int] = []
+    for group in discovery.groups:
+        class_id = _free_class_id(grown.class_ids)
+        first_of = {reports[index].device_id: index for index in reversed(group.members)}
+        members = sorted(first_of.values())
+        left_open += [index for index in group.members if index not in members]
+        grown = _add_class(grown, class_id, round_id, [reports[index] for index in members])
+        assignments += [Assigned(reports[i].device_id, reports[i].slot, class_id) for i in members]
+        groups.append({"class_id": class_id, "members": members})
+    details = {
+        "reports": [{"device_id": r.device_id, "slot": r.slot, "name": r.name} for r in reports],
+        "groups": groups,
+        "left_open": left_open,
+        "details": discovery.details,
+    }
+    return Settled(grown, tuple(assignments), details)
+
+
+def extend(consensus: NDArray[np.float32], samples: int, classes: int) -> NDArray[np.float32]:
+    """Return the consensus with zero rows and columns for what joined: float32 [samples, classes]."""
+    grown = np.zeros((samples, classes), np.float32)
+    grown[: consensus.shape[0], : consensus.shape[1]] = consensus
+    return grown
+
+
+def _free_class_id(taken: Sequence[str]) -> str:
+    number = len(taken)
+    while f"c{number}" in taken:
+        number += 1
+    return f"c{number}"
+
+
+def _add_class(public_set: PublicSet, class_id: str, round_id: int, members: list[ReportedClass]) -> PublicSet:
+    """Add a class and, as its rows, the mean over the members of their k-th impressions."""
+    rows = min(len(member.impressions) for member in members)
+    mean = np.mean([member.impressions[:rows] for member in members], axis=0, dtype=np.float64).astype(np.float32)
+    wanted = majority_name(member.name for member in members) or f"sound-{class_id.removeprefix('c')}"
+    name = unique_name(wanted, [info.name for info in public_set.classes])
+    return PublicSet(
+        public_set.settings,
+        (*public_set.classes, ClassInfo(class_id, name, round_id)),
+        np.concatenate([public_set.features, mean]),
+        np.concatenate([public_set.labels, np.full(rows, len(public_set.classes), np.int64)]),
+        np.concatenate([public_set.synthetic, np.ones(rows, np.bool_)]),
+    )

@@ -1,0 +1,119 @@
+"""New sounds in uploads, whatever the strategy: what they must look like, and which classes they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
+from aggregator_server.discovery.clustering import KnownClass, ReportedClass, discover
+from aggregator_server.discovery.new_classes import Settled, settle
+from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
+from aggregator_server.names import check_name
+from fleet_protocol.errors import TensorError
+from fleet_protocol.messages import Update
+from fleet_protocol.tensors import Arrays, require
+
+_SLOTS = 65_536
+_REPORTS = 256  # clustering takes memory by the square of the reports
+
+Floats = NDArray[np.float32]
+Shapes = dict[str, tuple[int | None, ...]]
+
+
+def check_document(terms: UploadTerms, update: Update) -> None:
+    """Check what an upload's document says of classes and new sounds.
+
+    Raises:
+        MalformedUpdateError: naming what is wrong.
+    """
+    if not update.classes and not update.reports:
+        raise MalformedUpdateError("the upload names no class and reports no new sound, so it says nothing")
+    for field, class_ids in (("classes", update.classes), ("known", update.known)):
+        unknown = [class_id for class_id in class_ids if class_id not in terms.class_ids]
+        if unknown:
+            raise MalformedUpdateError(
+                f"{field!r} names {unknown[0]!r}, which is no class of the fleet: {', '.join(terms.class_ids)}"
+            )
+        twice = [class_id for class_id, times in Counter(class_ids).items() if times > 1]
+        if twice:
+            raise MalformedUpdateError(f"{field!r} names class {twice[0]!r} twice")
+    if len(update.reports) > _REPORTS:
+        raise MalformedUpdateError(f"{len(update.reports)} new sounds in one upload; at most {_REPORTS} are taken")
+    slots = [report.slot for report in update.reports]
+    if len(set(slots)) != len(slots) or any(not 0 <= slot < _SLOTS for slot in slots):
+        raise MalformedUpdateError(f"reported slots must be different and from 0 to {_SLOTS - 1}, not {slots}")
+    for report in update.reports:
+        if report.clips < 1:
+            raise MalformedUpdateError(f"the sound in slot {report.slot} was learned from {report.clips} clips")
+        try:
+            check_name(report.name or "unnamed", f"the name of the sound in slot {report.slot}")
+        except InvalidRequestError as error:
+            raise MalformedUpdateError(str(error)) from error
+
+
+def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Shapes) -> None:
+    """Check an upload's arrays: the strategy's own, and those that describe new sounds; no other may be there.
+
+    Args:
+        terms: of the round.
+        update: the upload's document, checked.
+        arrays: the upload's.
+        wanted: shapes of the strategy's own arrays by name; None is any size.
+
+    Raises:
+        MalformedUpdateError: naming the array, what was expected and what was given.
+    """
+    described = len(update.known) + len(update.reports)
+    if described:
+        wanted = wanted | {"impressions": (described, None, *terms.settings.shape)}
+        if "profiles" in arrays:
+            wanted["profiles"] = (described, terms.samples)
+    extra = sorted(set(arrays) - set(wanted))
+    if extra:
+        raise MalformedUpdateError(f"array {extra[0]!r} does not belong to this upload; expected: {', '.join(wanted)}")
+    try:
+        for name, shape in wanted.items():
+            if require(arrays, name, shape).dtype != np.float32:
+                raise MalformedUpdateError(f"array {name!r} must be float32, not {arrays[name].dtype}")
+    except TensorError as error:
+        raise MalformedUpdateError(str(error)) from error
+    if described and not arrays["impressions"].shape[1]:
+        raise MalformedUpdateError("array 'impressions' holds no impression of any class; send at least one of each")
+
+
+def _described(arrays: Arrays) -> list[tuple[Floats, Floats | None]]:
+    """Return the impressions and the profile of every class that an upload describes, without the rest of it."""
+    impressions, profiles = arrays["impressions"].copy(), arrays.get("profiles")
+    copied = [None] * len(impressions) if profiles is None else [profile.copy() for profile in profiles]
+    return list(zip(impressions, copied, strict=True))
+
+
+def recognise(
+    inputs: RoundInputs, contributions: Sequence[Contribution]
+) -> tuple[tuple[Assigned, ...], Settled | None]:
+    """Answer reports of sounds that were recognised earlier (the answer got lost), and settle the others."""
+    again: list[Assigned] = []
+    reports: list[ReportedClass] = []
+    known: list[KnownClass] = []
+    for contribution in contributions:
+        update, device_id = contribution.update, contribution.update.device_id
+        if not update.known and not update.reports:
+            continue
+        described = _described(contribution.read())
+        for class_id, description in zip(update.known, described, strict=False):
+            known.append(KnownClass(device_id, class_id, *description))
+        for report, description in zip(update.reports, described[len(update.known) :], strict=True):
+            if (device_id, report.slot) in inputs.assigned:
+                again.append(Assigned(device_id, report.slot, inputs.assigned[device_id, report.slot]))
+            else:
+                reports.append(ReportedClass(device_id, report.slot, report.name, *description))
+    if not reports:
+        return tuple(again), None
+    reporting = {report.device_id for report in reports}
+    yardsticks = [item for item in known if item.device_id in reporting]
+    found = discover(reports, yardsticks, inputs.public_set, count=inputs.new_classes, seed=inputs.plan.seed)
+    return tuple(again), settle(inputs.public_set, inputs.round_id, reports, found)

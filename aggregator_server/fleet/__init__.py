@@ -1,0 +1,1 @@
+"""What the fleet has in common: devices, classes, public sets and shared models."""

@@ -1,0 +1,52 @@
+"""What a selection can know: the devices that are there when a round opens, and how the rounds before it went."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from aggregator_server.store import Store
+from aggregator_server.store.tables import DeviceRow, ParticipantRow, RoundRow
+from aggregator_server.strategies.selection import Candidate, History
+
+# How exactly it is known when a device was last heard of: not every question for work is worth a write to the disk.
+_SEEN_EVERY_S = 30.0
+
+
+def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
+    """Return the devices that are enrolled and not revoked."""
+    rows = session.scalars(select(DeviceRow).where(DeviceRow.revoked_at.is_(None)).order_by(DeviceRow.device_id))
+    return tuple(Candidate(row.device_id, row.clips, max(0.0, now - row.seen_at)) for row in rows)
+
+
+def read_history(session: Session, strategy: str) -> History:
+    """Return how the strategy's rounds with the whole fleet went; failed rounds, and those of groups, do not count."""
+    done = (
+        select(RoundRow.training_loss)
+        .where(RoundRow.state == "done", RoundRow.strategy == strategy, RoundRow.follows.is_(None))
+        .order_by(RoundRow.round_id)
+    )
+    losses = session.scalars(done).all()
+    return History(len(losses), tuple(loss for loss in losses if loss is not None))
+
+
+def training_loss(session: Session, round_id: int) -> float | None:
+    """Return the median of the training losses that a round's devices uploaded: no single device can move it far."""
+    told = session.scalars(
+        select(ParticipantRow.metrics)
+        .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
+        .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), DeviceRow.revoked_at.is_(None))
+    )
+    losses = [float(metrics["training_loss"]) for metrics in told if "training_loss" in metrics]
+    return median(losses) if losses else None
+
+
+def note_seen(store: Store, device_id: str, now: float) -> None:
+    """Remember that a device was heard of."""
+    with store.reading() as session:
+        seen_at = session.scalar(select(DeviceRow.seen_at).where(DeviceRow.device_id == device_id))
+    if seen_at is not None and not 0 <= now - seen_at < _SEEN_EVERY_S:
+        with store.writing() as session:
+            session.execute(update(DeviceRow).where(DeviceRow.device_id == device_id).values(seen_at=now))

@@ -1,0 +1,58 @@
+"""Personalisation as rows: after a round of the fleet whose plan says so, each group's rounds follow by themselves.
+
+A group's rounds form a branch of their own: the first goes on from the fleet's round, each next one from the group's
+last. The next round opens in the transaction that closes the one before, so the phase survives any crash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from aggregator_server.rounds.candidates import read_candidates
+from aggregator_server.rounds.history import Group, schedule_of
+from aggregator_server.rounds.opening import insert_round
+from aggregator_server.store.tables import RoundRow
+from aggregator_server.strategies.personalisation import schedule
+from aggregator_server.strategies.selection import data_sizes
+from fleet_protocol.messages import RoundPlan, parse
+
+
+def go_on(session: Session, round_id: int, now: float) -> None:
+    """Open the group round that comes after a round that was just closed, where there is one."""
+    row = session.get_one(RoundRow, round_id)
+    fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
+    plan = parse(RoundPlan, fleets.plan)
+    if fleets.state != "done" or plan.personalisation.name != "group_balanced":
+        return
+    if fleets.groups is None:
+        candidates = read_candidates(session, now)
+        sizes = dict(zip([c.device_id for c in candidates], data_sizes(candidates).tolist(), strict=True))
+        fleets.groups = asdict(schedule(sizes, plan.personalisation.settings))
+    planned = schedule_of(fleets)
+    passed = session.scalar(select(func.count()).where(RoundRow.follows == fleets.round_id)) or 0
+    if passed < len(planned.sequence):
+        index = planned.sequence[passed]
+        group = Group(fleets.round_id, index, planned.groups[index])
+        insert_round(session, fleets.strategy, plan, None, now, group)
+
+
+def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
+    """Tell whether a device that learns from a finished round shall fine-tune the result on its own clips.
+
+    Members of a group do so once their group trains no more; what another group still does is none of their business.
+    """
+    fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
+    name = parse(RoundPlan, fleets.plan).personalisation.name
+    if name != "group_balanced":
+        return name != "none"
+    now_on = session.scalar(
+        select(RoundRow.group_index).where(RoundRow.follows == fleets.round_id, RoundRow.state == "open")
+    )
+    if now_on is None or fleets.groups is None:
+        return True
+    planned = schedule_of(fleets)
+    index = planned.group_of(device_id)
+    return index is None or index < now_on or planned.rounds[index] == 0

@@ -1,0 +1,73 @@
+"""The row of a new round, and the devices that are drawn for it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+
+from aggregator_server.errors import NoDevicesError, NoPublicSetError
+from aggregator_server.fleet.classes import all_classes
+from aggregator_server.fleet.public_sets import current_consensus, current_version
+from aggregator_server.fleet.shared_models import starting_point
+from aggregator_server.rounds.candidates import read_candidates, read_history
+from aggregator_server.rounds.history import Group
+from aggregator_server.store.tables import ParticipantRow, RoundRow
+from aggregator_server.strategies.registry import strategy as lookup
+from aggregator_server.strategies.selection import select
+from aggregator_server.strategies.statistics import read_statistics
+from fleet_protocol.messages import RoundPlan
+
+
+def insert_round(
+    session: Session, strategy: str, plan: RoundPlan, new_classes: int | None, now: float, group: Group | None = None
+) -> RoundRow:
+    """Open a round; no other may be open.
+
+    Raises:
+        NoPublicSetError: there is nothing to score.
+        NoModelError, ModelTooSmallError: the strategy shares a model, and there is none that would do.
+        NoDevicesError: there is nobody to do it.
+    """
+    public_set = current_version(session)
+    if public_set is None:
+        raise NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
+    how = lookup(strategy)
+    follows, index = (None, None) if group is None else (group.follows, group.index)
+    start = starting_point(session, follows, index) if how.shares_model else None
+    local = how.prepare(plan.local, read_statistics(session), len(all_classes(session)))
+    plan = replace(plan, local=local)
+    row = RoundRow(
+        state="open",
+        strategy=strategy,
+        plan=asdict(plan),
+        new_classes=new_classes,
+        opened_at=now,
+        deadline_at=now + plan.deadline_s,
+        public_set=public_set.sha256,
+        consensus=current_consensus(session),
+        model_version=None if start is None else start.version,
+        weights=None if start is None else start.weights,
+        server_state=None if start is None else start.server_state,
+        follows=follows,
+        group_index=index,
+        details={},
+    )
+    session.add(row)
+    session.flush()
+    selected = _of_fleet(session, row, plan, now) if group is None else group.members
+    chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in selected]
+    session.execute(insert(ParticipantRow), chosen)
+    return row
+
+
+def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> tuple[str, ...]:
+    candidates, history = read_candidates(session, now), read_history(session, row.strategy)
+    selected = select(candidates, plan.selection, history, (plan.seed, row.round_id))
+    if not candidates:
+        raise NoDevicesError("no device is enrolled; start `auricle-edge run` on one first")
+    if not selected:
+        limit = plan.selection.settings["seen_within_s"]
+        raise NoDevicesError(f"no device was heard of in the last {limit:g} s; raise the selection's seen_within_s")
+    return selected

@@ -1,0 +1,154 @@
+"""From an open round's uploads to its result on disk, and from that to rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import delete, insert, tuple_, update
+from sqlalchemy.orm import Session
+
+from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
+from aggregator_server.errors import BlobError
+from aggregator_server.fleet.public_sets import public_set_row
+from aggregator_server.rounds.candidates import training_loss
+from aggregator_server.rounds.snapshot import RoundSnapshot
+from aggregator_server.store import Store
+from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json, RoundRow
+from aggregator_server.strategies.registry import strategy
+from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.errors import ProtocolError
+from fleet_protocol.messages import RoundPlan, Update, parse
+from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
+from fleet_protocol.tensors import pack, read_document, unpack, view
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A round's result whose blobs are on disk: the digests, the version's row, and what the rows need."""
+
+    result: RoundResult
+    public_set: str
+    consensus: str | None
+    grown: bool
+    weights: str | None = None
+    server_state: str | None = None
+
+
+def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
+    """Aggregate a round's uploads and put the resulting blobs on disk; the same snapshot gives the same bytes.
+
+    Raises:
+        AggregationError: the uploads cannot be combined.
+        BlobError: a blob is missing or damaged.
+    """
+    result = strategy(snapshot.strategy).aggregate(read_inputs(store, snapshot))
+    grown = len(result.public_set.classes) > len(snapshot.classes)
+    public_set = store.blobs.put(result.public_set.pack()) if grown else snapshot.public_set
+    class_ids, consensus, weights, state = result.public_set.class_ids, None, None, None
+    if result.consensus is not None:
+        consensus = store.blobs.put(pack_consensus(result.consensus, class_ids))
+    if result.weights is not None:
+        weights = store.blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
+        state = store.blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
+    return StoredResult(result, public_set, consensus, grown, weights, state)
+
+
+def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
+    """Load what an aggregation looks at."""
+    public_set = PublicSet.unpack(store.blobs.read(snapshot.public_set))
+    public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
+    if snapshot.consensus is None:
+        consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
+    else:
+        consensus, _ = unpack_consensus(store.blobs.read(snapshot.consensus))
+    return RoundInputs(
+        snapshot.round_id,
+        parse(RoundPlan, snapshot.plan),
+        public_set,
+        consensus,
+        tuple(_contribution(store, upload) for _, upload in snapshot.uploads),
+        snapshot.new_classes,
+        {(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
+        _read_model(store, snapshot),
+        snapshot.consensus is not None,
+    )
+
+
+def _contribution(store: Store, upload: str) -> Contribution:
+    """Read an upload's document; whoever reads its arrays finds out whether the blob is damaged."""
+    with store.blobs.open(upload) as file:
+        try:
+            document = parse(Update, read_document(file))
+        except ProtocolError as error:
+            raise BlobError(f"blob {file.name} is damaged ({error}); restore it from a backup") from error
+    return Contribution(document, lambda: view(store.blobs.read(upload)))
+
+
+def _read_model(store: Store, snapshot: RoundSnapshot) -> SharedModel | None:
+    if snapshot.model is None:
+        return None
+    bundle = unpack_bundle(store.blobs.read(snapshot.model), f"model {snapshot.model}")
+    weights, state = bundle.weights, {}
+    if snapshot.weights is not None:
+        weights, _ = unpack(store.blobs.read(snapshot.weights))
+    if snapshot.server_state is not None:
+        kept, document = unpack(store.blobs.read(snapshot.server_state))
+        state = kept if document["of"] == state_owner(snapshot.plan) else {}
+    return SharedModel(bundle.manifest, weights, state)
+
+
+def state_owner(plan: Json) -> str:
+    """Say whose a state is: another rule or server optimiser could not go on from it."""
+    aggregation = parse(RoundPlan, plan).aggregation
+    return f"{aggregation.name} {aggregation.settings.get('server_optimiser', '')}"
+
+
+def apply_result(session: Session, round_id: int, stored: StoredResult, now: float) -> None:
+    """Write all effects of a round: to be called in the transaction that found the round unchanged."""
+    result = stored.result
+    blobs = {"consensus": stored.consensus, "weights": stored.weights, "server_state": stored.server_state}
+    for kind, sha256 in blobs.items():
+        if sha256 is not None:
+            session.merge(BlobRow(sha256=sha256, kind=kind))
+    if stored.grown:
+        session.merge(BlobRow(sha256=stored.public_set, kind="public_set"))
+        session.flush()
+        session.add(public_set_row(stored.public_set, result.public_set, round_id))
+        for position, info in enumerate(result.public_set.classes):
+            if info.discovered_in == round_id:
+                session.add(
+                    ClassRow(
+                        class_id=info.class_id,
+                        name=info.name,
+                        folded=info.name.casefold(),
+                        position=position,
+                        discovered_in=round_id,
+                    )
+                )
+    session.flush()
+    _assign(session, round_id, result)
+    changed = {
+        "state": "done",
+        "closed_at": now,
+        "result_public_set": stored.public_set,
+        "result_consensus": stored.consensus,
+        "result_weights": stored.weights,
+        "result_server_state": stored.server_state,
+        "details": result.details,
+        "training_loss": training_loss(session, round_id),
+    }
+    session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**changed))
+
+
+def _assign(session: Session, round_id: int, result: RoundResult) -> None:
+    """Store the assignments; one that was acknowledged but reported again is sent again."""
+    if not result.assignments:
+        return
+    rows = [{**dataclasses.asdict(a), "round_id": round_id, "acknowledged": False} for a in result.assignments]
+    keys = [(a.device_id, a.slot) for a in result.assignments]
+    for start in range(0, len(keys), 500):  # a statement takes only so many parameters
+        batch = keys[start : start + 500]
+        session.execute(delete(AssignmentRow).where(tuple_(AssignmentRow.device_id, AssignmentRow.slot).in_(batch)))
+    session.execute(insert(AssignmentRow), rows)

@@ -1,0 +1,142 @@
+"""Taking in a device's upload: everything is checked before anything changes; the same bytes twice are one upload."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sqlalchemy.orm import Session
+
+from aggregator_server.aggregation.contract import UploadTerms
+from aggregator_server.errors import (
+    AggregatorError,
+    DuplicateUpdateError,
+    ForeignFeaturesError,
+    ForeignUpdateError,
+    InvalidRequestError,
+    MalformedUpdateError,
+    NotSelectedError,
+    RoundClosedError,
+    WrongPublicSetError,
+)
+from aggregator_server.fleet.devices import CLIPS_LIMIT
+from aggregator_server.fleet.public_sets import upload_terms
+from aggregator_server.fleet.shared_models import model_blob, read_manifest
+from aggregator_server.names import check_name
+from aggregator_server.rounds.queries import require_round
+from aggregator_server.store import Store
+from aggregator_server.store.blobs import Incoming
+from aggregator_server.store.tables import BlobRow, DeviceRow, ParticipantRow
+from aggregator_server.strategies.registry import strategy
+from fleet_protocol.errors import ProtocolError
+from fleet_protocol.feature_settings import PRESETS, FeatureSettings
+from fleet_protocol.messages import Receipt, Update, parse
+from fleet_protocol.tensors import unpack
+
+_METRICS = 200
+
+
+def accept_update(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
+    """Check a device's upload for a round and keep it durably.
+
+    Raises:
+        RoundNotFoundError, NotSelectedError: the round does not exist, or is not the device's.
+        DuplicateUpdateError: the device sent other bytes before.
+        RoundClosedError: too late.
+        MalformedUpdateError, ForeignUpdateError, WrongPublicSetError, ForeignFeaturesError: the upload is wrong.
+    """
+    repeated = Receipt(round_id, incoming.sha256, repeated=True)
+    with store.reading() as session:
+        if _admit(session, round_id, device_id, incoming.sha256, now) is None:
+            return repeated
+        terms = upload_terms(session)
+        round_row = require_round(session, round_id)
+        chosen, model = strategy(round_row.strategy), model_blob(session, round_row.model_version)
+    if model is not None:
+        terms = dataclasses.replace(terms, manifest=read_manifest(store, model))
+    try:
+        arrays, document = unpack(incoming.content())
+        update = parse(Update, document)
+    except ProtocolError as error:
+        raise MalformedUpdateError(f"the upload cannot be read: {error}") from error
+    _check(terms, update, round_id, device_id)
+    chosen.check(terms, update, arrays)
+    sha256 = incoming.keep()
+    with store.writing() as session:
+        try:
+            row = _admit(session, round_id, device_id, sha256, now)
+        except AggregatorError:  # the round ended meanwhile: no row will ever name these bytes
+            store.blobs.remove(sha256)
+            raise
+        if row is None:
+            return repeated
+        session.merge(BlobRow(sha256=sha256, kind="update"))
+        session.flush()
+        row.upload, row.uploaded_at = sha256, now
+        row.clips, row.metrics = update.clips, update.metrics
+        device = session.get_one(DeviceRow, device_id)
+        device.clips, device.label_entropy = update.clips or device.clips, update.label_entropy
+    return Receipt(round_id, sha256, repeated=False)
+
+
+def check_metrics(metrics: dict[str, float]) -> None:
+    """Check what a device measured: names that can be stored, finite values.
+
+    Raises:
+        InvalidRequestError: it cannot be stored.
+    """
+    if len(metrics) > _METRICS:
+        raise InvalidRequestError(f"{len(metrics)} metrics are more than the {_METRICS} that are allowed")
+    for name, value in metrics.items():
+        check_name(name, "a metric's name")
+        if not abs(value) <= 1e300:  # holds for NaN too
+            raise InvalidRequestError(f"metric {name!r} is {value!r}; it must be a finite number")
+
+
+def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: float) -> ParticipantRow | None:
+    """Return the row that the upload belongs in, or None where it is there already."""
+    round_row = require_round(session, round_id)
+    row = session.get(ParticipantRow, (round_id, device_id))
+    if row is None:
+        raise NotSelectedError(
+            f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
+        )
+    if row.upload == sha256:
+        return None
+    if row.upload is not None:
+        raise DuplicateUpdateError(f"device {device_id} uploaded {row.upload} for round {round_id}; that one stands")
+    if round_row.state != "open":
+        raise RoundClosedError(f"round {round_id} is {round_row.state}; GET /v1/work says what to do next")
+    if now >= round_row.deadline_at:
+        late = now - round_row.deadline_at
+        raise RoundClosedError(f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work")
+    return row
+
+
+def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) -> None:
+    if (update.round_id, update.device_id) != (round_id, device_id):
+        raise ForeignUpdateError(
+            f"the upload's document names round {update.round_id!r} and device {update.device_id!r}, "
+            f"but it was sent for round {round_id} by device {device_id}"
+        )
+    if update.features != terms.settings.digest:
+        raise ForeignFeaturesError(
+            f"the upload's features were computed with other settings than the public set's.\n"
+            f"  public set: {terms.settings.describe()}\n  upload: {_describe(update.features)}\n"
+            "Use a bundle that was built with the public set's features, and enrol again."
+        )
+    if update.public_set != terms.public_set:
+        raise WrongPublicSetError(
+            f"the upload scored public set {update.public_set!r}, the round's is {terms.public_set}; "
+            "fetch that one and score it again"
+        )
+    if type(update.clips) is not int or not 0 <= update.clips < CLIPS_LIMIT:
+        raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS_LIMIT - 1}, not {update.clips!r}")
+    try:
+        check_metrics(update.metrics)
+    except InvalidRequestError as error:
+        raise MalformedUpdateError(str(error)) from error
+
+
+def _describe(digest: str) -> str:
+    known: dict[str, FeatureSettings] = {settings.digest: settings for settings in PRESETS.values()}
+    return known[digest].describe() if digest in known else f"{digest!r} (settings that this server does not know)"

@@ -1,0 +1,114 @@
+"""What a device is asked to do next, and its word that it has done it."""
+
+from __future__ import annotations
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from aggregator_server.errors import RoundNotDoneError
+from aggregator_server.fleet.classes import all_classes
+from aggregator_server.fleet.devices import require_active
+from aggregator_server.fleet.shared_models import model_blob
+from aggregator_server.rounds.candidates import note_seen
+from aggregator_server.rounds.groups import fine_tuning_due
+from aggregator_server.rounds.history import newest_result
+from aggregator_server.rounds.queries import require_round
+from aggregator_server.rounds.uploads import check_metrics
+from aggregator_server.store import Store
+from aggregator_server.store.tables import AssignmentRow, DeviceRow, LearnedRow, ParticipantRow, RoundRow
+from fleet_protocol.messages import ClassAssignment, Learned, RoundPlan, Work, WorkKind, parse
+
+
+def next_work(store: Store, device_id: str, now: float) -> Work | None:
+    """Return a device's next work, or None.
+
+    Learning from the newest finished round comes before contributing to the open one: the device then contributes
+    from the state that the fleet agreed on, and knows which of its new sounds are classes by now.
+
+    Raises:
+        DeviceRevokedError: the device was revoked, perhaps while it waited.
+    """
+    note_seen(store, device_id, now)
+    with store.reading() as session:
+        require_active(session.get_one(DeviceRow, device_id))
+        finished = _to_learn(session, device_id)
+        if finished is not None:
+            return _work(session, "learn", finished, device_id)
+        open_round = _to_contribute(session, device_id, now)
+        if open_round is not None:
+            return _work(session, "contribute", open_round, device_id)
+    return None
+
+
+def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
+    """Note that a device learned from a round: that round's and older assignments have reached it. Idempotent.
+
+    Raises:
+        RoundNotFoundError: there is no such round.
+        RoundNotDoneError: it has no result.
+        InvalidRequestError: the metrics cannot be stored.
+    """
+    check_metrics(learned.metrics)
+    with store.writing() as session:
+        row = require_round(session, learned.round_id)
+        if row.state != "done":
+            raise RoundNotDoneError(f"round {learned.round_id} is {row.state}, so there is nothing to learn from it")
+        before = session.get(LearnedRow, (learned.round_id, device_id))
+        if before is not None and (before.personalised or not learned.personalised):
+            return
+        session.merge(
+            LearnedRow(
+                round_id=learned.round_id, device_id=device_id,
+                personalised=learned.personalised, metrics=learned.metrics,
+            )
+        )  # fmt: skip
+        reached = (AssignmentRow.device_id == device_id) & (AssignmentRow.round_id <= learned.round_id)
+        session.execute(update(AssignmentRow).where(reached).values(acknowledged=True))
+
+
+def _to_learn(session: Session, device_id: str) -> RoundRow | None:
+    row = newest_result(session, device_id)
+    if row is None:
+        return None
+    learned = session.get(LearnedRow, (row.round_id, device_id))
+    if learned is None or (not learned.personalised and fine_tuning_due(session, row, device_id)):
+        return row
+    return None
+
+
+def _to_contribute(session: Session, device_id: str, now: float) -> RoundRow | None:
+    return session.scalar(
+        select(RoundRow)
+        .join(ParticipantRow, ParticipantRow.round_id == RoundRow.round_id)
+        .where(
+            RoundRow.state == "open",
+            RoundRow.deadline_at > now,
+            ParticipantRow.device_id == device_id,
+            ParticipantRow.upload.is_(None),
+        )
+    )
+
+
+def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Work:
+    learning = kind == "learn"
+    public_set = row.result_public_set if learning else row.public_set
+    consensus = row.result_consensus if learning else row.consensus
+    pending = (
+        select(AssignmentRow.slot, AssignmentRow.class_id)
+        .where(AssignmentRow.device_id == device_id, AssignmentRow.acknowledged.is_(False))
+        .order_by(AssignmentRow.slot)
+    )
+    assignments = tuple(ClassAssignment(*pair) for pair in session.execute(pending)) if learning else ()
+    return Work(
+        kind,
+        row.round_id,
+        parse(RoundPlan, row.plan),
+        str(public_set),
+        consensus,
+        all_classes(session),
+        assignments,
+        model_blob(session, row.model_version),
+        row.result_weights if learning else row.weights,
+        fine_tune=learning and fine_tuning_due(session, row, device_id),
+        fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
+    )

@@ -1,0 +1,119 @@
+"""Strategies that share a model (FedAvg and its descendants): what the aggregator does with the devices' weights.
+
+Slot k of the shared head is the fleet's k-th class, on every device. The columns of a device's new sounds come after
+these, in the order of its reports, and mean something else on every device: they are left out of the aggregation. What
+they hold becomes the start of the class that the sound turns out to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aggregator_server.aggregation.contract import (
+    Assigned,
+    Contribution,
+    RoundInputs,
+    RoundResult,
+    SharedModel,
+    UploadTerms,
+)
+from aggregator_server.aggregation.updates import Layout, Sizes, Updates, stack_updates
+from aggregator_server.aggregation.weights import aggregate_weights
+from aggregator_server.discovery.new_classes import extend
+from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
+from aggregator_server.errors import AggregationError, MalformedUpdateError
+from fleet_protocol.messages import Choice, Update
+from fleet_protocol.tensors import Arrays
+
+PREFIX = "weights/"
+Combine = Callable[[Choice, Updates, Sizes, Arrays, Arrays], tuple[Arrays, Arrays, dict[str, Any]]]
+
+
+def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
+    """Check an upload: its document, and that its arrays are weights of the shared model.
+
+    Raises:
+        MalformedUpdateError: naming what is wrong.
+    """
+    check_document(terms, update)
+    if terms.manifest is None:
+        raise MalformedUpdateError("the round has no shared model, so it takes no weights")
+    needed = len(terms.class_ids) + len(update.reports)
+    if needed > terms.manifest.capacity:
+        raise MalformedUpdateError(
+            f"{len(terms.class_ids)} classes and {len(update.reports)} new sounds do not fit the shared model's head "
+            f"of capacity {terms.manifest.capacity}; publish a model that was built with a larger --capacity"
+        )
+    wanted = {PREFIX + name: tuple(shape) for name, shape in terms.manifest.weight_shapes.items()}
+    check_arrays(terms, update, arrays, dict(wanted))
+    if not 0.0 <= update.label_entropy <= 20.0:  # holds for NaN too
+        raise MalformedUpdateError(f"label_entropy must be from 0 to 20 nats, not {update.label_entropy!r}")
+
+
+def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> RoundResult:
+    """Combine the weights of a round (pure: the same inputs give the same result, bit for bit).
+
+    Args:
+        inputs: of the round.
+        combine: the rule: (the plan's aggregation, uploads, sizes, previous weights, state) -> (new weights, new
+            state, JSON-ready details).
+
+    Raises:
+        AggregationError: the rule cannot combine these uploads.
+    """
+    if inputs.model is None:
+        raise AggregationError("the round has no shared model")
+    model = inputs.model
+    contributions = sorted(inputs.contributions, key=lambda c: c.update.device_id)
+    again, settled = recognise(inputs, contributions)
+    assigned = again + (settled.assignments if settled else ())
+    uploads = {c.update.device_id: lambda c=c: _known_columns(model, c, inputs) for c in contributions}
+    layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
+    sizes = np.array([c.update.clips for c in contributions], np.float64)
+    stacked = stack_updates(layout, uploads)
+    weights, state, details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
+    public_set = settled.public_set if settled else inputs.public_set
+    weights = _new_columns(model, weights, inputs, public_set.class_ids, contributions, assigned)
+    consensus = None
+    if inputs.has_consensus:
+        consensus = extend(inputs.consensus, len(public_set.labels), len(public_set.classes))
+    said = {"aggregation": details, "discovery": settled.details if settled else None}
+    return RoundResult(public_set, consensus, assigned, said, weights, state)
+
+
+def _known_columns(model: SharedModel, contribution: Contribution, inputs: RoundInputs) -> Arrays:
+    """Return a device's weights with the head's columns beyond the fleet's classes as they were before."""
+    read, classes = contribution.read(), len(inputs.public_set.classes)
+    arrays = {name.removeprefix(PREFIX): array for name, array in read.items() if name.startswith(PREFIX)}
+    for name in model.manifest.head.weights:
+        column = arrays[name].copy()
+        column[..., classes:] = model.weights[name][..., classes:]
+        arrays[name] = column
+    return arrays
+
+
+def _new_columns(
+    model: SharedModel,
+    weights: Arrays,
+    inputs: RoundInputs,
+    class_ids: Sequence[str],
+    contributions: Sequence[Contribution],
+    assigned: Sequence[Assigned],
+) -> Arrays:
+    """Return the weights with a column for every class that was discovered: the mean of its reporters' columns."""
+    former, capacity = len(inputs.public_set.classes), model.manifest.capacity
+    reports = {
+        (c.update.device_id, report.slot): (c, former + place)
+        for c in contributions for place, report in enumerate(c.update.reports)
+    }  # fmt: skip
+    result = {name: array.copy() for name, array in weights.items()}
+    for slot, class_id in enumerate(class_ids[former:capacity], start=former):
+        places = [reports[a.device_id, a.slot] for a in assigned if a.class_id == class_id]
+        found = [(contribution.read(), place) for contribution, place in places]
+        for name in model.manifest.head.weights:
+            columns = [arrays[PREFIX + name][..., place] for arrays, place in found]
+            result[name][..., slot] = np.mean(columns, axis=0, dtype=np.float64)
+    return result

@@ -1,0 +1,60 @@
+"""Zero-shot federated learning with new classes (Gudur & Perepu 2021, algorithm 1): what the aggregator does.
+
+Devices upload scores on the public set, and data impressions of the new sounds that they met. Scores are averaged
+label by label; the impressions tell which sounds are the same class, and that class joins the public set.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
+from aggregator_server.aggregation.label_wise import DeviceScores, label_wise
+from aggregator_server.discovery.new_classes import extend
+from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
+from fleet_protocol.messages import Update
+from fleet_protocol.tensors import Arrays
+
+
+def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
+    """Check an upload of this strategy: what its document says of classes and reports, and its arrays.
+
+    Raises:
+        MalformedUpdateError: naming what is wrong.
+    """
+    check_document(terms, update)
+    check_arrays(terms, update, arrays, {"scores": (terms.samples, len(update.classes))})
+
+
+def aggregate(inputs: RoundInputs) -> RoundResult:
+    """Combine the uploads of a round (pure: the same inputs give the same result, bit for bit)."""
+    public_set = inputs.public_set
+    contributions = sorted(inputs.contributions, key=lambda c: c.update.device_id)
+    column = {class_id: index for index, class_id in enumerate(public_set.class_ids)}
+    devices = [
+        DeviceScores(
+            c.update.device_id, np.array([column[name] for name in c.update.classes], np.int64), c.read()["scores"]
+        )
+        for c in contributions
+    ]
+    averaged = label_wise(
+        devices,
+        public_set.labels,
+        public_set.synthetic,
+        inputs.consensus,
+        normalise=bool(inputs.plan.aggregation.settings["normalise"]),
+    )
+    known_again, settled = recognise(inputs, contributions)
+    grown = settled.public_set if settled else public_set
+    details = {
+        "accuracies": averaged.accuracies,
+        "betas": {public_set.class_ids[index]: betas for index, betas in averaged.betas.items()},
+        "plain_mean": [public_set.class_ids[index] for index in averaged.plain_mean],
+        "discovery": settled.details if settled else None,
+    }
+    return RoundResult(
+        grown,
+        extend(averaged.scores, len(grown.labels), len(grown.classes)),
+        known_again + (settled.assignments if settled else ()),
+        details,
+    )

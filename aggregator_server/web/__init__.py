@@ -1,0 +1,1 @@
+"""The HTTP service: application, routes, limits and error replies."""

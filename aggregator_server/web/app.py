@@ -1,0 +1,69 @@
+"""The FastAPI application: routes over a store, one clock that moves rounds, and one shape for every error."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+
+import anyio.to_thread
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+
+from aggregator_server.rounds.notifier import Bell
+from aggregator_server.rounds.retention import remove_left_uploads
+from aggregator_server.rounds.scheduler import RoundClock
+from aggregator_server.security import Tokens
+from aggregator_server.store import Store
+from aggregator_server.store.database import CONNECTIONS
+from aggregator_server.web import http_errors
+from aggregator_server.web.body_limit import BodyLimit
+from aggregator_server.web.docs_page import render
+from aggregator_server.web.routes import classes, devices, health, model, public_set, rounds, work
+from aggregator_server.web.routes.bodies import BodySizes
+from aggregator_server.web.service import Service
+
+_DESCRIPTION = (
+    "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "
+    "or method (405) included, is an ErrorReply: {\"error\": {\"code\", \"message\"}} with a stable code."
+)  # fmt: skip
+
+
+def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> FastAPI:
+    """Return the server's application; the store stays the caller's, to close."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # More threads than connections to the database would only wait for one another.
+        anyio.to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS - 2
+        bell = Bell()
+        clock = RoundClock(store, bell)
+        app.state.service = Service(store, tokens, bell, clock)
+        await asyncio.to_thread(remove_left_uploads, store)
+        moving = asyncio.create_task(clock.run())
+        try:
+            yield
+        finally:
+            moving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await moving
+
+    app = FastAPI(
+        title="Auricle aggregator",
+        version=version("auricle"),
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    http_errors.install(app)
+    app.add_middleware(BodyLimit, limit_of=(sizes or BodySizes()).limit_of)
+    for module in (health, devices, public_set, model, work, rounds, classes):
+        app.include_router(module.router)
+
+    @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
+    def docs() -> str:
+        return render(app.openapi())
+
+    return app

@@ -1,0 +1,70 @@
+"""Who may call a route: administrators, devices, or devices that enrol."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from aggregator_server.errors import DeviceRevokedError, NotAuthenticatedError
+from aggregator_server.fleet.devices import authenticate
+from aggregator_server.security import same
+from aggregator_server.web.service import Service
+
+_ADMIN = HTTPBearer(scheme_name="AdminToken", description="`auricle-aggregator tokens` prints it.", auto_error=False)
+_ENROL = HTTPBearer(
+    scheme_name="EnrolmentToken", description="`auricle-aggregator tokens` prints it.", auto_error=False
+)
+_DEVICE = HTTPBearer(
+    scheme_name="DeviceSecret", description="The secret that the device drew when it enrolled.", auto_error=False
+)
+# What a route that needs a device, or an administrator, documents.
+DEVICE_ERRORS = (NotAuthenticatedError, DeviceRevokedError)
+ADMIN_ERRORS = (NotAuthenticatedError,)
+
+Bearer = HTTPAuthorizationCredentials | None
+
+
+def service(request: Request) -> Service:
+    """Return the running server's state."""
+    found: Service = request.app.state.service
+    return found
+
+
+Running = Annotated[Service, Depends(service)]
+
+
+def require_admin(running: Running, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
+    """Let administrators pass."""
+    if bearer is None or not same(bearer.credentials, running.tokens.admin):
+        raise NotAuthenticatedError("this address needs the administrator's token: `Authorization: Bearer <token>`")
+
+
+def require_enrolment(running: Running, bearer: Annotated[Bearer, Security(_ENROL)]) -> None:
+    """Let devices pass that know the enrolment token."""
+    if bearer is None or not same(bearer.credentials, running.tokens.enrol):
+        raise NotAuthenticatedError("this address needs the enrolment token: `Authorization: Bearer <token>`")
+
+
+def require_device(running: Running, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
+    """Let enrolled devices pass; return which one it is."""
+    if bearer is None:
+        raise NotAuthenticatedError("this address needs a device's secret: `Authorization: Bearer <secret>`")
+    return authenticate(running.store, bearer.credentials)
+
+
+def require_member(
+    running: Running,
+    bearer: Annotated[Bearer, Security(_DEVICE)],
+    admin: Annotated[Bearer, Security(_ADMIN)],
+) -> None:
+    """Let enrolled devices and administrators pass."""
+    if admin is None or not same(admin.credentials, running.tokens.admin):
+        require_device(running, bearer)
+
+
+Device = Annotated[str, Depends(require_device)]
+Admin = Depends(require_admin)
+Enroller = Depends(require_enrolment)
+Member = Depends(require_member)

@@ -1,0 +1,37 @@
+"""The fleet's classes."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from aggregator_server import errors
+from aggregator_server.fleet import classes
+from aggregator_server.schemas import ClassName
+from aggregator_server.web.http_errors import documented
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, Member, Running
+from fleet_protocol.messages import ClassInfo
+
+router = APIRouter(tags=["classes"])
+
+
+@router.get("/v1/classes", summary="List the classes", dependencies=[Member], responses=documented(*DEVICE_ERRORS))
+def list_classes(running: Running) -> tuple[ClassInfo, ...]:
+    """List the fleet's classes in the order of the consensus' columns."""
+    return classes.list_classes(running.store)
+
+
+@router.patch(
+    "/v1/classes/{class_id}",
+    summary="Rename a class",
+    dependencies=[Admin],
+    responses=documented(
+        *ADMIN_ERRORS,
+        errors.ClassNotFoundError,
+        errors.ClassNameTakenError,
+        errors.TooLargeError,
+        errors.InvalidRequestError,
+    ),
+)
+def rename(running: Running, class_id: str, wanted: ClassName) -> ClassInfo:
+    """Give a class another name; devices learn it with their next work."""
+    return classes.rename_class(running.store, class_id, wanted.name)

@@ -1,0 +1,20 @@
+"""Is the server up?"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import APIRouter
+
+from aggregator_server.rounds.queries import open_round_id
+from aggregator_server.schemas import Health
+from aggregator_server.web.http_errors import documented
+from aggregator_server.web.routes.access import Running
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/v1/health", summary="Tell that the server is up", responses=documented())
+def health(running: Running) -> Health:
+    """Say which version runs, and which round is open."""
+    return Health("ok", version("auricle"), open_round_id(running.store))

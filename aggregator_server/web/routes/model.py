@@ -1,0 +1,53 @@
+"""The shared model that administrators publish; devices fetch it as a blob."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+
+from aggregator_server.errors import (
+    ForeignFeaturesError,
+    MalformedModelError,
+    ModelNotFoundError,
+    ModelTooSmallError,
+    RoundOpenError,
+    TooLargeError,
+)
+from aggregator_server.fleet import shared_models
+from aggregator_server.schemas import ModelInfo
+from aggregator_server.web.http_errors import documented
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, Member, Running
+from aggregator_server.web.routes.bodies import BINARY_BODY
+
+router = APIRouter(tags=["shared model"])
+
+
+@router.put(
+    "/v1/model",
+    summary="Publish the shared model",
+    dependencies=[Admin],
+    openapi_extra=BINARY_BODY,
+    responses=documented(
+        *ADMIN_ERRORS, RoundOpenError, ModelTooSmallError, TooLargeError, MalformedModelError, ForeignFeaturesError
+    ),
+)
+async def publish(running: Running, request: Request) -> ModelInfo:
+    """Publish a bundle as the fleet's shared model; the current one again changes nothing.
+
+    Another one starts a new lineage: rounds begin with its own weights.
+    """
+    with running.store.blobs.receive() as incoming:
+        async for chunk in request.stream():
+            incoming.write(chunk)
+        return await run_in_threadpool(shared_models.publish_model, running.store, incoming)
+
+
+@router.get(
+    "/v1/model",
+    summary="Describe the shared model",
+    dependencies=[Member],
+    responses=documented(*DEVICE_ERRORS, ModelNotFoundError),
+)
+def describe(running: Running) -> ModelInfo:
+    """Say which model the fleet shares, and which weights it has by now."""
+    return shared_models.describe_model(running.store)

@@ -1,0 +1,76 @@
+"""Administrators open, watch and cancel rounds."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from aggregator_server import errors
+from aggregator_server.rounds import lifecycle
+from aggregator_server.rounds.queries import describe_round, list_rounds, summarise_round
+from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary
+from aggregator_server.web.http_errors import documented
+from aggregator_server.web.routes.access import ADMIN_ERRORS, Admin, Running
+
+router = APIRouter(tags=["rounds"], dependencies=[Admin])
+
+RoundId = Annotated[int, Path(ge=1, lt=2**31)]
+
+
+@router.post(
+    "/v1/rounds",
+    summary="Open a round",
+    status_code=201,
+    responses=documented(
+        *ADMIN_ERRORS,
+        errors.RoundOpenError,
+        errors.NoPublicSetError,
+        errors.NoModelError,
+        errors.ModelTooSmallError,
+        errors.NoDevicesError,
+        errors.TooLargeError,
+        errors.InvalidRequestError,
+        errors.UnknownStrategyError,
+        errors.InvalidPlanError,
+    ),
+)
+def open_round(running: Running, wanted: RoundRequest) -> RoundSummary:
+    """Open a round for the devices that are enrolled now, and wake them. One round may be open at a time."""
+    round_id = lifecycle.open_round(running.store, wanted, time.time())
+    running.clock.nudge()
+    running.work.ring()
+    return summarise_round(running.store, round_id)
+
+
+@router.get("/v1/rounds", summary="List rounds", responses=documented(*ADMIN_ERRORS, errors.InvalidRequestError))
+def show_rounds(
+    running: Running,
+    before: Annotated[int | None, Query(ge=1, lt=2**31, description="only rounds with a smaller number")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="at most so many")] = 100,
+) -> tuple[RoundSummary, ...]:
+    """List rounds, newest first."""
+    return list_rounds(running.store, before, limit)
+
+
+@router.get(
+    "/v1/rounds/{round_id}",
+    summary="Show a round",
+    responses=documented(*ADMIN_ERRORS, errors.RoundNotFoundError, errors.InvalidRequestError),
+)
+def show_round(running: Running, round_id: RoundId) -> RoundDetail:
+    """Show a round's plan, its devices with their metrics, the weights of the average, and what was discovered."""
+    return describe_round(running.store, round_id)
+
+
+@router.delete(
+    "/v1/rounds/{round_id}",
+    summary="Cancel a round",
+    responses=documented(*ADMIN_ERRORS, errors.RoundNotFoundError, errors.RoundClosedError, errors.InvalidRequestError),
+)
+def cancel(running: Running, round_id: RoundId) -> RoundSummary:
+    """End an open round without a result."""
+    lifecycle.cancel_round(running.store, round_id, time.time())
+    running.work.ring()
+    return summarise_round(running.store, round_id)

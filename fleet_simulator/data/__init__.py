@@ -1,0 +1,1 @@
+"""Corpora: recordings and features from which a simulated fleet draws its clips."""

@@ -1,0 +1,1 @@
+"""Experiment files: what they say, checked in full before anything runs."""

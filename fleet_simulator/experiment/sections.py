@@ -1,0 +1,156 @@
+"""An experiment: its sections, each of which checks its own values (docs/simulator.md lists the keys).
+
+What a round does is said as to the aggregator, and becomes the same plan by the same function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aggregator_server.rounds.lifecycle import make_plan
+from aggregator_server.schemas import Method, RoundRequest
+from fleet_protocol.messages import Choice, RoundPlan
+from fleet_protocol.plans import complete
+from fleet_protocol.setting import Value
+from fleet_simulator.errors import RefusedKeyError as RefusedKeyError
+from fleet_simulator.errors import require as _require
+from fleet_simulator.experiment.data_section import DataSection as DataSection
+from fleet_simulator.experiment.faults import ATTACKS, FaultsSection
+
+SPLITS = ("speaker", "recording", "dirichlet", "iid")
+
+
+@dataclass(frozen=True)
+class FleetSection:
+    """``[fleet]``.
+
+    Attributes:
+        devices: how many.
+        split: who gets which clips: ``speaker`` (no speaker is on two devices; ``recording`` where clips are told apart
+            by the recording that they were cut from), ``dirichlet``, ``iid``.
+        alpha: of the Dirichlet split: the smaller, the fewer classes a device has most of its clips from.
+        size_spread: standard deviation of the logarithm of the devices' shares of the speakers (or of the clips).
+        held_out: share of every device's own clips that it does not train on: half of it to choose between models
+            by, half to judge them by.
+        sample_seconds: what a step costs a usual device for each sample in it.
+        speed_spread: standard deviation of the logarithm of the devices' speeds; 0: all are alike.
+        bytes_per_second: of a device's link; 0: transfers cost no time.
+    """
+
+    devices: int
+    split: str = "speaker"
+    alpha: float = 0.5
+    size_spread: float = 0.0
+    held_out: float = 0.0
+    sample_seconds: float = 0.001
+    speed_spread: float = 0.0
+    bytes_per_second: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require(1 <= self.devices <= 1_000_000, "devices", self.devices, "must be from 1 to 1000000")
+        _require(self.split in SPLITS, "split", self.split, f"must be {', '.join(SPLITS)}")
+        _require(1e-3 <= self.alpha <= 1e3, "alpha", self.alpha, "must be from 0.001 to 1000")
+        _require(0 <= self.held_out <= 0.8, "held_out", self.held_out, "must be from 0 to 0.8")
+        for key, most in (("sample_seconds", 1e3), ("speed_spread", 3.0), ("bytes_per_second", 1e12)):
+            _require(0 <= getattr(self, key) <= most, key, getattr(self, key), f"must be from 0 to {most:g}")
+        _require(0 <= self.size_spread <= 3, "size_spread", self.size_spread, "must be from 0 to 3")
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """``[model]``.
+
+    Attributes:
+        bundle: the fleet's shared model, made by ``auricle-export build``.
+        own: bundles of the devices' own models, dealt out at random; none: the shared one.
+    """
+
+    bundle: Path
+    own: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class RoundsSection:
+    """``[rounds]``.
+
+    Attributes:
+        count: how many.
+        strategy: as the aggregator names them.
+        seed: of everything random: the data's split, the selection, the devices.
+        evaluate_every: rounds from one test of the global model to the next; the last one is always tested; 0: none is.
+        local: settings of the strategy's local method.
+        aggregation: settings of the strategy's rule; with ``name``: another rule.
+        selection: ``name`` and its settings.
+    """
+
+    count: int
+    strategy: str = "fedavg"
+    seed: int = 0
+    evaluate_every: int = 1
+    local: dict[str, Value] = field(default_factory=dict)
+    aggregation: dict[str, Value] = field(default_factory=dict)
+    selection: dict[str, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require(1 <= self.count <= 1_000_000, "count", self.count, "must be from 1 to 1000000")
+        _require(self.evaluate_every >= 0, "evaluate_every", self.evaluate_every, "must not be negative")
+
+    @property
+    def plan(self) -> RoundPlan:
+        """The plan that the aggregator would make of this.
+
+        Raises:
+            AggregatorError, ProtocolError: the strategy, a method or a setting is wrong.
+        """
+        rule = dict(self.aggregation)
+        aggregation = _method(rule) if "name" in rule else rule
+        selection = _method(self.selection) if self.selection else None
+        return make_plan(RoundRequest(self.strategy, self.local, aggregation, seed=self.seed, selection=selection))
+
+
+def _method(table: dict[str, Value]) -> Method:
+    settings = dict(table)
+    _require("name" in settings, "selection", table, "needs a 'name'")
+    return Method(str(settings.pop("name")), settings)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A whole experiment."""
+
+    data: DataSection
+    fleet: FleetSection
+    model: ModelSection
+    rounds: RoundsSection
+    faults: FaultsSection = field(default_factory=FaultsSection)
+    personalisation: dict[str, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        faults = self.faults
+        _require(0 <= faults.attackers <= 1, "attackers", faults.attackers, "must be from 0 to 1")
+        _require(faults.attack in ATTACKS, "attack", faults.attack, f"must be {', '.join(ATTACKS)}")
+        _require(0 <= faults.strength <= 1e6, "strength", faults.strength, "must be from 0 to 1000000")
+        _require(0 <= faults.wrong_labels <= 1, "wrong_labels", faults.wrong_labels, "must be from 0 to 1")
+
+    @property
+    def personal(self) -> Choice:
+        """What every device makes of the last round's model, with every setting.
+
+        Raises:
+            ProtocolError: the method or a setting is wrong.
+        """
+        settings = {"name": "none"} | self.personalisation
+        return complete("personalisation", Choice(str(settings.pop("name")), settings))
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides the result but the number of rounds: a run may be made longer afterwards."""
+        document = dataclasses.asdict(self)
+        del document["rounds"]["count"]
+        for path in (self.model.bundle, *self.model.own):
+            document[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

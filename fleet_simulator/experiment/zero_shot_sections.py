@@ -1,0 +1,140 @@
+"""An experiment in which every user has a model and labels of its own, and meets new sounds on the way.
+
+The settings of Gudur & Perepu 2021, tables 1 and 3: architectures, labels, clips in a round, and what changes when.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fleet_simulator.errors import ExperimentError, require
+from fleet_simulator.experiment.data_section import DataSection
+from fleet_simulator.experiment.faults import FaultsSection
+from fleet_simulator.experiment.sections import RoundsSection
+
+ATTACKS = ("poisoned_impressions", "noise")
+
+
+@dataclass(frozen=True)
+class ZeroShotSection:
+    """``[zero_shot]``.
+
+    Attributes:
+        public: clips of each label in the public set, of those labels that some user knows from the start.
+        clips: smallest and largest number of clips of a label that a user takes into a round.
+        by_speaker: whether a speaker's clips, or those of a recording, stay together; false: each is dealt for itself.
+        tell_count: whether the aggregator is told how many new classes there are.
+    """
+
+    public: int = 300
+    clips: tuple[int, ...] = (200, 300)
+    by_speaker: bool = True
+    tell_count: bool = False
+
+    def __post_init__(self) -> None:
+        require(self.public >= 1, "public", self.public, "must be at least 1")
+        allowed = len(self.clips) == 2 and 1 <= self.clips[0] <= self.clips[-1]
+        require(allowed, "clips", list(self.clips), "must be a smallest and a largest number, such as [200, 300]")
+
+
+@dataclass(frozen=True)
+class EventSection:
+    """``[[users.events]]``: before a round, a user meets a sound, or gets another model.
+
+    Attributes:
+        round: the first round that sees it.
+        label: of the clips that come; "" where none do.
+        clips: how many; fewer where the user's share of the data has no more.
+        bundle: the new model, which starts untrained; the labels that the user knows stay.
+    """
+
+    round: int
+    label: str = ""
+    clips: int = 0
+    bundle: Path | None = None
+
+    def __post_init__(self) -> None:
+        require(self.round >= 1, "round", self.round, "must be at least 1")
+        require(bool(self.label) != (self.bundle is not None), "label", self.label, "give either it or 'bundle'")
+        require(bool(self.label) == (self.clips > 0), "clips", self.clips, "must be at least 1 of a 'label'")
+
+
+@dataclass(frozen=True)
+class UserSection:
+    """``[[users]]``.
+
+    Attributes:
+        bundle: the user's first model.
+        labels: those that the user knows from the start.
+        share_names: whether the user's words for new sounds travel.
+        events: what happens to the user.
+    """
+
+    bundle: Path
+    labels: tuple[str, ...]
+    share_names: bool = False
+    events: tuple[EventSection, ...] = ()
+
+    def __post_init__(self) -> None:
+        require(bool(self.labels), "labels", list(self.labels), "must name at least one label")
+        require(len(set(self.labels)) == len(self.labels), "labels", list(self.labels), "must name each label once")
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """Those from the start, then those that come."""
+        return tuple(dict.fromkeys((*self.labels, *(event.label for event in self.events if event.label))))
+
+    @property
+    def bundles(self) -> tuple[Path, ...]:
+        """Every model that the user has at some time, in the order of the events."""
+        return (self.bundle, *(event.bundle for event in self.events if event.bundle is not None))
+
+
+@dataclass(frozen=True)
+class ZeroShotExperiment:
+    """A whole experiment of the strategy ``zero_shot``."""
+
+    data: DataSection
+    rounds: RoundsSection
+    users: tuple[UserSection, ...]
+    zero_shot: ZeroShotSection = field(default_factory=ZeroShotSection)
+    faults: FaultsSection = field(default_factory=FaultsSection)
+
+    def __post_init__(self) -> None:
+        if self.data.public:
+            raise ExperimentError(f"[data] public = {self.data.public}: give the clips of a label, [zero_shot] public")
+        if self.data.variants:
+            raise ExperimentError(
+                f"[data] variants = {self.data.variants}: users' copies are set by [rounds] local.augmented_copies"
+            )
+        if self.rounds.selection:
+            raise ExperimentError("[rounds] selection: every user takes part in every round; leave it out")
+        faults = self.faults
+        if faults.attackers and faults.attack not in ATTACKS:
+            raise ExperimentError(f"[faults] attack = {faults.attack!r}: zero_shot takes {', '.join(ATTACKS)}")
+        if faults.wrong_labels:
+            raise ExperimentError(f"[faults] wrong_labels = {faults.wrong_labels}: zero_shot has none; leave it out")
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Labels that some user knows from the start, in the order of the users: the public set's classes."""
+        return tuple(dict.fromkeys(label for user in self.users for label in user.labels))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The same, and then the new ones."""
+        new = (label for user in self.users for label in user.all_labels)
+        return tuple(dict.fromkeys((*self.known, *new)))
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides the result but the number of rounds: a run may be made longer afterwards."""
+        document = dataclasses.asdict(self)
+        del document["rounds"]["count"]
+        for path in (path for user in self.users for path in user.bundles):
+            document[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

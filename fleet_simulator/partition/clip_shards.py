@@ -1,0 +1,202 @@
+"""Every device's clips side by side, so that a worker reads one device's at once and holds no others'.
+
+Workers read them from a file, which is not mapped: mapped pages would count as the process's memory, and grow with the
+number of devices. A run in one process takes them from its corpus.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.learning.training_data import Clips
+from fleet_protocol.atomic_files import flush_folder
+from fleet_simulator.data.corpora import Corpus
+
+Floats = NDArray[np.float32]
+Rows = NDArray[np.int64]
+_ROWS = 4096  # written at a time
+
+
+@dataclass(frozen=True)
+class Owned:
+    """One device's rows of a corpus: to train on, to choose between models by, and to judge that choice by."""
+
+    train: Rows
+    choose: Rows
+    judge: Rows
+
+
+@dataclass(frozen=True)
+class ClipShards:
+    """Clips by shard: three for each device (see :class:`Owned`), then the public set, then the test clips.
+
+    Attributes:
+        names: the labels in the order of their slots.
+        ends: int64 [shards + 1], where every shard begins and the last one ends.
+        slots: int16 [clips], as the devices have them.
+        variants: rows of one shard -> normalised features, float32 [n, variants, frames, coefficients]: the clips as
+            they were recorded and, on devices, augmented copies of them.
+    """
+
+    names: tuple[str, ...]
+    ends: Rows
+    slots: NDArray[np.int16]
+    variants: Callable[[slice], Floats]
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return (len(self.ends) - 3) // 3
+
+    @property
+    def public(self) -> slice:
+        """Rows of the public set."""
+        return self._shard(len(self.ends) - 3)
+
+    @property
+    def test(self) -> slice:
+        """Rows that the fleet's model is judged by."""
+        return self._shard(len(self.ends) - 2)
+
+    @property
+    def sizes(self) -> Rows:
+        """Clips that every device trains on, int64 [devices]."""
+        sizes: Rows = np.diff(self.ends)[: 3 * self.devices : 3]
+        return sizes
+
+    def rows(self, device: int) -> slice:
+        """Return the rows that a device trains on."""
+        return self._shard(3 * device)
+
+    def choose(self, device: int) -> slice:
+        """Return the rows that a device chooses between models by."""
+        return self._shard(3 * device + 1)
+
+    def judge(self, device: int) -> slice:
+        """Return the rows that a device's choice is judged by."""
+        return self._shard(3 * device + 2)
+
+    def labels(self, rows: slice) -> Rows:
+        """Return the slots of rows, int64 [n]."""
+        return self.slots[rows].astype(np.int64)
+
+    def features(self, rows: slice) -> Floats:
+        """Return the clips of a shard as they were recorded, float32 [n, frames, coefficients]."""
+        return self.variants(rows)[:, 0]
+
+    def clips(self, rows: slice) -> Clips:
+        """Return the clips of a shard, and variants of them, to train on."""
+        return Clips(self.variants(rows).swapaxes(0, 1), self.labels(rows))
+
+    @property
+    def on_devices(self) -> int:
+        """Clips that devices have: the rows of all shards before the public set."""
+        return int(self.ends[-3])
+
+    def _shard(self, shard: int) -> slice:
+        return slice(int(self.ends[shard]), int(self.ends[shard + 1]))
+
+
+def deal(
+    corpus: Corpus,
+    owned: Sequence[Owned],
+    public: Rows,
+    test: Rows,
+    taught: Callable[[Rows, Sequence[slice]], Rows] = lambda labels, _: labels,
+) -> ClipShards:
+    """Put a corpus into shards, which read its features as they are needed.
+
+    Args:
+        corpus: the clips.
+        owned: every device's rows.
+        public: rows of the public set.
+        test: rows that the fleet's model is judged by.
+        taught: (the right slots of all clips, the rows that every device trains on and chooses by) -> the slots as
+            the devices have them.
+    """
+    parts = [part for one in owned for part in (one.train, one.choose, one.judge)] + [public, test]
+    order, ends = np.concatenate(parts), np.cumsum([0, *(len(part) for part in parts)])
+    known = [slice(int(start), int(stop)) for start, stop in zip(ends[:-3:3], ends[2:-1:3], strict=True)]
+    slots = taught(corpus.labels[order], known).astype(np.int16)
+    on_devices = int(ends[-3])
+
+    def variants(rows: slice) -> Floats:
+        if rows.start < on_devices:
+            return corpus.on_devices(order[rows])
+        return corpus.features(order[rows])[:, None]
+
+    return ClipShards(corpus.names, ends, slots, variants)
+
+
+def open_shards(folder: Path, experiment: str | None = None) -> ClipShards | None:
+    """Return the shards in a folder; None where there are none, or those of another experiment than this digest's."""
+    path = folder / "header.json"
+    if not path.is_file():
+        return None
+    header = json.loads(path.read_text())
+    if experiment is not None and header["experiment"] != experiment:
+        return None
+    ends, names = np.load(folder / "ends.npy"), tuple(str(name) for name in header["names"])
+    file = _FeatureFile(folder / "features.f32", tuple(header["shape"]), int(ends[-3]))
+    return ClipShards(names, ends, np.load(folder / "labels.npy"), file.read)
+
+
+def write_shards(folder: Path, shards: ClipShards, experiment: str) -> None:
+    """Write a folder of shards, whole or not at all; what is there is removed. ``experiment`` is its digest."""
+    for stale in (folder, *folder.parent.glob(f".{folder.name}-*")):
+        shutil.rmtree(stale, ignore_errors=True)
+    making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        with (making / "features.f32").open("wb") as file:
+            shape = _write_rows(file, shards, 0, shards.on_devices)
+            _write_rows(file, shards, shards.on_devices, len(shards.slots))
+            file.flush()
+            os.fsync(file.fileno())
+        np.save(making / "labels.npy", shards.slots)
+        np.save(making / "ends.npy", shards.ends)
+        header = {"names": list(shards.names), "shape": list(shape), "experiment": experiment}
+        (making / "header.json").write_text(json.dumps(header))
+        making.rename(folder)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    flush_folder(folder.parent)
+
+
+def _write_rows(file: BinaryIO, shards: ClipShards, start: int, stop: int) -> tuple[int, ...]:
+    """Write all variants of rows; return the shape of one row's, (variants, frames, coefficients)."""
+    shape: tuple[int, ...] = ()
+    for first, end in pairwise([*range(start, stop, _ROWS), stop]):
+        features = np.ascontiguousarray(shards.variants(slice(first, end)), np.float32)
+        file.write(features.data)
+        shape = features.shape[1:]
+    return shape
+
+
+class _FeatureFile:
+    """Features of all shards, row after row, in variants on devices; open for as long as somebody may read."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...], on_devices: int) -> None:
+        self._shape, self._on_devices = shape, on_devices
+        self._clip = 4 * int(np.prod(shape[1:]))
+        self._descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def read(self, rows: slice) -> Floats:
+        """Return all variants of rows, float32 [n, variants, frames, coefficients]."""
+        variants = self._shape[0] if rows.start < self._on_devices else 1
+        before = min(rows.start, self._on_devices)
+        data = bytearray((rows.stop - rows.start) * variants * self._clip)
+        os.preadv(self._descriptor, [data], (before * (self._shape[0] - 1) + rows.start) * self._clip)
+        return np.frombuffer(data, np.float32).reshape(-1, variants, *self._shape[1:])

@@ -1,0 +1,111 @@
+"""Who gets which clips: by speaker, by a Dirichlet distribution over the classes (Hsu et al. 2019), or alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet_simulator.data.corpora import Corpus
+from fleet_simulator.errors import CorpusError
+from fleet_simulator.experiment.sections import Experiment
+
+Rows = NDArray[np.int64]
+Shares = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of a corpus: one array for each device, those of the public set, and those that models are judged by."""
+
+    devices: tuple[Rows, ...]
+    public: Rows
+    test: Rows
+
+
+def split(corpus: Corpus, experiment: Experiment) -> Split:
+    """Deal the clips out. No speaker is in two of test, public set and devices; nobody's clips are dealt one by one.
+
+    Raises:
+        CorpusError: there are fewer speakers or clips than devices.
+    """
+    data, fleet = experiment.data, experiment.fleet
+    rng = np.random.default_rng([experiment.rounds.seed, 2])
+    labels = corpus.labels[:: corpus.windows]  # whole recordings are dealt
+    who, people, strays = _owners(corpus.speakers[:: corpus.windows])
+    parts = []
+    for owners in (people, strays):
+        ends = np.cumsum([round(share * len(owners)) for share in (data.test, data.public)])
+        parts.append(np.split(rng.permutation(owners), ends))
+    test, public, private = (np.concatenate(part) for part in zip(*parts, strict=True))
+    rows = np.flatnonzero(np.isin(who, private))
+    if len(rows) < fleet.devices:
+        raise CorpusError(f"{len(rows)} clips are left for {fleet.devices} devices; ask for fewer, or for more clips")
+    shares = _shares(fleet.devices, fleet.size_spread, experiment.rounds.seed)
+    if fleet.split in ("speaker", "recording"):
+        devices = _by_speaker(who, parts[0][2], parts[1][2], shares)
+    elif fleet.split == "dirichlet":
+        devices = _dirichlet(labels, rows, fleet.alpha * fleet.devices * shares, rng)
+    else:
+        ends = np.cumsum(_apportioned(len(rows), shares, 1))[:-1]
+        devices = [np.sort(part) for part in np.split(rng.permutation(rows), ends)]
+    public, test = (np.flatnonzero(np.isin(who, owners)) for owners in (public, test))
+    whole = [
+        (recordings[:, None] * corpus.windows + np.arange(corpus.windows)).ravel()
+        for recordings in (*devices, public, test)
+    ]
+    return Split(tuple(whole[:-2]), *whole[-2:])
+
+
+def _owners(speakers: NDArray[np.str_]) -> tuple[Rows, Rows, Rows]:
+    """Return every clip's owner, the owners that are speakers, and those that stand for one of nobody's clips."""
+    names, who = np.unique(speakers, return_inverse=True)
+    alone = np.flatnonzero(speakers == "")
+    who[alone] = len(names) + np.arange(len(alone))
+    return who, np.flatnonzero(names != ""), who[alone]
+
+
+def _shares(devices: int, spread: float, seed: int) -> Shares:
+    """Return the devices' shares of the data, float64 [devices] of sum 1: lognormal, or alike where spread is 0."""
+    sizes = np.exp(spread * np.random.default_rng([seed, 8]).standard_normal(devices))
+    return np.asarray(sizes / sizes.sum(), np.float64)
+
+
+def _apportioned(count: int, shares: Shares, least: int) -> Rows:
+    """Divide a count of things by shares and largest remainders, int64 [devices]; each device gets ``least`` first."""
+    wanted = (count - least * len(shares)) * shares
+    counts = least + wanted.astype(np.int64)
+    order = np.argsort(-(wanted % 1), kind="stable")
+    counts[order[: count - counts.sum()]] += 1
+    return np.asarray(counts, np.int64)
+
+
+def _by_speaker(who: Rows, people: Rows, strays: Rows, shares: Shares) -> list[Rows]:
+    devices = len(shares)
+    if len(people) < devices:
+        raise CorpusError(
+            f"{len(people)} speakers are left for {devices} devices, and no speaker is on two; ask for at most "
+            f"{len(people)} devices, or split by 'dirichlet' or 'iid'"
+        )
+    owner = np.full(int(who.max()) + 1, -1)
+    owner[people] = np.repeat(np.arange(devices), _apportioned(len(people), shares, 1))
+    owner[strays] = np.repeat(np.arange(devices), _apportioned(len(strays), shares, 0))
+    return _grouped(owner[who], devices)
+
+
+def _dirichlet(labels: Rows, rows: Rows, concentrations: Shares, rng: np.random.Generator) -> list[Rows]:
+    """Deal every class out by shares of its own, drawn from Dirichlet(concentrations)."""
+    devices = len(concentrations)
+    owner = np.full(len(labels), -1)
+    for label in np.unique(labels[rows]):
+        mine = rng.permutation(rows[labels[rows] == label])
+        ends = np.round(np.cumsum(rng.dirichlet(concentrations)) * len(mine)).astype(np.int64)
+        owner[mine] = np.minimum(np.searchsorted(ends, np.arange(len(mine)), side="right"), devices - 1)
+    return _grouped(owner, devices)
+
+
+def _grouped(owner: Rows, devices: int) -> list[Rows]:
+    """Return the rows of each owner, ascending; owner -1 is nobody."""
+    order = np.argsort(owner, kind="stable")
+    return np.split(order, np.searchsorted(owner[order], np.arange(devices + 1)))[1:-1]

@@ -1,0 +1,1 @@
+"""What every run needs: its folder, inputs, rows and progress."""

@@ -1,0 +1,70 @@
+"""What runs read: clips and models. Runs of one process that are given the same inputs do not read them again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from pathlib import Path
+
+from fleet_protocol.bundle import Bundle, Manifest, read_bundle
+from fleet_simulator.data.corpora import Corpus, read_corpus
+from fleet_simulator.experiment.sections import DataSection
+from fleet_simulator.runs.counted_model import CountedModel
+from model_export.quiet import native_output_hidden
+
+_CORPORA = 3
+
+
+class Inputs:
+    """Corpora, bundles and opened models, kept for the next run. A file that changes is read anew."""
+
+    def __init__(self) -> None:
+        self._corpora: OrderedDict[Hashable, Corpus] = OrderedDict()
+        self._bundles: dict[Hashable, Bundle] = {}
+        self._models: dict[Hashable, CountedModel] = {}
+
+    def corpus(self, data: DataSection, manifest: Manifest, seed: int) -> Corpus:
+        """Return the clips that ``[data]`` names; those of the last three sections stay in memory.
+
+        Raises:
+            CorpusError: see :func:`fleet_simulator.data.corpora.read_corpus`.
+        """
+        scaled = manifest.feature_settings.digest, manifest.mean, manifest.std, manifest.capacity
+        key = (data, _stamp(data.path), scaled, seed if data.seeded else None)
+        if key not in self._corpora:
+            self._corpora[key] = read_corpus(data, manifest, seed)
+        self._corpora.move_to_end(key)
+        while len(self._corpora) > _CORPORA:
+            self._corpora.popitem(last=False)
+        return self._corpora[key]
+
+    def bundle(self, path: Path) -> Bundle:
+        """Return a bundle.
+
+        Raises:
+            BundleError: it cannot be read.
+        """
+        key = path, _stamp(path)
+        if key not in self._bundles:
+            self._bundles[key] = read_bundle(path)
+        return self._bundles[key]
+
+    def model(self, path: Path, which: str) -> CountedModel:
+        """Return an opened model, a different one for every ``which``; its weights are whatever it had last.
+
+        Raises:
+            BundleError, ModelError: it cannot be opened.
+        """
+        key = path, _stamp(path), which
+        if key not in self._models:
+            with native_output_hidden():  # the runtime's greeting
+                self._models[key] = CountedModel(self.bundle(path))
+        return self._models[key]
+
+
+def _stamp(path: Path | None) -> tuple[int, int]:
+    """Return what changes when a file does; zeros where there is none."""
+    if path is None or not path.exists():
+        return (0, 0)
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size

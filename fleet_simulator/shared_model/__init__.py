@@ -1,0 +1,1 @@
+"""Simulates the strategies that share a model."""

@@ -1,0 +1,101 @@
+"""Runs an experiment, or what is left of it, in this process, in others, or on a Ray cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_protocol.atomic_files import leftovers, make_folder, write_durably
+from fleet_simulator.experiment.sections import Experiment
+from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.progress import Progress
+from fleet_simulator.runs.run_folder import locked
+from fleet_simulator.shared_model.personal_models import judge_devices
+from fleet_simulator.shared_model.ray_workers import RayWorkers
+from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
+from fleet_simulator.shared_model.workers import InThisProcess, Workers
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+        rounds: one entry for each: ``round``, ``devices``, ``loss`` (the median of the devices' training losses),
+            ``round_seconds`` and ``device_seconds`` (simulated: of the slowest device, and of all), and in rounds that
+            were tested what :func:`fleet_simulator.shared_model.metrics.measures` says of the global model on the test
+            clips; the last one also has the ``confusion`` matrix.
+        devices: where devices hold clips out, an entry for each device: ``device``, ``clips`` trained on, accuracy
+            0..1 on its own clips of the ``global`` model and of the ``personal`` one, whether that was ``kept``; with
+            models of the devices' own, that of the device's ``own``, and that one's ``own_test`` on some test clips.
+        seconds: of the rounds that this run itself has done.
+        folder: of the run; ``state.safetensors`` in it holds the global model.
+    """
+
+    rounds: list[dict[str, Any]]
+    devices: list[dict[str, Any]]
+    seconds: list[float]
+    folder: Path
+
+
+def run(
+    experiment: Experiment,
+    folder: Path,
+    workers: int | None,
+    progress: Progress,
+    cluster: str | None = None,
+    inputs: Inputs | None = None,
+) -> Result:
+    """Run an experiment, or what is left of it; the result is the same whatever the number of workers.
+
+    Args:
+        experiment: what to do.
+        folder: of the run; one that a killed run left is gone on with.
+        workers: processes that train devices; 0: this one; None: one for each core.
+        progress: told how it goes.
+        cluster: address of a Ray cluster to run them on; None: this machine.
+        inputs: clips and models of other runs of this process, to be used again.
+
+    Raises:
+        SimulationError: the data, the run's folder or a worker is at fault.
+        ProtocolError: a bundle cannot be used.
+        AggregationError: the rule cannot combine the uploads.
+    """
+    inputs = inputs or Inputs()
+    make_folder(folder, 0o755)
+    with locked(folder):
+        for path in leftovers(folder):
+            if path.is_file():
+                path.unlink()
+        fleet = VirtualFleet(experiment, folder, inputs, in_memory=workers == 0 and cluster is None)
+        seconds: list[float] = []
+        progress.begin(experiment.rounds.count, len(fleet.state.rounds))
+        with _pool(fleet, workers, cluster, inputs) as pool:
+            for round_id in range(len(fleet.state.rounds) + 1, experiment.rounds.count + 1):
+                start = time.perf_counter()
+                entry = fleet.play(round_id, pool, progress)
+                seconds.append(time.perf_counter() - start)
+                progress.round_done(entry, seconds[-1])
+            devices = judge_devices(fleet, pool)
+        document = {"rounds": fleet.state.rounds} | ({"devices": devices} if devices else {})
+        write_durably(folder / "result.json", (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), 0o644)
+    return Result(fleet.state.rounds, devices, seconds, folder)
+
+
+def _pool(
+    fleet: VirtualFleet, count: int | None, cluster: str | None, inputs: Inputs
+) -> InThisProcess | Workers | RayWorkers:
+    if cluster is not None:
+        return RayWorkers(fleet.setup, count, cluster)
+    if count == 0:
+        return InThisProcess(fleet.setup, fleet.shards, inputs)
+    return Workers(fleet.setup, count or available_cores())
+
+
+def available_cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,115 @@
+"""What workers are asked to do, and what all of them are told once: plain data that travels between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet_protocol.messages import Choice
+from fleet_protocol.setting import Value
+from fleet_simulator.experiment.faults import FaultsSection
+
+NO_OWN = 2  # a device that has not trained a model of its own yet
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every worker is told once.
+
+    Attributes:
+        bundle: of the shared model.
+        own: bundles of the devices' own models; none: the shared one.
+        folder: of the run: ``data/``, and the files that workers and main process share.
+        local: name of the plan's local method.
+        aggregation: the plan's aggregation part, with every setting.
+        seed: the plan's.
+        faults: what goes wrong.
+    """
+
+    bundle: Path
+    own: tuple[Path, ...]
+    folder: Path
+    local: str
+    aggregation: Choice
+    seed: int
+    faults: FaultsSection
+
+    @property
+    def averages(self) -> bool:
+        """Whether the rule is a mean, so that a block of devices can be averaged where it was trained."""
+        return self.aggregation.name == "weighted_mean"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Devices of a round that one worker trains one after another.
+
+    Attributes:
+        round_id: counts from 1.
+        place: row of the uploads' file that is the block's first.
+        devices: their numbers, ascending.
+        own_versions: which of its two places in the file holds a device's own model; ``NO_OWN``: neither.
+        settings: of the local method.
+        model: row of the models' file that they start from: 0 the fleet's, then those of its groups.
+    """
+
+    round_id: int
+    place: int
+    devices: tuple[int, ...]
+    own_versions: tuple[int, ...]
+    settings: Mapping[str, Value]
+    model: int = 0
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What became of one device's training.
+
+    Attributes:
+        loss: mean of its last pass.
+        samples: that passed through a step of any model, as often as they did.
+    """
+
+    loss: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class TestRows:
+    """Test clips for the fleet's model after some rounds."""
+
+    rounds: int
+    rows: slice
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Devices that judge the fleet's model by clips of their own, and fine-tune a model where they are told how.
+
+    Attributes:
+        rounds: so many rounds came before, those of groups among them.
+        devices: their numbers.
+        model: row of the models' file to fine-tune.
+        fine_tuning: settings of the personalisation; None: there is none.
+        own_versions: as in :class:`Block`, of the devices' own models.
+    """
+
+    rounds: int
+    devices: tuple[int, ...]
+    model: int
+    fine_tuning: Mapping[str, Value] | None
+    own_versions: tuple[int, ...]
+
+
+Task = Block | TestRows | Judged
+
+
+def device_id(number: int) -> str:
+    """Return a virtual device's identifier, 32 hex digits."""
+    return f"{number:032x}"
+
+
+def next_version(version: int) -> int:
+    """Return the place that a device's own model goes to: not the one that a resumed run would start from."""
+    return 0 if version == NO_OWN else 1 - version

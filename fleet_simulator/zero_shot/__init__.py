@@ -1,0 +1,1 @@
+"""Simulates zero-shot federated learning with new classes."""

@@ -1,0 +1,100 @@
+"""What a zero-shot run leaves on the disk after every round: a killed one goes on from there, to the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.errors import TensorError
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays, pack, unpack
+from fleet_simulator.errors import RunFolderError
+from fleet_simulator.runs.run_folder import STATE
+from fleet_simulator.zero_shot.virtual_user import Memory
+
+
+@dataclass
+class FleetState:
+    """What the aggregator would have in its database.
+
+    Attributes:
+        public_set: the newest version.
+        consensus: float32 [samples, classes]; None before the first round has ended.
+        assigned: the class of every (device, slot) that was recognised.
+        words: the users' word for every discovered class; the aggregator is not told.
+        rounds: one JSON-ready entry for each finished round.
+    """
+
+    public_set: PublicSet
+    consensus: NDArray[np.float32] | None = None
+    assigned: dict[tuple[str, int], str] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def digest(self) -> str:
+        """Of the public set, as the aggregator names its blob."""
+        return hashlib.sha256(self.public_set.pack()).hexdigest()
+
+
+def save_fleet(folder: Path, state: FleetState, users: Sequence[Memory], experiment: str) -> None:
+    """Replace the state; after a power cut there is the old one or the new one. ``experiment`` is its digest."""
+    public = state.public_set
+    arrays: Arrays = {"features": public.features, "labels": public.labels, "synthetic": public.synthetic}
+    if state.consensus is not None:
+        arrays["consensus"] = state.consensus
+    for number, memory in enumerate(users):
+        arrays |= {f"user-{number}/{name}": array for name, array in memory.trained.items()}
+    document = {
+        "experiment": experiment,
+        "rounds": state.rounds,
+        "classes": [[info.class_id, info.name, info.discovered_in] for info in public.classes],
+        "assigned": [[device, slot, class_id] for (device, slot), class_id in state.assigned.items()],
+        "words": state.words,
+        "users": [{"bundle": str(memory.bundle), "label_map": memory.label_map.to_json()} for memory in users],
+    }
+    write_durably(folder / STATE, pack(arrays, document))
+
+
+def load_fleet(folder: Path, first: PublicSet, experiment: str) -> tuple[FleetState, list[Memory]] | None:
+    """Return the state of a run and its users' memories; None where there is none yet.
+
+    Args:
+        folder: of the run.
+        first: the public set's first version, for its feature settings.
+        experiment: digest of the experiment.
+
+    Raises:
+        RunFolderError: the folder holds a run of another experiment, or a damaged one.
+    """
+    path = folder / STATE
+    if not path.is_file():
+        return None
+    try:
+        arrays, document = unpack(path.read_bytes())
+    except TensorError as error:
+        raise RunFolderError(f"{path} is damaged ({error}); remove the folder to start anew") from error
+    if document.get("experiment") != experiment:
+        raise RunFolderError(
+            f"{folder} holds the run of another experiment (this one's settings, data or bundles were changed since); "
+            "remove the folder, or name another with --output"
+        )
+    classes = tuple(ClassInfo(*row) for row in document["classes"])
+    public_set = PublicSet(first.settings, classes, arrays["features"], arrays["labels"], arrays["synthetic"])
+    assigned = {(device, slot): class_id for device, slot, class_id in document["assigned"]}
+    state = FleetState(public_set, arrays.get("consensus"), assigned, document["words"], document["rounds"])
+    users = []
+    for number, user in enumerate(document["users"]):
+        prefix = f"user-{number}/"
+        trained = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        users.append(Memory(Path(user["bundle"]), trained, LabelMap.from_json(user["label_map"])))
+    return state, users

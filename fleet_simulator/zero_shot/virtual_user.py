@@ -1,0 +1,178 @@
+"""A virtual user with a model and labels of its own, whose work in a round is done by the device's own code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aggregator_server.aggregation.contract import Contribution
+from edge_client.errors import EdgeError, ModelError
+from edge_client.learning.rounds.job import Fleet
+from edge_client.learning.rounds.zero_shot import ZeroShot
+from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import Work
+from fleet_protocol.tensors import Arrays
+from fleet_simulator.errors import DivergedError, WorkerError
+from fleet_simulator.experiment.zero_shot_sections import UserSection
+from fleet_simulator.partition.zero_shot_clips import Rows, UserClips, as_clips, variants
+from fleet_simulator.shared_model.tasks import device_id
+from model_export.quiet import native_output_hidden
+
+
+@dataclass
+class Memory:
+    """What a user's device keeps from round to round.
+
+    Attributes:
+        bundle: of its present model.
+        trained: the weights that its rounds go on from.
+        label_map: which slot is which class.
+    """
+
+    bundle: Path
+    trained: Arrays
+    label_map: LabelMap
+
+    @classmethod
+    def first(cls, path: Path) -> Memory:
+        """Return what a new device has."""
+        bundle = read_bundle(path)
+        return cls(path, bundle.weights, LabelMap(bundle.manifest.capacity))
+
+    def with_model(self, path: Path) -> Memory:
+        """Return what it has once its owner has given it another model, which starts untrained."""
+        bundle = read_bundle(path)
+        return Memory(path, bundle.weights, replace(self.label_map, capacity=bundle.manifest.capacity))
+
+
+class VirtualUser:
+    """One user. No two threads may use it at once."""
+
+    def __init__(self, number: int, section: UserSection, clips: UserClips, memory: Memory) -> None:
+        """Open the user's model.
+
+        Args:
+            number: counts from 0.
+            section: of the experiment.
+            clips: of all users.
+            memory: a new device's, or what a run that goes on left.
+
+        Raises:
+            BundleError, ModelError: the model cannot be opened.
+        """
+        self.number = number
+        self.device_id = device_id(number)
+        self.section = section
+        self.clips = clips
+        self.memory = memory
+        self._open()
+
+    def begin(self, round_id: int) -> None:
+        """Take up the model that the user gets before a round, if any."""
+        for event in self.section.events:
+            if event.round == round_id and event.bundle is not None:
+                self.memory = self.memory.with_model(event.bundle)
+                self._open()
+
+    def unlinked(self, round_id: int) -> set[str]:
+        """Return the user's labels in a round that are no class of the fleet yet, so far as the user knows."""
+        labels, label_map = self.clips.of_round(self.number, round_id), self.memory.label_map
+        slots = {slot.name: slot.class_id for slot in label_map.slots}
+        return {label for label in labels if slots.get(label) is None}
+
+    def contribute(self, work: Work, fleet: Fleet, *, evaluated: bool) -> Contribution:
+        """Do what a device does when it is asked to contribute.
+
+        Args:
+            work: as the aggregator would send it.
+            fleet: what the work names.
+            evaluated: whether the model that was trained is judged by the test clips too.
+
+        Raises:
+            DivergedError, WorkerError: the training diverged, or failed otherwise; names the user.
+        """
+        drawn = self.clips.of_round(self.number, work.round_id)
+        job = self._job(work, fleet)
+        try:
+            job.take_labels(list(drawn))
+            update, arrays = job.contribute(self.to_train_on(job, drawn), self.section.share_names)
+        except ModelError as error:
+            raise DivergedError(f"user {self.number + 1}: {error}") from error
+        except EdgeError as error:
+            raise WorkerError(f"user {self.number + 1}: {error}") from error
+        if evaluated:
+            update.metrics.update(self._held_out(job))
+        self.memory.trained, self.memory.label_map = self.model.get_weights(), job.label_map
+        return Contribution(update, lambda: arrays)
+
+    def learn(self, work: Work, fleet: Fleet, words: Mapping[str, str], *, evaluated: bool) -> dict[str, Any]:
+        """Do what a device does with a round's result; return what was measured, in %.
+
+        Args:
+            work: as the aggregator would send it.
+            fleet: what the work names.
+            words: the users' word for every class that the fleet discovered; no device is told.
+            evaluated: whether the model that has learned is judged by the test clips too.
+        """
+        job = self._job(work, fleet)
+        measured: dict[str, Any] = dict(job.learn(True))
+        self.memory.label_map = job.label_map
+        if evaluated:
+            measured |= self._held_out(job)
+            measured["new_classes"] = [
+                found for class_id, word in words.items() if (found := self._recognition(class_id, word)) is not None
+            ]
+        return measured
+
+    def to_train_on(self, job: ZeroShot, drawn: Mapping[str, Rows]) -> Clips:
+        """Return clips with their variants; ``drawn``: the rows of every label, each of which has a slot."""
+        copies, shift_s = int(job.settings["augmented_copies"]), float(job.settings["shift_s"])
+        features = {job.label_map.slot_of(label): self.clips.own_features(rows) for label, rows in drawn.items()}
+        plain = as_clips(features, self.model)
+        settings = self.model.manifest.feature_settings
+        return Clips(variants(plain.x[0], copies, shift_s, settings, job.rng), plain.slots)
+
+    def _open(self) -> None:
+        with native_output_hidden():  # the runtime's greeting
+            self.model = ModelRuntime(read_bundle(self.memory.bundle))
+
+    def _job(self, work: Work, fleet: Fleet) -> ZeroShot:
+        self.model.set_weights(self.memory.trained)
+        return ZeroShot(self.model, self.memory.label_map, work, fleet, self.device_id)
+
+    def _held_out(self, job: ZeroShot) -> dict[str, float]:
+        """Return the accuracy on test clips of the user's labels, among these."""
+        labels = [label for label in self.section.all_labels if label in job.label_map.names]
+        slots = [job.label_map.slot_of(label) for label in labels]
+        features = {
+            slot: self.clips.features(self.clips.test[label]) for slot, label in zip(slots, labels, strict=True)
+        }
+        return job.evaluate(as_clips(features, self.model), slots)
+
+    def _recognition(self, class_id: str, word: str) -> dict[str, Any] | None:
+        """Return how the model knows a discovered class among all its classes; None where it has no slot for it."""
+        slot = self.memory.label_map.slot_of_class(class_id)
+        if slot is None:
+            return None
+        own = [self.clips.test[label] for label in self.section.labels]
+        return {
+            "class_id": class_id, "label": word, "heard": word in self.section.all_labels,
+            "recognised": self._named(slot, self.clips.test[word]), "mistaken": self._named(slot, np.concatenate(own)),
+        }  # fmt: skip
+
+    def _named(self, slot: int, rows: Rows) -> float:
+        """Return the share of test clips that the model takes for a slot's class, in %."""
+        x = self.model.normalise(self.clips.features(rows))
+        return 100 * float((self.model.predict(x, self.memory.label_map.mask).argmax(axis=1) == slot).mean())
+
+
+def word_of(reports: Sequence[str]) -> str:
+    """Return the word that most reports of a class mean, the first of equals."""
+    return max(reports, key=reports.count)
