@@ -23,7 +23,7 @@ test: $(READY)  ## run the tests, several files at a time: many wait for sound, 
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 soak: $(READY)  ## kill a device 200 times at random instants, and see that nothing is lost
-	AURICLE_POWER_CUTS=200 $(BIN)/python -m pytest tests/test_power_cuts.py
+	AURICLE_POWER_CUTS=200 $(BIN)/python -m pytest tests/system/test_power_cuts.py
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -17,51 +17,41 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 ROOT = CHECKOUT / "build" / "armv7-root"
 CANNOT = 77
 
-# Whatever else there is in tests/ is run, so that nobody can forget to name a device's test here. A module that imports
-# one of these tests something else than a device;
+# Whatever tests a device's packages is run, so that nobody can forget to name a new module here,
+FOLDERS = ("edge_client", "fleet_protocol")
+# and what else a device runs.
+ALSO = (
+    "benchmarks/test_parity.py",
+    "benchmarks/test_pi.py",
+    "system/test_daemon.py",
+    "system/test_device_configuration.py",
+)
+# A module that imports one of these tests something else than a device;
 FOREIGN = re.compile(
-    r"^(?:from|import) (?:aggregator_server|fleet_simulator|model_export|flwr|core_fleet|device_fleet|simulated_fleet|"
-    r"update_sets|benchmarks(?!\.(?:parity|pi)\b))",
+    r"^(?:from|import) (?:aggregator_server|fleet_simulator|model_export|flwr|benchmarks(?!\.(?:parity|pi)\b)|"
+    r"tests\.support\.(?:core_fleet|device_fleet|simulated_fleet|update_sets)\b)",
     re.MULTILINE,
 )
-# and these need an aggregator, or a workstation's tools, by their fixtures or commands.
-NOT_ON_A_DEVICE = (
-    "test_aggregation_benchmark.py",
-    "test_aggregator_*.py",
-    "test_arm_instructions.py",
-    "test_cost.py",
-    "test_demo*.py",
-    "test_export_cli.py",
-    "test_imports.py",
-    "test_layers.py",
-    "test_learner.py",
-    "test_personal_fleet.py",
-    "test_power_cuts.py",
-    "test_privacy.py",
-    "test_security.py",
-    "test_simulation_benchmark.py",
-    "test_strategies.py",
-    "test_systemd.py",
-    "test_zoo.py",
-)
+# and this one needs an aggregator by its fixtures.
+NOT_ON_A_DEVICE = ("edge_client/daemon/test_round_loop.py",)
 
 # How quick emulation is, and how much memory the emulator itself takes, says nothing about a board. Whole lessons take
 # minutes there; `make test-pi` has a whole board learn.
 NOT_UNDER_EMULATION = (
-    "tests/test_daemon_parts.py::test_training_is_killed_at_its_deadline_even_if_it_will_not_listen",
-    "tests/test_listener.py::test_sound_that_it_cannot_keep_up_with_is_skipped_and_never_piles_up",
-    "tests/test_listener.py::test_a_process_that_listens_stays_below_70_mb",
-    "tests/test_teach.py",
-    "tests/test_teaching_benchmark.py",
+    "tests/edge_client/daemon/test_daemon_parts.py::test_training_is_killed_at_its_deadline_even_if_it_will_not_listen",
+    "tests/edge_client/learning/teaching/test_job.py",
 )
 
 
 def device_tests() -> list[str]:
     """Return the modules that are run in the root, from where the checkout is there."""
     folder = CHECKOUT / "tests"
-    others = {path for pattern in NOT_ON_A_DEVICE for path in folder.glob(pattern)}
-    others |= {path for path in folder.glob("test_*.py") if FOREIGN.search(path.read_text(encoding="utf-8"))}
-    return [f"tests/{path.name}" for path in sorted(folder.glob("test_*.py")) if path not in others]
+    found = [path for name in FOLDERS for path in sorted((folder / name).rglob("test_*.py"))]
+    others = {path for path in found if FOREIGN.search(path.read_text(encoding="utf-8"))}
+    others |= {folder / name for name in NOT_ON_A_DEVICE}
+    return [
+        str(path.relative_to(CHECKOUT)) for path in (*found, *(folder / name for name in ALSO)) if path not in others
+    ]
 
 
 def build_root() -> None:
@@ -77,7 +67,7 @@ def build_root() -> None:
 def prepare() -> None:
     """Have this machine build the bundles, and train them with Keras on the batches of the parity check."""
     start = time.monotonic()
-    machine.run(sys.executable, "-m", "pytest", "tests/test_parity.py", cwd=CHECKOUT)
+    machine.run(sys.executable, "-m", "pytest", "tests/benchmarks/test_parity.py", cwd=CHECKOUT)
     print(f"bundles and their references are ready after {time.monotonic() - start:.0f} s", flush=True)
 
 

@@ -14,13 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.aggregator_process import Aggregator
 from tests.armv7.__main__ import CANNOT, CHECKOUT
 from tests.armv7.machine import Armv7Error, UnsuitableMachineError, require
 from tests.board import system
 from tests.board.board import Board
 from tests.board.device import Device, prepare_share
 from tests.board.round import open_round, wait_until_done
+from tests.support.aggregator_process import Aggregator
 
 BUILD = CHECKOUT / "build"
 MEMORY_LIMIT_MB = 150

@@ -7,11 +7,11 @@ import wave
 from pathlib import Path
 
 from benchmarks.demo import corpus
-from tests.aggregator_process import ENROL
 from tests.armv7 import packages
 from tests.armv7.__main__ import CHECKOUT
 from tests.armv7.machine import Armv7Error, run
 from tests.board.board import Board
+from tests.support.aggregator_process import ENROL
 
 # What builds the project's own wheel on the board.
 _BUILDS = "setuptools>=77"

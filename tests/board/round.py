@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.aggregator_process import Aggregator
 from tests.armv7.machine import Armv7Error
 from tests.board.board import Board
+from tests.support.aggregator_process import Aggregator
 
 # Training long enough to be interrupted twice, and short enough to be waited for.
 SETTINGS = {"epochs": 60, "augmented_copies": 2, "distill_epochs": 1}

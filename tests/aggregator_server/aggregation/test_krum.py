@@ -1,0 +1,69 @@
+"""Krum and Multi-Krum: by hand, ties, too few devices, and liars who lie together."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from aggregator_server.aggregation.krum import krum, krum_scores, multi_krum, squared_distances
+from aggregator_server.errors import AggregationError
+from tests.support.update_sets import fleets, updates
+
+# One weight differs: 0, 1, 3, 10, 100. With f = 1 of n = 5 every device is scored by its two nearest.
+FIVE = updates([[value, 0, 0, 0, 0, 0] for value in (0, 1, 3, 10, 100)])
+
+
+def test_krum_takes_the_upload_nearest_to_its_neighbours():
+    scores = [1 + 9, 1 + 4, 4 + 9, 49 + 81, 90**2 + 97**2]
+    np.testing.assert_allclose(krum_scores(FIVE, 0.2), scores, rtol=1e-9)
+    chosen = krum(FIVE, 0.2)
+    assert chosen.device_ids == ("b",)
+    np.testing.assert_array_equal(chosen.weights, FIVE.matrix[1])
+
+
+def test_multi_krum_takes_the_plain_mean_of_the_best_scores():
+    chosen = multi_krum(FIVE, 0.2, keep=0.6)
+    assert chosen.device_ids == ("b", "a", "c")
+    np.testing.assert_allclose(chosen.weights[0], 4 / 3, rtol=1e-6)
+    assert multi_krum(FIVE, 0.2, keep=0.0).device_ids == ("b",)
+
+
+def test_of_equal_scores_the_first_device_wins():
+    mirrored = updates([[value, 0.1, 0.1, 0.1, 0.1, 0.1] for value in (-0.7, -0.3, 0.3, 0.7)])
+    assert krum(mirrored, 0.0).device_ids == ("b",)
+    assert multi_krum(mirrored, 0.0, 1.0).device_ids == ("b", "c", "a", "d")
+
+
+@pytest.mark.parametrize(
+    ("devices", "byzantine", "needed"), [(1, 0.0, "3"), (2, 0.2, "3"), (4, 0.25, "5"), (10, 0.4, "11")]
+)
+def test_too_few_devices_are_refused_with_the_number_that_is_needed(devices, byzantine, needed):
+    fleet = updates(np.zeros((devices, 6)))
+    for rule in (lambda: krum(fleet, byzantine), lambda: multi_krum(fleet, byzantine, 0.5)):
+        with pytest.raises(AggregationError, match=f"needs {needed} uploads, not {devices}"):
+            rule()
+
+
+def test_a_share_that_is_none_is_refused():
+    with pytest.raises(AggregationError, match=r"keep .* 1\.5"):
+        multi_krum(FIVE, 0.2, keep=1.5)
+
+
+@settings(derandomize=True, deadline=None)
+@given(fleets(least=2))
+def test_distances_are_those_of_the_rows(case):
+    fleet, _ = case
+    rows = fleet.matrix.astype(np.float64)
+    expected = ((rows[:, None] - rows[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(squared_distances(fleet), expected, rtol=1e-9, atol=1e-8)
+
+
+@settings(derandomize=True, deadline=None)
+@given(fleets(least=5, most=8, largest=1))
+def test_liars_who_agree_with_each_other_are_not_chosen(case):
+    honest, _ = case
+    liars = updates(np.vstack([honest.matrix, np.full((2, 6), 1e12)]))  # two of up to ten
+    chosen = krum(liars, 2 / len(liars) + 1e-6)
+    assert chosen.device_ids[0] in honest.device_ids
+    best = multi_krum(liars, 2 / len(liars) + 1e-6, keep=0.5)
+    assert set(best.device_ids) <= set(honest.device_ids)
+    assert (best.weights <= honest.matrix.max(axis=0) + 1e-6).all()

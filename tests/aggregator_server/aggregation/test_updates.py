@@ -1,0 +1,106 @@
+"""The matrix of uploads: rows by device id, a layer's arrays side by side, and uploads that do not fit refused."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator_server.aggregation import Updates, stack_updates
+from aggregator_server.aggregation.updates import floor_of, in_blocks, stable_order
+from aggregator_server.errors import AggregationError
+from tests.support.update_sets import LAYOUT, updates
+
+ARRAYS = {
+    "head.kernel": np.array([[4, 5, 6]], np.float32),
+    "conv.bias": np.array([3], np.float32),
+    "conv.kernel": np.array([[1], [2]], np.float32),
+}
+
+
+def test_a_row_holds_layer_after_layer_kernel_before_bias_whatever_the_order_of_the_arrays():
+    row = LAYOUT.flatten(ARRAYS)
+    np.testing.assert_array_equal(row, [1, 2, 3, 4, 5, 6])
+    assert LAYOUT.layer_columns == {"conv": slice(0, 3), "head": slice(3, 6)}
+    back = LAYOUT.split(row)
+    assert set(back) == set(ARRAYS)
+    for name, array in back.items():
+        np.testing.assert_array_equal(array, ARRAYS[name])
+
+
+def test_rows_are_ordered_by_device_and_arrays_that_are_no_weights_are_left_out():
+    other = {name: -array for name, array in ARRAYS.items()} | {"impressions": np.zeros(7)}
+    fleet = stack_updates(LAYOUT, {"z": lambda: ARRAYS, "b": lambda: other})
+    assert fleet.device_ids == ("b", "z")
+    np.testing.assert_array_equal(fleet.matrix, [[-1, -2, -3, -4, -5, -6], [1, 2, 3, 4, 5, 6]])
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"conv.bias": None}, ["device b", "'conv.bias'", "missing"]),
+        ({"conv.bias": np.zeros(2, np.float32)}, ["device b", "'conv.bias'", "(1,)", "(2,)"]),
+        ({"conv.bias": np.zeros(1)}, ["device b", "'conv.bias'", "float32", "float64"]),
+    ],
+)
+def test_an_upload_that_does_not_fit_is_refused_by_device_and_array(changed, words):
+    wrong = {name: array for name, array in (ARRAYS | changed).items() if array is not None}
+    with pytest.raises(AggregationError) as refused:
+        stack_updates(LAYOUT, {"a": lambda: ARRAYS, "b": lambda: wrong})
+    assert all(word in str(refused.value) for word in words)
+
+
+def test_no_upload_at_all_and_rows_out_of_order_are_refused():
+    with pytest.raises(AggregationError, match="at least one"):
+        stack_updates(LAYOUT, {})
+    with pytest.raises(AggregationError, match="ordered by device id"):
+        Updates(LAYOUT, ("b", "a"), np.zeros((2, 6), np.float32))
+
+
+def test_many_uploads_land_in_their_own_rows():
+    def upload(number):
+        return lambda: LAYOUT.split(np.full(6, number, np.float32))
+
+    fleet = stack_updates(LAYOUT, {f"device-{number:03d}": upload(number) for number in range(150)})
+    np.testing.assert_array_equal(fleet.matrix[:, 0], np.arange(150))
+
+
+def test_every_block_is_worked_on_once_and_an_error_in_one_is_not_lost():
+    seen, lock = [], threading.Lock()
+
+    def work(block):
+        with lock:
+            seen.extend(range(block.start, block.stop))
+
+    in_blocks(work, 10, 3)
+    assert sorted(seen) == list(range(10))
+
+    def fail(block):
+        if block.start == 6:
+            raise ValueError("row 6")
+
+    with pytest.raises(ValueError, match="row 6"):
+        in_blocks(fail, 10, 3)
+
+
+def test_values_that_agree_to_six_digits_keep_their_order():
+    assert stable_order([3.0, 1.0000000001, 1.0, 2.0]).tolist() == [1, 2, 3, 0]
+    assert stable_order([3.0, 1.00001, 1.0, 2.0]).tolist() == [2, 1, 3, 0]
+    assert stable_order([1e80, 0.0, 1e80, 0.0]).tolist() == [1, 3, 0, 2]
+    assert stable_order([5.0]).tolist() == [0]
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.integers(0, 50), min_size=1))
+def test_values_that_differ_more_are_sorted_as_ever(values):
+    assert stable_order(values).tolist() == np.argsort(values, kind="stable").tolist()
+
+
+@pytest.mark.parametrize(("share", "count", "expected"), [(0.29, 100, 29), (0.1, 9, 0), (0.3, 10, 3), (0.0, 5, 0)])
+def test_shares_are_rounded_down_as_people_would(share, count, expected):
+    assert floor_of(share, count) == expected
+
+
+def test_a_fleet_knows_how_many_devices_it_has():
+    assert len(updates(np.zeros((3, 6)))) == 3

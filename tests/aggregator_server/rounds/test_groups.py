@@ -1,0 +1,209 @@
+"""Group-balanced personalisation as rounds: who is asked when, where each goes on from, and what outlives what."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from aggregator_server.errors import InvalidPlanError
+from aggregator_server.fleet.devices import revoke
+from aggregator_server.fleet.shared_models import publish_model
+from aggregator_server.rounds.lifecycle import cancel_round, make_plan, open_round
+from aggregator_server.rounds.queries import describe_round, summarise_round
+from aggregator_server.rounds.work import acknowledge
+from aggregator_server.schemas import Method, RoundRequest
+from fleet_protocol.bundle import Layer, Manifest, write_bundle
+from fleet_protocol.messages import Learned
+from fleet_protocol.tensors import unpack
+from tests.support.aggregator_process import SETTINGS, FakeDevice
+from tests.support.core_fleet import SAMPLES, CoreFleet
+
+# Two devices with few clips, one with many; two rounds among the small ones, one for the large.
+CLIPS = {1: 10, 2: 10, 3: 4000}
+GROUPS = Method("group_balanced", {"groups": 2, "most_rounds": 2, "least_rounds": 1})
+
+
+class WeightDevice(FakeDevice):
+    """A device whose training adds its number to the first weight."""
+
+    def arrays(self, work, samples):
+        kernel = np.array([[work["start"] + self.number, 0, 0, 0]], np.float32)
+        return {"weights/head/kernel": kernel, "weights/head/bias": np.zeros(4, np.float32)}
+
+
+def bundle():
+    """A shared model of one layer; the aggregator never runs its graph."""
+    shapes = {"head/kernel": (1, 4), "head/bias": (4,)}
+    weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    manifest = Manifest(
+        architecture="one", options={}, capacity=4, batch=1, input_shape=SETTINGS.shape, embedding=1,
+        features=SETTINGS.to_json(), mean=(0.0,), std=(1.0,), layers=(Layer("head", tuple(shapes)),),
+        weight_shapes=shapes, parameters=8, seed=0,
+    )  # fmt: skip
+    return write_bundle(manifest, b"", weights)
+
+
+class WeightFleet(CoreFleet):
+    def __init__(self, folder):
+        super().__init__(folder, [WeightDevice(number, ("c0", "c1")) for number in CLIPS])
+        with self.store.blobs.receive() as incoming:
+            incoming.write(bundle())
+            publish_model(self.store, incoming)
+
+    def open(self, now=100.0, **request):
+        return open_round(self.store, RoundRequest("fedavg", **request), now)
+
+    def weight(self, sha256):
+        """The first weight in a blob of weights; 0: the bundle's."""
+        return 0.0 if sha256 is None else float(unpack(self.store.blobs.read(sha256))[0]["head/kernel"][0, 0])
+
+    def body(self, device, work):
+        start = {"start": self.weight(work.weights)}
+        return device.upload(asdict(work) | start, SAMPLES, clips=CLIPS[device.number])
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    made = WeightFleet(tmp_path)
+    yield made
+    made.store.close()
+
+
+def contribute(fleet, *devices):
+    """Let devices upload; return the round's number."""
+    for device in devices:
+        work = fleet.work(device)
+        assert work is not None
+        assert work.kind == "contribute"
+        fleet.send(device, work.round_id, fleet.body(device, work))
+    return fleet.advance()
+
+
+def learn(fleet, device):
+    """Let a device learn what it is asked to; return (round, whether it fine-tuned)."""
+    work = fleet.work(device)
+    assert work.kind == "learn"
+    acknowledge(fleet.store, device.device_id, Learned(work.round_id, {}, personalised=work.fine_tune))
+    return work.round_id, work.fine_tune
+
+
+def test_small_groups_train_among_themselves_first_and_every_device_fine_tunes_once_its_group_is_done(fleet):
+    small, other, large = fleet.devices
+    fleet.open(personalisation=GROUPS)
+    assert contribute(fleet, small, other, large) == 1
+    first = describe_round(fleet.store, 1)
+    assert first.groups == ((small.device_id, other.device_id), (large.device_id,))
+    assert first.group_rounds == (2, 1)
+    assert [learn(fleet, device) for device in fleet.devices] == [(1, False)] * 3
+
+    assert fleet.work(large) is None  # the small ones' round is none of its business
+    assert contribute(fleet, small, other) == 2
+    assert (summarise_round(fleet.store, 2).follows, summarise_round(fleet.store, 2).group) == (1, 0)
+    assert [learn(fleet, device) for device in (small, other)] == [(2, False)] * 2
+    assert contribute(fleet, small, other) == 3
+    assert [learn(fleet, device) for device in (small, other)] == [(3, True)] * 2
+
+    assert summarise_round(fleet.store, 4).group == 1
+    assert contribute(fleet, large) == 4
+    assert learn(fleet, large) == (4, True)
+    assert [fleet.work(device) for device in fleet.devices] == [None] * 3
+    fleet.open(now=900.0)  # the phase is over: the fleet's next round
+    assert summarise_round(fleet.store, 5).follows is None
+    assert summarise_round(fleet.store, 5).selected == 3
+
+
+def test_a_group_goes_on_from_its_own_last_round_and_the_fleet_from_the_fleet_s(fleet):
+    large = fleet.devices[2]
+    fleet.open(personalisation=GROUPS)
+    contribute(fleet, *fleet.devices)
+    fleets = describe_round(fleet.store, 1).result_weights
+    started = {}
+    for _ in range(3):
+        for device in fleet.devices:
+            while (work := fleet.work(device)) is not None and work.kind == "learn":
+                learn(fleet, device)
+            if work is not None:
+                started[work.round_id] = fleet.weight(work.weights)
+                fleet.send(device, work.round_id, fleet.body(device, work))
+        fleet.advance()
+    assert started == pytest.approx({2: fleet.weight(fleets), 3: fleet.weight(fleets) + 1.5, 4: fleet.weight(fleets)})
+    work = fleet.work(large)
+    assert (work.fleet_weights, fleet.weight(work.weights)) == (fleets, pytest.approx(fleet.weight(fleets) + 3))
+    fleet.open(now=900.0)
+    for device in fleet.devices:
+        while (work := fleet.work(device)).kind == "learn":
+            learn(fleet, device)
+        assert work.weights == fleets
+
+
+def test_a_group_without_rounds_and_a_device_that_came_later_fine_tune_at_once(fleet):
+    small, other, large = fleet.devices
+    fleet.open(personalisation=Method("group_balanced", {"groups": 2, "most_rounds": 1}))
+    contribute(fleet, *fleet.devices)
+    late = WeightDevice(9, ("c0",))
+    fleet.enrol(late)
+    assert learn(fleet, large) == (1, True)
+    assert learn(fleet, late) == (1, True)
+    assert learn(fleet, small) == (1, False)
+    learn(fleet, other)
+    assert contribute(fleet, small, other) == 2
+    assert fleet.advance() is None
+    assert learn(fleet, small) == (2, True)
+
+
+def test_a_group_that_misses_its_quorum_is_passed_over_and_its_devices_fine_tune_what_there_is(fleet):
+    small, other, large = fleet.devices
+    fleet.open(personalisation=GROUPS, deadline_s=50)
+    contribute(fleet, *fleet.devices)
+    for device in fleet.devices:
+        learn(fleet, device)
+    assert contribute(fleet, small, other) == 2
+    learn(fleet, small)
+    assert fleet.advance(now=500.0) == 3
+    assert summarise_round(fleet.store, 3).state == "failed"
+    assert learn(fleet, small) == (2, True)  # asked once more: no further round of its group comes
+    assert learn(fleet, other) == (2, True)
+    assert contribute(fleet, large) == 4
+
+
+def test_a_cancelled_group_round_ends_the_phase(fleet):
+    fleet.open(personalisation=GROUPS)
+    contribute(fleet, *fleet.devices)
+    for device in fleet.devices:
+        learn(fleet, device)
+    cancel_round(fleet.store, 2, 104.0)
+    assert fleet.advance() is None
+    assert [learn(fleet, device) for device in fleet.devices] == [(1, True)] * 3
+    fleet.open(now=900.0)
+
+
+def test_a_failed_round_of_the_fleet_has_no_groups_and_local_fine_tuning_needs_none(fleet):
+    fleet.open(personalisation=GROUPS, deadline_s=50)
+    assert fleet.advance(now=500.0) == 1
+    assert fleet.advance(now=501.0) is None
+    fleet.open(now=600.0, personalisation=Method("local"))
+    for device in fleet.devices:
+        fleet.upload(device, now=601.0)
+    assert fleet.advance(now=602.0) == 2
+    assert [learn(fleet, device) for device in fleet.devices] == [(2, True)] * 3
+    assert describe_round(fleet.store, 2).participants[0].personalised
+
+
+def test_every_device_revoked_ends_a_phase_too(fleet):
+    small, other, large = fleet.devices
+    fleet.open(personalisation=GROUPS)
+    contribute(fleet, *fleet.devices)
+    for device in (small, other):
+        revoke(fleet.store, device.device_id, 104.0)
+    assert fleet.advance() == 2
+    assert fleet.advance() == 3
+    assert learn(fleet, large) == (1, False)
+    assert contribute(fleet, large) == 4
+    assert learn(fleet, large) == (4, True)
+
+
+def test_groups_need_a_model_to_share_and_the_refusal_says_what_is_possible():
+    with pytest.raises(InvalidPlanError, match=r"'zero_shot' shares no model.*local, none"):
+        make_plan(RoundRequest("zero_shot", personalisation=GROUPS))
+    assert make_plan(RoundRequest("zero_shot", personalisation=Method("local"))).personalisation.name == "local"
+    assert make_plan(RoundRequest("mutual", personalisation=GROUPS)).personalisation.name == "group_balanced"

@@ -1,0 +1,389 @@
+"""Rounds, through the core that server and simulator share: what closes them, what a device gets, what is refused."""
+
+import dataclasses
+import math
+
+import pytest
+from sqlalchemy import event
+
+from aggregator_server import errors
+from aggregator_server.fleet.classes import list_classes, rename_class
+from aggregator_server.fleet.devices import list_devices, revoke
+from aggregator_server.fleet.public_sets import describe_public_set, publish
+from aggregator_server.rounds.lifecycle import advance, cancel_round, make_plan, next_deadline
+from aggregator_server.rounds.queries import describe_round, list_rounds, summarise_round
+from aggregator_server.schemas import RoundRequest
+from aggregator_server.store import Store
+from fleet_protocol.messages import ClassAssignment, ClassReport
+from fleet_protocol.public_set import PublicSet, unpack_consensus
+from tests.support.aggregator_process import FakeDevice, SharingDevice, public_set
+from tests.support.core_fleet import CoreFleet, devices
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    fleet = CoreFleet(tmp_path / "data")
+    yield fleet
+    fleet.store.close()
+
+
+def state(fleet, round_id):
+    summary = summarise_round(fleet.store, round_id)
+    return summary.state, summary.reason
+
+
+def test_a_round_is_done_when_the_last_selected_device_uploaded(fleet):
+    round_id = fleet.open()
+    for device in fleet.devices[:-1]:
+        fleet.upload(device)
+        assert fleet.advance() is None
+    assert state(fleet, round_id)[0] == "open"
+    fleet.upload(fleet.devices[-1])
+    assert fleet.advance() == round_id
+    assert state(fleet, round_id) == ("done", None)
+    assert fleet.advance() is None
+
+
+def test_the_result_is_a_consensus_on_a_public_set_that_grew_by_the_new_classes(fleet):
+    round_id = fleet.run_round()
+    detail = describe_round(fleet.store, round_id)
+    assert [info.name for info in list_classes(fleet.store)] == ["word 0", "word 1", "word 2", "word 3", "Stop", "go"]
+    grown = PublicSet.unpack(fleet.store.blobs.read(detail.result_public_set))
+    assert len(grown.labels) == 24 + 8
+    scores, class_ids = unpack_consensus(fleet.store.blobs.read(detail.result_consensus))
+    assert scores.shape == (32, 6)
+    assert class_ids == grown.class_ids == ("c0", "c1", "c2", "c3", "c4", "c5")
+    assert [group.members for group in detail.discovery.groups] == [(0, 1), (2,)]
+    assert len(detail.discovery.details["projection"]) == 3
+    assert set(detail.accuracies) == {device.device_id for device in fleet.devices}
+    info = describe_public_set(fleet.store)
+    assert (info.version, info.samples, info.synthetic, info.sha256) == (2, 32, 8, detail.result_public_set)
+
+
+def test_every_device_learns_its_own_slots_and_then_has_nothing_to_do(fleet):
+    round_id = fleet.run_round(learn=False)
+    expected = [(ClassAssignment(2, "c4"),), (ClassAssignment(2, "c4"),), (ClassAssignment(2, "c5"),), ()]
+    for device, assignments in zip(fleet.devices, expected, strict=True):
+        work = fleet.work(device)
+        assert (work.kind, work.round_id, work.assignments) == ("learn", round_id, assignments)
+        assert fleet.work(device) == work  # asking again changes nothing
+        fleet.learned(device, round_id)
+        assert fleet.work(device) is None
+    learned = describe_round(fleet.store, round_id).participants
+    assert all(p.learned and p.learned_metrics == {"global_accuracy": 0.9} for p in learned)
+
+
+def test_the_next_round_starts_from_the_consensus_of_the_last(fleet):
+    first = fleet.run_round()
+    fleet.devices = [dataclasses.replace(device, reports=(), known=()) for device in fleet.devices]
+    result = describe_round(fleet.store, first)
+    fleet.open(200.0)
+    work = fleet.work(fleet.devices[0], 201.0)
+    assert (work.kind, work.public_set, work.consensus) == (
+        "contribute", result.result_public_set, result.result_consensus,
+    )  # fmt: skip
+    assert len(work.classes) == 6
+
+
+def test_a_device_that_was_away_gets_the_assignments_of_every_round_that_it_missed(fleet):
+    fleet.run_round(100.0, learn=False)
+    away, *others = fleet.devices
+    for device in others:
+        fleet.learned(device, 1)
+    fleet.devices = [dataclasses.replace(device, reports=(), known=()) for device in others]
+    for now in (200.0, 300.0):
+        round_id = fleet.open(now)
+        for device in fleet.devices:
+            fleet.upload(device, now + 1)
+        assert fleet.advance(now + 600) == round_id  # the deadline passed, three of four are a quorum
+        for device in fleet.devices:
+            fleet.learned(device, round_id)
+    work = fleet.work(away, 1000.0)
+    assert (work.kind, work.round_id, work.assignments) == ("learn", 3, (ClassAssignment(2, "c4"),))
+    fleet.learned(away, 3)
+    assert fleet.work(away, 1000.0) is None
+
+
+def test_a_device_learns_before_it_contributes_to_the_next_round(fleet):
+    fleet.run_round(100.0, learn=False)
+    fleet.open(200.0)
+    device = fleet.devices[0]
+    assert fleet.work(device, 201.0).kind == "learn"
+    fleet.learned(device, 1)
+    work = fleet.work(device, 201.0)
+    assert (work.kind, work.round_id, work.assignments) == ("contribute", 2, ())
+
+
+def test_a_report_that_is_repeated_after_its_answer_got_lost_is_answered_again(fleet):
+    fleet.run_round(100.0)  # the device says that it learned, then forgets everything
+    round_id = fleet.run_round(200.0, learn=False)
+    assert len(list_classes(fleet.store)) == 6
+    assert describe_round(fleet.store, round_id).discovery is None
+    assert fleet.work(fleet.devices[2], 300.0).assignments == (ClassAssignment(2, "c5"),)
+
+
+def test_at_the_deadline_a_quorum_suffices(fleet):
+    round_id = fleet.open(100.0, deadline_s=50, quorum=0.5)
+    assert next_deadline(fleet.store) == 150.0
+    for device in fleet.devices[:2]:
+        fleet.upload(device)
+    assert fleet.advance(149.9) is None
+    assert fleet.advance(150.0) == round_id
+    assert state(fleet, round_id) == ("done", None)
+    assert next_deadline(fleet.store) is None
+
+
+def test_at_the_deadline_without_a_quorum_the_round_fails_and_nothing_changes(fleet):
+    before = describe_public_set(fleet.store)
+    round_id = fleet.open(100.0, deadline_s=50, quorum=0.75)
+    for device in fleet.devices[:2]:
+        fleet.upload(device)
+    assert fleet.advance(150.0) == round_id
+    kind, reason = state(fleet, round_id)
+    assert kind == "failed"
+    assert all(words in reason for words in ("2 of 4", "3 were needed", "quorum 0.75"))
+    assert describe_public_set(fleet.store) == before
+    assert fleet.work(fleet.devices[0], 151.0) is None
+
+
+def test_a_round_that_nobody_answered_fails_even_without_a_quorum(fleet):
+    round_id = fleet.open(100.0, deadline_s=50, quorum=0.0)
+    assert fleet.advance(150.0) == round_id
+    assert state(fleet, round_id)[0] == "failed"
+
+
+def test_a_late_upload_is_refused_before_and_after_the_round_was_closed(fleet):
+    round_id = fleet.open(100.0, deadline_s=50, quorum=0.25)
+    late, early = fleet.devices[:2]
+    data = fleet.body(late, fleet.work(late))
+    fleet.upload(early)
+    with pytest.raises(errors.RoundClosedError, match=r"1\.5 s ago"):
+        fleet.send(late, round_id, data, 151.5)
+    fleet.advance(152.0)
+    with pytest.raises(errors.RoundClosedError, match="is done"):
+        fleet.send(late, round_id, data, 153.0)
+    with pytest.raises(errors.RoundClosedError):  # a clock that was set back does not open it again
+        fleet.send(late, round_id, data, 120.0)
+    assert [p.upload is None for p in describe_round(fleet.store, round_id).participants] == [True, False, True, True]
+
+
+def test_past_the_deadline_nobody_is_asked_to_contribute(fleet):
+    fleet.open(100.0, deadline_s=50)
+    assert fleet.work(fleet.devices[0], 150.0) is None
+
+
+def test_the_same_upload_twice_is_one_upload_even_after_the_round(fleet):
+    round_id = fleet.open()
+    device = fleet.devices[0]
+    data = fleet.body(device, fleet.work(device))
+    first, second = fleet.send(device, round_id, data), fleet.send(device, round_id, data)
+    assert (first.repeated, second.repeated, first.sha256) == (False, True, second.sha256)
+    fleet.advance(10_000.0)
+    assert fleet.send(device, round_id, data, 10_001.0).repeated
+
+
+def test_other_bytes_after_an_upload_are_refused_and_the_first_stand(fleet):
+    round_id = fleet.open()
+    device = fleet.devices[0]
+    work = fleet.work(device)
+    receipt = fleet.upload(device)
+    other = device.upload(dataclasses.asdict(work), 24, clips=1)
+    with pytest.raises(errors.DuplicateUpdateError, match=receipt.sha256):
+        fleet.send(device, round_id, other)
+    assert describe_round(fleet.store, round_id).participants[0].upload == receipt.sha256
+
+
+def test_a_device_that_enrolled_after_the_round_opened_is_not_part_of_it(fleet):
+    round_id = fleet.open()
+    newcomer = FakeDevice(9, ("c0",))
+    fleet.enrol(newcomer)
+    assert fleet.work(newcomer) is None
+    data = newcomer.upload({"round_id": round_id, "public_set": fleet.public_set.sha256}, 24)
+    with pytest.raises(errors.NotSelectedError, match="not selected for round 1"):
+        fleet.send(newcomer, round_id, data)
+    for device in fleet.devices:
+        fleet.upload(device)
+    assert fleet.advance() == round_id
+    assert fleet.work(newcomer).kind == "learn"  # what the fleet knows is for everybody
+
+
+def test_one_round_at_a_time(fleet):
+    fleet.open()
+    with pytest.raises(errors.RoundOpenError, match="round 1 is open"):
+        fleet.open()
+    cancel_round(fleet.store, 1, 105.0)
+    assert state(fleet, 1) == ("failed", "cancelled by an administrator")
+    assert fleet.open() == 2
+    with pytest.raises(errors.RoundClosedError, match="failed already"):
+        cancel_round(fleet.store, 1, 106.0)
+
+
+def test_a_revoked_device_is_not_waited_for_and_its_upload_is_not_used(fleet):
+    round_id = fleet.open()
+    revoked, away, *others = fleet.devices
+    for device in (revoked, *others):
+        fleet.upload(device)
+    revoke(fleet.store, revoked.device_id, 103.0)
+    revoke(fleet.store, away.device_id, 103.0)
+    assert fleet.advance() == round_id
+    detail = describe_round(fleet.store, round_id)
+    assert set(detail.accuracies) == {device.device_id for device in others}
+    with pytest.raises(errors.DeviceRevokedError):
+        fleet.work(revoked)
+    assert [info.revoked_at is None for info in list_devices(fleet.store)] == [False, False, True, True]
+
+
+def test_a_round_whose_devices_were_all_revoked_fails(fleet):
+    round_id = fleet.open()
+    for device in fleet.devices:
+        revoke(fleet.store, device.device_id, 101.0)
+    assert fleet.advance() == round_id
+    assert state(fleet, round_id) == ("failed", "every selected device was revoked")
+
+
+def test_a_round_needs_devices_and_a_public_set(tmp_path):
+    store = Store(tmp_path / "empty")
+    with pytest.raises(errors.NoPublicSetError, match="auricle-aggregator publish"):
+        CoreFleet.open(type("Fleet", (), {"store": store}))
+    store.close()
+    lonely = CoreFleet(tmp_path / "lonely", fleet=[])
+    with pytest.raises(errors.NoDevicesError):
+        lonely.open()
+    lonely.store.close()
+
+
+def test_an_aggregation_that_cannot_work_fails_the_round_with_its_reason(fleet):
+    damaged = fleet.open()
+    for device in fleet.devices:
+        fleet.upload(device)
+    upload = describe_round(fleet.store, damaged).participants[0].upload
+    path = fleet.store.blobs.path(upload)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert fleet.advance() == damaged
+    kind, reason = state(fleet, damaged)
+    assert kind == "failed"
+    assert "damaged" in reason
+    assert upload in reason
+
+
+@pytest.mark.parametrize("strategy", ["zero_shot", "fedavg"])
+@pytest.mark.parametrize("place", [3, 20, -5])
+def test_an_upload_that_was_damaged_on_disk_is_noticed(tmp_path, strategy, place):
+    fleet = CoreFleet(tmp_path, devices(kind={"zero_shot": FakeDevice, "fedavg": SharingDevice}[strategy]))
+    fleet.publish_model()
+    round_id = fleet.open(strategy=strategy)
+    receipts = [fleet.upload(device) for device in fleet.devices]
+    path = fleet.store.blobs.path(receipts[1].sha256)
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    fleet.advance()
+    kind, reason = state(fleet, round_id)
+    assert kind == "failed"
+    assert all(words in reason for words in (str(path), "damaged", "backup"))
+
+
+def test_names_given_by_people_are_unique_and_go_into_the_next_public_set(fleet):
+    rename_class(fleet.store, "c0", "yes")
+    rename_class(fleet.store, "c0", "Yes")  # its own name in other letters is free to it
+    with pytest.raises(errors.ClassNameTakenError, match="'c0'"):
+        rename_class(fleet.store, "c1", "YES")
+    with pytest.raises(errors.ClassNotFoundError, match="c0, c1"):
+        rename_class(fleet.store, "c9", "no")
+    rename_class(fleet.store, "c1", "stop")
+    fleet.run_round()
+    names = [info.name for info in list_classes(fleet.store)]
+    assert names == ["Yes", "stop", "word 2", "word 3", "Stop (2)", "go"]
+    grown = PublicSet.unpack(fleet.store.blobs.read(describe_public_set(fleet.store).sha256))
+    assert [info.name for info in grown.classes] == names
+
+
+def send_public_set(fleet, **options):
+    with fleet.store.blobs.receive() as incoming:
+        incoming.write(public_set(**options).pack())
+        return publish(fleet.store, incoming)
+
+
+def test_a_public_set_can_be_replaced_until_there_is_a_consensus_on_it(fleet):
+    assert send_public_set(fleet).version == 1  # the same again
+    assert send_public_set(fleet, samples=30, classes=4).samples == 30
+    fleet.open()
+    with pytest.raises(errors.RoundOpenError):
+        send_public_set(fleet, samples=36)
+    for device in fleet.devices:
+        fleet.upload(device)
+    fleet.advance()
+    with pytest.raises(errors.PublicSetInUseError):
+        send_public_set(fleet, samples=36)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "words"),
+    [
+        (RoundRequest("zeroshot"), errors.UnknownStrategyError, ["'zeroshot'", "zero_shot"]),
+        (RoundRequest("zero_shot", {"epoch": 1}), errors.InvalidPlanError, ["'epoch'", "epochs"]),
+        (RoundRequest("zero_shot", aggregation={"normalize": True}), errors.InvalidPlanError, ["normalise"]),
+        (RoundRequest("zero_shot", deadline_s=0), errors.InvalidPlanError, ["deadline_s", "not 0"]),
+        (RoundRequest("zero_shot", deadline_s=math.nan), errors.InvalidPlanError, ["deadline_s", "nan"]),
+        (RoundRequest("zero_shot", quorum=1.5), errors.InvalidPlanError, ["quorum", "1.5"]),
+        (RoundRequest("zero_shot", seed=-1), errors.InvalidPlanError, ["seed", "-1"]),
+        (RoundRequest("zero_shot", new_classes=0), errors.InvalidPlanError, ["new_classes", "0"]),
+    ],
+)
+def test_a_plan_that_cannot_be_followed_is_refused(request_, error, words):
+    with pytest.raises(error) as refused:
+        make_plan(request_)
+    assert all(word in str(refused.value) for word in words)
+
+
+def test_the_number_of_new_classes_that_is_requested_is_found(fleet):
+    round_id = fleet.open(new_classes=1)
+    fleet.devices[1] = dataclasses.replace(fleet.devices[1], reports=(), known=())
+    fleet.devices[2] = dataclasses.replace(fleet.devices[2], reports=(ClassReport(2, None, 9),))
+    for device in fleet.devices:
+        fleet.upload(device)
+    fleet.advance()
+    detail = describe_round(fleet.store, round_id)
+    assert detail.new_classes == 1
+    assert [group.members for group in detail.discovery.groups] == [(0, 1)]
+
+
+def test_rounds_are_listed_newest_first_a_page_at_a_time(fleet):
+    for now in (100.0, 200.0, 300.0):
+        fleet.run_round(now)
+    assert [summary.round_id for summary in list_rounds(fleet.store, None, 2)] == [3, 2]
+    page = list_rounds(fleet.store, before=2, limit=2)
+    assert [(s.round_id, s.selected, s.uploaded, s.state) for s in page] == [(1, 4, 4, "done")]
+
+
+def statements_of(folder, count):
+    """SQL statements of: opening, one device's work and upload, closing, one device's learning, listing."""
+    fleet = CoreFleet(folder, devices(count))
+    counts, current = [], [0]
+    event.listen(fleet.store._engine, "before_cursor_execute", lambda *_: current.__setitem__(0, current[0] + 1))
+
+    def lap():
+        counts.append(current[0])
+        current[0] = 0
+
+    fleet.open()
+    lap()
+    fleet.upload(fleet.devices[0])
+    lap()
+    for device in fleet.devices[1:]:
+        fleet.upload(device)
+    current[0] = 0
+    assert advance(fleet.store, 103.0) == 1
+    lap()
+    fleet.work(fleet.devices[0])
+    fleet.learned(fleet.devices[0], 1)
+    lap()
+    describe_round(fleet.store, 1)
+    list_rounds(fleet.store, None, 100)
+    lap()
+    fleet.store.close()
+    return counts
+
+
+def test_a_larger_fleet_takes_no_more_statements(tmp_path):
+    assert statements_of(tmp_path / "small", 3) == statements_of(tmp_path / "large", 40)

@@ -1,0 +1,114 @@
+"""What devices uploaded leaves the disk with the round, whatever ended it; results, models and public sets stay."""
+
+import pytest
+
+from aggregator_server.errors import RoundClosedError
+from aggregator_server.rounds.lifecycle import cancel_round
+from aggregator_server.rounds.queries import describe_round
+from aggregator_server.rounds.retention import remove_left_uploads
+from aggregator_server.rounds.uploads import accept_update
+from tests.support.aggregator_process import Fleet, SharingDevice
+from tests.support.core_fleet import CoreFleet, devices
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    fleet = CoreFleet(tmp_path / "data")
+    yield fleet
+    fleet.store.close()
+
+
+def on_disk(fleet):
+    return set(fleet.store.blobs.digests())
+
+
+@pytest.mark.parametrize("strategy", ["zero_shot", "fedopt"])
+def test_rounds_leave_their_results_and_nothing_else(tmp_path, strategy):
+    fleet = CoreFleet(tmp_path, devices(kind=SharingDevice) if strategy == "fedopt" else devices())
+    model = fleet.publish_model()
+    first, second = (describe_round(fleet.store, fleet.run_round(now, strategy=strategy)) for now in (100.0, 200.0))
+    kept = {fleet.public_set.sha256, model.sha256}
+    for shown in (first, second):
+        kept |= {shown.result_public_set, shown.result_consensus, shown.result_weights} - {None}
+    states = on_disk(fleet) - kept
+    assert kept <= on_disk(fleet)
+    assert len(states) == (2 if strategy == "fedopt" else 0)  # each round's moments of Adam
+    assert not states & {participant.upload for participant in first.participants + second.participants}
+
+
+def test_uploads_stay_while_the_round_is_open_and_go_when_it_fails_or_is_cancelled(fleet):
+    before = on_disk(fleet)
+    for end in (lambda round_id: fleet.advance(1000.0), lambda round_id: cancel_round(fleet.store, round_id, 103.0)):
+        round_id = fleet.open(deadline_s=60, quorum=1.0)
+        receipt = fleet.upload(fleet.devices[0])
+        assert on_disk(fleet) == before | {receipt.sha256}
+        remove_left_uploads(fleet.store)
+        assert receipt.sha256 in on_disk(fleet)
+        end(round_id)
+        assert on_disk(fleet) == before
+        assert describe_round(fleet.store, round_id).participants[0].upload == receipt.sha256
+
+
+def test_an_upload_that_is_sent_again_after_the_round_is_known_and_not_kept(fleet):
+    round_id = fleet.open(deadline_s=60, quorum=0.25)
+    data = fleet.body(fleet.devices[0], fleet.work(fleet.devices[0]))
+    fleet.upload(fleet.devices[0], data=data)
+    fleet.advance(1000.0)
+    left = on_disk(fleet)
+    assert fleet.send(fleet.devices[0], round_id, data, 1001.0).repeated
+    assert on_disk(fleet) == left
+
+
+def test_an_upload_that_the_round_s_end_overtakes_is_not_kept(fleet):
+    round_id = fleet.open(deadline_s=60, quorum=0.25)
+    late, early = fleet.devices[:2]
+    data = fleet.body(late, fleet.work(late))
+    fleet.upload(early)
+    left = on_disk(fleet)
+
+    class Overtaken:
+        """Bytes that have been checked when the round ends, and are kept afterwards."""
+
+        def __init__(self, incoming):
+            self.content, self.sha256, self._keep = incoming.content, incoming.sha256, incoming.keep
+
+        def keep(self):
+            fleet.advance(1000.0)
+            return self._keep()
+
+    with fleet.store.blobs.receive() as incoming:
+        incoming.write(data)
+        with pytest.raises(RoundClosedError):
+            accept_update(fleet.store, round_id, late.device_id, Overtaken(incoming), 102.0)
+    shown = describe_round(fleet.store, round_id)
+    assert on_disk(fleet) == {*left, shown.result_consensus, shown.result_public_set} - {
+        participant.upload for participant in shown.participants
+    }
+
+
+def test_a_server_that_starts_removes_what_a_killed_one_left(start_aggregator):
+    server = start_aggregator()
+    fleet = Fleet(server, devices())
+    fleet.publish().raise_for_status()
+    fleet.enrol()
+    shown = fleet.run_round()
+    fleet.close()
+    server.stop()
+    blobs = server.data / "blobs"
+    before = sorted(blobs.glob("*/*"))
+    left = blobs / shown["participants"][0]["upload"][:2] / shown["participants"][0]["upload"]
+    left.parent.mkdir(exist_ok=True)
+    left.write_bytes(b"what came in")  # as if the server had been killed before it removed it
+    server.start()
+    assert sorted(blobs.glob("*/*")) == before
+
+
+def test_a_store_that_is_told_to_keeps_them(tmp_path):
+    fleet = CoreFleet(tmp_path / "data")
+    fleet.store.keep_uploads = True
+    round_id = fleet.run_round(100.0, strategy="zero_shot")
+    remove_left_uploads(fleet.store)
+    sent = {participant.upload for participant in describe_round(fleet.store, round_id).participants}
+    assert sent
+    assert sent <= on_disk(fleet)
+    fleet.store.close()

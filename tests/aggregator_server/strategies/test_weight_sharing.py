@@ -1,0 +1,241 @@
+"""What a round of a shared model leads to, on the aggregator's core without HTTP."""
+
+import dataclasses
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
+from aggregator_server.errors import InvalidPlanError, MalformedUpdateError, ModelTooSmallError, NoModelError
+from aggregator_server.fleet.shared_models import describe_model
+from aggregator_server.rounds.lifecycle import make_plan
+from aggregator_server.rounds.queries import describe_round
+from aggregator_server.rounds.work import next_work
+from aggregator_server.schemas import Method, RoundRequest
+from aggregator_server.strategies.registry import STRATEGIES
+from aggregator_server.strategies.statistics import DeviceStatistics, adaptive_local_training
+from aggregator_server.strategies.weight_sharing import aggregate, check
+from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.messages import Choice, ClassReport
+from fleet_protocol.plans import complete
+from fleet_protocol.tensors import unpack
+from tests.support.aggregator_process import SETTINGS, SharingDevice, public_set, tiny_bundle
+from tests.support.core_fleet import CoreFleet, devices
+
+WORK = {"round_id": 3, "public_set": "0" * 64}
+BUNDLE = unpack_bundle(tiny_bundle(), "a bundle")
+TERMS = UploadTerms("0" * 64, 24, public_set().class_ids, SETTINGS, BUNDLE.manifest)
+SHARING = [name for name, strategy in STRATEGIES.items() if strategy.shares_model]
+
+
+def contribution(device, **changes):
+    return Contribution(device.update(WORK, **changes), lambda: device.arrays(WORK, 24))
+
+
+def inputs(contributions, strategy="fedavg", **request):
+    return RoundInputs(
+        3, make_plan(RoundRequest(strategy, **request)), public_set(), np.zeros((24, 4), np.float32),
+        tuple(contributions), model=SharedModel(BUNDLE.manifest, BUNDLE.weights, {}), has_consensus=False,
+    )  # fmt: skip
+
+
+def test_the_weights_are_averaged_by_clips_and_unused_slots_stay():
+    given = [contribution(SharingDevice(n, ("c0", "c1")), clips=clips) for n, clips in ((1, 10), (2, 30))]
+    result = aggregate(inputs(given))
+    first, second = (item.read() for item in given)
+    expected = 0.25 * first["weights/body/kernel"] + 0.75 * second["weights/body/kernel"]
+    np.testing.assert_allclose(result.weights["body/kernel"], expected, rtol=1e-6)
+    expected = 0.25 * first["weights/head/kernel"] + 0.75 * second["weights/head/kernel"]
+    np.testing.assert_allclose(result.weights["head/kernel"][:, :4], expected[:, :4], rtol=1e-5)
+    np.testing.assert_allclose(result.weights["head/kernel"][:, 4:], BUNDLE.weights["head/kernel"][:, 4:], rtol=1e-6)
+    assert result.consensus is None
+    assert result.state == {}
+
+
+def test_a_new_class_starts_with_the_columns_of_those_who_reported_it():
+    given = [contribution(device) for device in devices(4, SharingDevice)]
+    result = aggregate(inputs(given))
+    assert [(a.slot, a.class_id) for a in result.assignments] == [(2, "c4"), (2, "c4"), (2, "c5")]
+    own = [item.read()["weights/head/kernel"][:, 4] for item in given]  # behind the four classes, as reported
+    np.testing.assert_allclose(result.weights["head/kernel"][:, 4], (own[0] + own[1]) / 2, rtol=1e-5)
+    np.testing.assert_array_equal(result.weights["head/kernel"][:, 5], own[2])
+    assert result.public_set.class_ids == ("c0", "c1", "c2", "c3", "c4", "c5")
+
+
+@pytest.mark.parametrize("rule", STRATEGIES["fedavg"].aggregations)
+@pytest.mark.parametrize("strategy", SHARING)
+def test_every_strategy_works_with_every_rule_whoever_comes_first(strategy, rule):
+    given = [contribution(SharingDevice(n, ("c0",))) for n in range(1, 8)]
+    one, other = (aggregate(inputs(order, strategy, aggregation=Method(rule))) for order in (given, given[::-1]))
+    assert all(one.weights[name].tobytes() == other.weights[name].tobytes() for name in one.weights)
+    assert one.details == other.details
+    assert bool(one.state) == (strategy == "fedopt")
+
+
+@pytest.mark.parametrize("rule", ["lpa", "multi_krum"])
+def test_a_round_holds_its_uploads_once_even_where_it_clips_them(rule):
+    bundle = unpack_bundle(tiny_bundle(capacity=4000), "a bundle")
+    given = [contribution(SharingDevice(n, ("c0",), capacity=4000)) for n in range(1, 201)]
+    plan = make_plan(RoundRequest("fedavg", aggregation=Method(rule, {"clip_norm": 1.0})))
+    model = SharedModel(bundle.manifest, bundle.weights, {})
+    tracemalloc.start()
+    result = aggregate(dataclasses.replace(inputs(given), plan=plan, model=model))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(result.details["aggregation"]["clipped"]) == 200
+    assert peak < 1.5 * 200 * bundle.manifest.parameters * 4
+
+
+def test_a_lineage_goes_on_from_its_last_round_and_a_new_model_begins_another(tmp_path):
+    fleet = CoreFleet(tmp_path, [SharingDevice(n, ("c0", "c1")) for n in (1, 2)])
+    with pytest.raises(NoModelError, match="publish-model"):
+        fleet.open(strategy="fedavg")
+    info = fleet.publish_model()
+    first = fleet.open(strategy="fedopt")
+    work = fleet.work(fleet.devices[0])
+    assert (work.model, work.weights, work.consensus) == (info.sha256, None, None)
+    for device in fleet.devices:
+        fleet.upload(device)
+    fleet.advance()
+    shown = describe_round(fleet.store, first)
+    assert shown.summary.state == "done"
+    work = fleet.work(fleet.devices[0])
+    assert (work.kind, work.weights) == ("learn", shown.result_weights)
+    assert describe_model(fleet.store).weights == shown.result_weights
+    for device in fleet.devices:
+        fleet.learned(device, first)
+    second = describe_round(fleet.store, fleet.run_round(200.0, strategy="fedopt"))
+    assert second.weights == shown.result_weights
+    states = [moments(fleet, n) for n in (first, second.summary.round_id)]
+    assert states[0] is not None
+    assert states[0] != states[1]
+    fleet.publish_model(tiny_bundle(seed=9))
+    third = describe_round(fleet.store, fleet.run_round(300.0, strategy="fedavg"))
+    assert third.weights is None
+    assert moments(fleet, third.summary.round_id) is None
+
+
+def moments(fleet, round_id):
+    from aggregator_server.store.tables import RoundRow
+
+    with fleet.store.reading() as session:
+        return session.get_one(RoundRow, round_id).result_server_state
+
+
+def test_a_consensus_outlives_rounds_of_a_shared_model_and_grows_with_the_classes(tmp_path):
+    kinds = {"zero_shot": devices(4), "fedavg": devices(4, SharingDevice)}
+    fleet = CoreFleet(tmp_path, kinds["zero_shot"])
+    fleet.publish_model()
+    plain = [dataclasses.replace(device, reports=(), known=()) for device in fleet.devices]
+    fleet.devices = plain
+    one = describe_round(fleet.store, fleet.run_round())
+    fleet.devices = kinds["fedavg"]
+    two = describe_round(fleet.store, fleet.run_round(200.0, strategy="fedavg"))
+    before, after = (unpack(fleet.store.blobs.read(shown.result_consensus))[0]["scores"] for shown in (one, two))
+    np.testing.assert_array_equal(after[:24, :4], before)
+    assert after.shape == (32, 6)
+
+
+def test_a_fleet_that_outgrew_its_model_is_told_before_a_round_opens(tmp_path):
+    fleet = CoreFleet(tmp_path, devices(4, SharingDevice))
+    fleet.devices = [dataclasses.replace(device, capacity=5) for device in fleet.devices]
+    fleet.publish_model(tiny_bundle(capacity=5))
+    fleet.run_round(strategy="fedavg")  # discovers two classes, of which one fits
+    with pytest.raises(ModelTooSmallError, match="6 classes"):
+        fleet.open(300.0, strategy="fedavg")
+
+
+GOOD = SharingDevice(1, ("c0", "c1"), reports=(ClassReport(2, None, 5),), known=("c0",), sounds={2: 7})
+
+
+def test_a_good_upload_passes():
+    check(TERMS, GOOD.update(WORK), GOOD.arrays(WORK, 24))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"classes": ("c9",)}, ["'c9'"]),
+        ({"reports": tuple(ClassReport(slot, None, 5) for slot in range(5))}, ["4 classes", "5 new", "capacity 8"]),
+        ({"label_entropy": float("nan")}, ["label_entropy", "nan"]),
+        ({"label_entropy": -1.0}, ["label_entropy", "-1.0"]),
+    ],
+)
+def test_a_document_that_does_not_fit_is_refused(changes, words):
+    with pytest.raises(MalformedUpdateError) as refused:
+        check(TERMS, GOOD.update(WORK, **changes), GOOD.arrays(WORK, 24))
+    assert all(word in str(refused.value) for word in words), refused.value
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a: a.pop("weights/head/bias"), ["'weights/head/bias' is missing"]),
+        (lambda a: a.update({"weights/head/bias": np.zeros(7, np.float32)}), ["(7,)", "(8)"]),
+        (lambda a: a.update({"weights/head/bias": np.zeros(8)}), ["float32", "float64"]),
+        (lambda a: a["weights/body/kernel"].__setitem__((0, 1), np.nan), ["nan", "(0, 1)"]),
+        (lambda a: a.update({"weights/tail": np.zeros(1, np.float32)}), ["'weights/tail'", "weights/body/kernel"]),
+        (lambda a: a.update(scores=np.zeros((24, 2), np.float32)), ["'scores'"]),
+        (lambda a: a.pop("impressions"), ["'impressions' is missing"]),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(change, words):
+    arrays = GOOD.arrays(WORK, 24)
+    change(arrays)
+    with pytest.raises(MalformedUpdateError) as refused:
+        check(TERMS, GOOD.update(WORK), arrays)
+    assert all(word in str(refused.value) for word in words), refused.value
+
+
+def test_the_steps_of_adaptive_local_training_by_hand():
+    local = complete("local", Choice("user_invariant"))
+    even = np.log(4)
+    told = (DeviceStatistics("a", 40, even), DeviceStatistics("b", 20, even / 2), DeviceStatistics("c", 40, 0.0))
+    filled = adaptive_local_training(local, told, 4).settings
+    assert filled["most_clips"] == 40
+    # r: n' = 1, e' = 1 -> 1; n' = e' = 1/2 -> 1/2; e' = 0 -> 0; K / sum r = 3 / 1.5
+    assert filled["step_factor"] == pytest.approx(2.0)
+    assert adaptive_local_training(local, (), 4) == local
+    given = complete("local", Choice("user_invariant", {"step_factor": 3.5}))
+    assert adaptive_local_training(given, told, 4).settings["step_factor"] == 3.5
+
+
+def test_what_devices_told_with_their_uploads_decides_on_the_next_round_s_steps(tmp_path):
+    class Even(SharingDevice):
+        def update(self, work, **changes):
+            return super().update(work, label_entropy=np.log(2), **changes)
+
+    fleet = CoreFleet(tmp_path, [Even(n, ("c0", "c1")) for n in (1, 2)])
+    fleet.publish_model()
+    shown = describe_round(fleet.store, fleet.run_round(strategy="user_invariant"))
+    assert shown.plan.local.settings["step_factor"] == 0.0
+    fleet.open(200.0, strategy="user_invariant")
+    plan = next_work(fleet.store, fleet.devices[0].device_id, 201.0).plan
+    assert plan.local.settings["most_clips"] == 42
+    assert plan.local.settings["step_factor"] > 1
+    assert plan.aggregation.settings["by_size"] is False
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (RoundRequest("fedavg", aggregation=Method("mode")), ["'mode'", "krum, lpa, median"]),
+        (RoundRequest("fedavg", aggregation={"name": "mode"}), ["'mode'", "krum, lpa, median"]),
+        (RoundRequest("fedavg", aggregation={"trim": 0.1}), ["'trim'", "by_size"]),
+        (RoundRequest("mutual", settings={"own_share": 2.0}), ["'own_share'", "from 0 to 1"]),
+        (RoundRequest("user_invariant", settings={"epochs": 3}), ["'epochs'", "steps"]),
+    ],
+)
+def test_bad_plans_are_refused_with_what_is_allowed(request_, words):
+    with pytest.raises(InvalidPlanError) as refused:
+        make_plan(request_)
+    assert all(word in str(refused.value) for word in words), refused.value
+
+
+def test_strategies_have_their_papers_rules():
+    rules = {name: make_plan(RoundRequest(name)).aggregation for name in SHARING}
+    assert rules["fedopt"].settings["server_optimiser"] == "adam"
+    assert rules["fedavg"].settings["server_optimiser"] == "none"
+    assert rules["mutual"].name == "lpa"
+    assert rules["user_invariant"].settings["by_size"] is False

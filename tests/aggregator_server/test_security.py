@@ -1,0 +1,152 @@
+"""Tokens and secrets: who gets in, who does not, and what is kept of a secret."""
+
+import hashlib
+import json
+import stat
+
+import pytest
+
+from aggregator_server import errors
+from aggregator_server.fleet.devices import authenticate, describe_device, enrol, revoke
+from aggregator_server.security import load_tokens
+from aggregator_server.store import Store
+from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.messages import Enrolment
+from tests.support.aggregator_process import SETTINGS, FakeDevice
+from tests.support.core_fleet import CoreFleet
+
+DEVICE = FakeDevice(1, ("c0", "c1"))
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    fleet = CoreFleet(tmp_path / "data")
+    yield fleet
+    fleet.store.close()
+
+
+def enrolment(device=DEVICE, **changes):
+    return Enrolment(**device.enrolment(**changes))
+
+
+def test_tokens_are_drawn_once_and_kept_for_the_owner_alone(tmp_path):
+    tokens = load_tokens(tmp_path / "data", {})
+    assert load_tokens(tmp_path / "data", {}) == tokens
+    assert len({tokens.admin, tokens.enrol}) == 2
+    assert min(len(tokens.admin), len(tokens.enrol)) >= 32
+    assert stat.S_IMODE((tmp_path / "data" / "tokens.json").stat().st_mode) == 0o600
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["tokens.json"]
+    assert load_tokens(tmp_path / "other", {}) != tokens
+
+
+def test_the_environment_goes_before_the_file_and_needs_none(tmp_path):
+    given = {"AURICLE_ADMIN_TOKEN": "a" * 20, "AURICLE_ENROL_TOKEN": "b" * 20}
+    tokens = load_tokens(tmp_path, given)
+    assert (tokens.admin, tokens.enrol) == ("a" * 20, "b" * 20)
+    assert list(tmp_path.iterdir()) == []
+    stored = load_tokens(tmp_path, {})
+    assert load_tokens(tmp_path, {"AURICLE_ADMIN_TOKEN": "a" * 20}).enrol == stored.enrol
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"AURICLE_ADMIN_TOKEN": "short", "AURICLE_ENROL_TOKEN": "b" * 20}, "admin token"),
+        ({"AURICLE_ADMIN_TOKEN": "a" * 20, "AURICLE_ENROL_TOKEN": "b " * 20}, "enrolment token"),
+        ({"AURICLE_ADMIN_TOKEN": "a" * 20, "AURICLE_ENROL_TOKEN": "a" * 20}, "must differ"),
+    ],
+)
+def test_tokens_that_protect_nothing_are_refused(tmp_path, given, words):
+    with pytest.raises(errors.StartError, match=words):
+        load_tokens(tmp_path, given)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"admin": "x"}', "{"])
+def test_a_damaged_token_file_is_named(tmp_path, content):
+    (tmp_path / "tokens.json").write_text(content)
+    with pytest.raises(errors.StartError, match=r"tokens\.json"):
+        load_tokens(tmp_path, {})
+
+
+def test_tokens_do_not_show_when_printed(tmp_path):
+    tokens = load_tokens(tmp_path, {})
+    assert tokens.admin not in repr(tokens)
+
+
+def test_a_secret_is_kept_as_a_hash_alone(fleet):
+    fleet.store.close()
+    content = b"".join(path.read_bytes() for path in fleet.store.blobs.path("00").parents[2].glob("auricle.db*"))
+    assert DEVICE.secret.encode() not in content
+    assert hashlib.sha256(DEVICE.secret.encode()).hexdigest().encode() in content
+
+
+def test_a_secret_opens_its_own_device_and_another_secret_none(fleet):
+    assert authenticate(fleet.store, DEVICE.secret) == DEVICE.device_id
+    with pytest.raises(errors.NotAuthenticatedError, match="POST /v1/devices"):
+        authenticate(fleet.store, DEVICE.secret + "x")
+
+
+def test_a_revoked_device_stays_out(fleet):
+    revoke(fleet.store, DEVICE.device_id, 5.0)
+    revoke(fleet.store, DEVICE.device_id, 6.0)
+    assert describe_device(fleet.store, DEVICE.device_id).revoked_at.timestamp() == 5.0
+    with pytest.raises(errors.DeviceRevokedError):
+        authenticate(fleet.store, DEVICE.secret)
+    with pytest.raises(errors.DeviceRevokedError, match="new identifier"):
+        enrol(fleet.store, enrolment(), 7.0)
+    with pytest.raises(errors.DeviceNotFoundError):
+        revoke(fleet.store, "f" * 32, 8.0)
+
+
+def test_enrolling_again_brings_the_device_up_to_date(fleet):
+    enrol(fleet.store, enrolment(name="kitchen", labels=["kettle"]), 9.0)
+    info = describe_device(fleet.store, DEVICE.device_id)
+    assert (info.name, info.labels, info.enrolled_at.timestamp()) == ("kitchen", ("kettle",), 0.0)
+
+
+def test_identifier_and_secret_belong_together(fleet):
+    with pytest.raises(errors.DeviceTakenError, match=DEVICE.device_id):
+        enrol(fleet.store, enrolment(secret="x" * 32), 9.0)
+    with pytest.raises(errors.SecretTakenError):
+        enrol(fleet.store, enrolment(device_id="f" * 32), 9.0)
+
+
+def test_foreign_features_are_refused_with_both_settings(fleet):
+    other = PRESETS["hello_edge"]
+    with pytest.raises(errors.ForeignFeaturesError) as refused:
+        enrol(fleet.store, enrolment(FakeDevice(8, ()), features=other.to_json()), 9.0)
+    assert SETTINGS.describe() in str(refused.value)
+    assert other.describe() in str(refused.value)
+
+
+def test_a_device_may_enrol_before_there_is_a_public_set(tmp_path):
+    store = Store(tmp_path / "empty")
+    assert enrol(store, enrolment(), 1.0).classes == ()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"device_id": "XYZ"}, "32 lower-case hex"),
+        ({"device_id": "A" * 32}, "32 lower-case hex"),
+        ({"secret": "short"}, "32 to 256"),
+        ({"secret": "with blanks " * 4}, "32 to 256"),
+        ({"name": ""}, "device's name"),
+        ({"name": "a\x00b"}, "device's name"),
+        ({"name": "n" * 201}, "device's name"),
+        ({"architecture": "a\n"}, "architecture"),
+        ({"labels": ["ok", "\ud800"]}, "label"),
+        ({"labels": ["x"] * 5000}, "5000 labels"),
+        ({"features": {}}, "preset"),
+        ({"features": SETTINGS.to_json() | {"frames": "20"}}, "'frames'"),
+        ({"features": SETTINGS.to_json() | {"clip_s": float("nan")}}, "'clip_s'"),
+        ({"features": SETTINGS.to_json() | {"high_hz": 10**400}}, "'high_hz'"),
+        ({"features": SETTINGS.to_json() | {"extra": 1}}, "'extra'"),
+    ],
+)
+def test_an_enrolment_that_cannot_be_used_is_refused_and_changes_nothing(fleet, changes, words):
+    with pytest.raises(errors.InvalidRequestError, match=words):
+        enrol(fleet.store, enrolment(**changes), 9.0)
+    assert describe_device(fleet.store, DEVICE.device_id).name == "device 1"
+    json.dumps(describe_device(fleet.store, DEVICE.device_id).features)

@@ -1,0 +1,581 @@
+"""The HTTP interface of a real server on a real port: what it answers, what it refuses, and whether /docs is true."""
+
+import dataclasses
+import hashlib
+import http.client
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from aggregator_server import errors
+from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.messages import Choice, Enrolled, Receipt, Work, parse
+from fleet_protocol.plans import complete
+from fleet_protocol.public_set import PublicSet, unpack_consensus
+from fleet_protocol.tensors import pack, unpack
+from tests.support.aggregator_process import (
+    ADMIN,
+    ENROL,
+    SETTINGS,
+    FakeDevice,
+    Fleet,
+    note,
+    public_set,
+    seen,
+    tiny_bundle,
+)
+from tests.support.checkout import ROOT
+from tests.support.core_fleet import devices
+
+
+@pytest.fixture(scope="module")
+def fleet(aggregator):
+    """Four devices; the tests of this module run one after the other on the same server."""
+    fleet = Fleet(aggregator, devices())
+    yield fleet
+    fleet.close()
+
+
+def refused(response, status, code, *words):
+    assert response.status_code == status, response.text
+    document = response.json()
+    assert set(document) == {"error"}
+    assert set(document["error"]) == {"code", "message"}
+    assert document["error"]["code"] == code
+    missing = [word for word in words if word not in document["error"]["message"]]
+    assert not missing, (missing, document)
+
+
+def test_before_anything_was_published_or_enrolled(fleet):
+    health = fleet.admin.get("/v1/health").json()
+    assert health == {"status": "ok", "version": "0.1.0", "open_round": None}
+    refused(fleet.admin.get("/v1/public-set"), 404, "public_set_not_found", "auricle-aggregator publish")
+    refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "no_public_set")
+    refused(fleet.admin.get("/v1/model"), 404, "model_not_found", "auricle-aggregator publish-model")
+    assert fleet.admin.get("/v1/rounds").json() == fleet.admin.get("/v1/devices").json() == []
+
+
+def test_a_public_set_is_published_by_the_command(fleet, tmp_path):
+    path = tmp_path / "public.safetensors"
+    path.write_bytes(public_set().pack())
+    command = [sys.executable, "-m", "aggregator_server.cli", "publish", str(path), "--url", fleet.aggregator.url]
+    wrong = subprocess.run([*command, "--token", "nonsense"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1
+    assert "401" in wrong.stderr
+    right = subprocess.run([*command, "--token", ADMIN], capture_output=True, text=True, check=True)
+    info = json.loads(right.stdout)
+    assert info == fleet.admin.get("/v1/public-set").json()
+    assert (info["samples"], info["synthetic"], info["consensus"]) == (24, 0, None)
+    assert info["features"] == SETTINGS.to_json()
+
+
+def test_public_sets_that_cannot_be_used(fleet):
+    def put(body):
+        return fleet.admin.put("/v1/public-set", content=body)
+
+    refused(put(b"nonsense"), 422, "malformed_public_set", "safetensors")
+    refused(put(b""), 422, "malformed_public_set")
+    twins = public_set()
+    twins = dataclasses.replace(twins, classes=tuple(dataclasses.replace(c, name="same") for c in twins.classes))
+    refused(put(twins.pack()), 422, "malformed_public_set", "'same'")
+    nan = public_set()
+    nan.features[3, 2, 1] = float("nan")
+    refused(put(nan.pack()), 422, "malformed_public_set", "(3, 2, 1)")
+
+
+def test_a_shared_model_is_published_by_the_command(fleet, tmp_path):
+    refused(fleet.admin.post("/v1/rounds", json={"strategy": "fedavg"}), 409, "no_model", "publish-model")
+    path = tmp_path / "tiny.auricle"
+    path.write_bytes(tiny_bundle(capacity=5))
+    command = [sys.executable, "-m", "aggregator_server.cli", "publish-model", str(path), "--url", fleet.aggregator.url]
+    shown = subprocess.run([*command, "--token", ADMIN], capture_output=True, text=True, check=True)
+    info = json.loads(shown.stdout)
+    assert info == fleet.admin.get("/v1/model").json()
+    assert (info["version"], info["architecture"], info["capacity"], info["weights"]) == (1, "tiny", 5, None)
+    assert fleet.admin.put("/v1/model", content=path.read_bytes()).json() == info  # again changes nothing
+
+
+def test_models_that_cannot_be_used(fleet):
+    def put(body):
+        return fleet.admin.put("/v1/model", content=body)
+
+    refused(put(b"nonsense"), 422, "malformed_model", "auricle-export build")
+    refused(put(tiny_bundle()[:-500]), 422, "malformed_model")
+    kws40 = PRESETS["kws40"]
+    refused(put(tiny_bundle(settings=kws40)), 422, "feature_mismatch", SETTINGS.describe(), kws40.describe())
+    refused(put(tiny_bundle(capacity=3)), 409, "model_too_small", "4 classes", "3 slots", "--capacity")
+    refused(put(bytes(2**20) for _ in range(65)), 413, "too_large")
+
+
+def test_a_round_without_devices(fleet):
+    refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "no_devices", "auricle-edge run")
+
+
+def test_enrolment(fleet):
+    device = fleet.devices[0]
+    with fleet.aggregator.client(ENROL) as client:
+        first = client.post("/v1/devices", json=device.enrolment())
+        again = client.post("/v1/devices", json=device.enrolment(name="renamed"))
+        assert (first.status_code, again.status_code) == (200, 200)
+        enrolled = parse(Enrolled, first.json())
+        assert [info.class_id for info in enrolled.classes] == ["c0", "c1", "c2", "c3"]
+        refused(client.post("/v1/devices", json=device.enrolment(secret="x" * 40)), 409, "device_taken")
+        refused(client.post("/v1/devices", json=device.enrolment(device_id="e" * 32)), 409, "secret_taken")
+        refused(client.post("/v1/devices", json=device.enrolment(device_id="E")), 422, "invalid_request", "32 lower")
+        refused(client.post("/v1/devices", json={"name": "x"}), 422, "invalid_request", "device_id", "secret")
+        refused(client.post("/v1/devices", content=b"{", headers=JSON), 422, "invalid_request", "JSON")
+        refused(client.post("/v1/devices", content=b"[" * 100_000, headers=JSON), 422, "invalid_request")
+        refused(client.post("/v1/devices", content=b"\xff\xfe", headers=JSON), 422, "invalid_request")
+        other = PRESETS["kws40"]
+        foreign = client.post("/v1/devices", json=FakeDevice(50, (), settings=other).enrolment())
+        refused(foreign, 422, "feature_mismatch", SETTINGS.describe(), other.describe())
+    me = fleet.clients[1].get("/v1/devices/me").json()
+    assert (me["name"], me["architecture"], me["revoked_at"]) == ("renamed", "cnn2", None)
+    fleet.enrol()
+    listed = fleet.admin.get("/v1/devices").json()
+    assert [info["device_id"] for info in listed] == [device.device_id for device in fleet.devices]
+    assert "secret" not in json.dumps(listed)
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+def test_every_door_has_its_own_key(fleet):
+    keys = {
+        "/v1/devices": ADMIN, "/v1/rounds": ADMIN, "/v1/rounds/1": ADMIN,
+        "/v1/devices/me": "device", "/v1/work": "device",
+        "/v1/classes": "both", "/v1/public-set": "both", "/v1/blobs/" + "0" * 64: "both",
+    }  # fmt: skip
+    secret = fleet.devices[0].secret
+    for path, key in keys.items():
+        for token in (None, ENROL, "no-such-secret-" * 4, ADMIN, secret):
+            opens = {"both": (ADMIN, secret), "device": (secret,)}.get(key, (ADMIN,))
+            with fleet.aggregator.client(token) as client:
+                response = client.get(path)
+            if token in opens:
+                assert response.status_code != 401, (path, token)
+            else:
+                refused(response, 401, "unauthorised", "Bearer" if not token else "")
+                assert response.headers["WWW-Authenticate"] == "Bearer"
+    with fleet.aggregator.client(ADMIN) as client:
+        refused(client.post("/v1/devices", json=fleet.devices[0].enrolment()), 401, "unauthorised", "enrolment token")
+    with fleet.aggregator.client(secret) as client:
+        for method, path in [("PUT", "/v1/public-set"), ("POST", "/v1/rounds"), ("DELETE", "/v1/rounds/1")]:
+            refused(client.request(method, path), 401, "unauthorised")
+        refused(client.patch("/v1/classes/c0", json={"name": "x"}), 401, "unauthorised")
+        refused(client.delete(f"/v1/devices/{fleet.devices[0].device_id}"), 401, "unauthorised")
+
+
+def test_rounds_that_cannot_be_opened(fleet):
+    def post(**request):
+        return fleet.admin.post("/v1/rounds", json=request)
+
+    refused(post(strategy="fedsgd"), 422, "unknown_strategy", "'fedsgd'", "fedavg", "zero_shot")
+    refused(
+        post(strategy="fedavg", aggregation={"name": "label_wise"}), 422, "invalid_plan", "'label_wise'", "lpa, median"
+    )
+    refused(post(strategy="zero_shot", aggregation={"name": "krum"}), 422, "invalid_plan", "'krum'", "label_wise")
+    wrong = {"name": "lpa", "settings": {"v": 0.1}}
+    refused(post(strategy="fedavg", aggregation=wrong), 422, "invalid_plan", "'v'", "v_l, v_h")
+    refused(post(strategy="fedavg", selection={"name": "best"}), 422, "invalid_plan", "'best'", "all, dynamic")
+    refused(post(strategy="zero_shot", settings={"epoch": 3}), 422, "invalid_plan", "'epoch'", "epochs")
+    refused(post(strategy="zero_shot", settings={"epochs": True}), 422, "invalid_plan", "True")
+    refused(post(strategy="zero_shot", settings={"learning_rate": 10**400}), 422, "invalid_plan", "learning_rate")
+    refused(post(strategy="zero_shot", quorum=2), 422, "invalid_plan", "quorum")
+    refused(post(strategy="zero_shot", seed=10**30), 422, "invalid_plan", "seed")
+    refused(post(strategy="zero_shot", deadlines=3), 422, "invalid_request", "deadlines")
+    refused(post(), 422, "invalid_request", "strategy")
+    refused(fleet.admin.get("/v1/rounds/77"), 404, "round_not_found", "77")
+    refused(fleet.admin.get("/v1/rounds/x"), 422, "invalid_request", "round_id")
+    refused(fleet.admin.get(f"/v1/rounds/{10**30}"), 422, "invalid_request", "round_id")
+    refused(fleet.admin.get("/v1/rounds", params={"limit": 0}), 422, "invalid_request", "limit")
+    refused(fleet.admin.delete("/v1/rounds/77"), 404, "round_not_found")
+    refused(fleet.admin.delete("/v1/rounds/0"), 422, "invalid_request", "round_id")
+
+
+def test_the_admin_learns_the_deadline_and_cancels(fleet):
+    response = fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot", "deadline_s": 60})
+    summary = response.json()
+    assert (response.status_code, summary["state"], summary["selected"]) == (201, "open", 4)
+    assert fleet.admin.get("/v1/health").json()["open_round"] == summary["round_id"]
+    refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "round_open", "round 1")
+    refused(fleet.admin.put("/v1/public-set", content=public_set(30).pack()), 409, "round_open")
+    refused(fleet.admin.put("/v1/model", content=tiny_bundle(seed=1)), 409, "round_open")
+    cancelled = fleet.admin.delete("/v1/rounds/1").json()
+    assert (cancelled["state"], cancelled["reason"]) == ("failed", "cancelled by an administrator")
+    refused(fleet.admin.delete("/v1/rounds/1"), 409, "round_closed")
+    late = fleet.devices[0].upload({"round_id": 1, "public_set": "0" * 64}, 24)
+    refused(fleet.clients[1].put("/v1/rounds/1/update", content=late), 409, "round_closed", "failed")
+    refused(fleet.learned(fleet.devices[0], 1), 409, "round_not_done", "failed")
+    refused(fleet.learned(fleet.devices[0], 70), 404, "round_not_found")
+
+
+def test_devices_that_wait_are_woken_when_a_round_opens(fleet):
+    answers = {}
+
+    def ask(device):
+        started = time.monotonic()
+        answers[device.number] = (fleet.work(device, wait_s=60), time.monotonic() - started)
+
+    threads = [threading.Thread(target=ask, args=(device,)) for device in fleet.devices]
+    for thread in threads:
+        thread.start()
+    round_id = fleet.open_round()
+    for thread in threads:
+        thread.join()
+    assert all(work["kind"] == "contribute" and work["round_id"] == round_id for work, _ in answers.values())
+    assert max(seconds for _, seconds in answers.values()) < 60  # nobody waited for the end of the poll
+    fleet.admin.delete(f"/v1/rounds/{round_id}")
+    assert fleet.work(fleet.devices[0], wait_s=0) is None
+    assert fleet.work(fleet.devices[0], wait_s=0.05) is None
+    refused(fleet.clients[1].get("/v1/work", params={"wait_s": 61}), 422, "invalid_request", "wait_s")
+
+
+def bad_uploads(device, work):
+    good = device.arrays(work, 24)
+    nan = {name: array.copy() for name, array in good.items()}
+    nan["scores"][5, 1] = float("nan")
+
+    def packed(arrays=good, **changes):
+        return pack(arrays, dataclasses.asdict(device.update(work, **changes)))
+
+    raw = packed()
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    bare = {name: value for name, value in header.items() if name != "__metadata__"}
+    hostile = bare | {"__metadata__": {"auricle": "[" * 100_000}}
+    kws40 = PRESETS["kws40"]
+    return {
+        "nothing": (b"", "malformed_update", ["0 bytes"]),
+        "noise": (b"\x00" * 1000, "malformed_update", ["safetensors"]),
+        "cut off": (raw[:-100], "malformed_update", ["safetensors"]),
+        "no document": (with_header(raw, bare), "malformed_update", ["written by Auricle"]),
+        "hostile document": (with_header(raw, hostile), "malformed_update", ["JSON"]),
+        "wrong types": (pack(good, {**dataclasses.asdict(device.update(work)), "classes": 5}), "malformed_update", []),
+        "missing field": (pack(good, {"round_id": 1}), "malformed_update", ["device_id"]),
+        "non-finite": (packed(nan), "malformed_update", ["nan", "(5, 1)"]),
+        "no scores": (packed({}), "malformed_update", ["'scores' is missing"]),
+        "short": (packed({**good, "scores": good["scores"][1:]}), "malformed_update", ["(23, 2)", "(24, 2)"]),
+        "unknown class": (packed(classes=("c1", "c77")), "malformed_update", ["'c77'"]),
+        "unprintable class": (packed(classes=("c1", "\ud800")), "malformed_update", []),
+        "clips": (packed(clips=-1), "malformed_update", ["clips", "-1"]),
+        "metrics": (packed(metrics={"a\n": 1.0}), "malformed_update", ["metric"]),
+        "huge metric": (packed(metrics={"a": 10**400}), "malformed_update", ["metric"]),
+        "another device": (packed(device_id="e" * 32), "foreign_update", ["e" * 32, device.device_id]),
+        "another round": (packed(round_id=99), "foreign_update", ["99"]),
+        "another public set": (packed(public_set="1" * 64), "wrong_public_set", ["1" * 64, work["public_set"]]),
+        "other features": (packed(features=kws40.digest), "feature_mismatch", [SETTINGS.describe(), kws40.describe()]),
+        "unknown features": (packed(features="beef"), "feature_mismatch", [SETTINGS.describe(), "'beef'"]),
+    }  # fmt: skip
+
+
+def with_header(raw, header):
+    body = raw[8 + int.from_bytes(raw[:8], "little") :]
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def test_uploads_that_are_refused_change_nothing(fleet):
+    device = fleet.devices[0]
+    fleet.open_round()
+    work = fleet.work(device)
+    parse(Work, work)
+    before = fleet.round(work["round_id"])
+    stored = sorted(path for path in (fleet.aggregator.data / "blobs").rglob("*"))
+    for name, (body, code, words) in bad_uploads(device, work).items():
+        response = fleet.upload(device, work, body)
+        assert response.status_code == 422, (name, response.text)
+        refused(response, 422, code, *words)
+    good = device.upload(work, 24)
+    client = fleet.clients[device.number]
+    digest = {"X-Content-SHA256": "0" * 64}
+    refused(client.put(f"/v1/rounds/{work['round_id']}/update", content=good, headers=digest), 422, "digest_mismatch")
+    refused(client.put("/v1/rounds/99/update", content=good), 404, "round_not_found")
+    refused(client.put("/v1/rounds/x/update", content=good), 422, "invalid_request", "round_id")
+    assert fleet.round(work["round_id"]) == before
+    assert sorted(path for path in (fleet.aggregator.data / "blobs").rglob("*")) == stored
+
+
+def test_bodies_that_are_too_large_are_refused_however_they_come(fleet):
+    client = fleet.clients[1]
+    size = 64 * 2**20 + 1
+    refused(client.put("/v1/rounds/3/update", content=bytes(size)), 413, "too_large", str(64 * 2**20))
+    pieces = (bytes(2**20) for _ in range(65))  # chunked: no length is announced
+    refused(client.put("/v1/rounds/3/update", content=pieces), 413, "too_large")
+    large = {"round_id": 3, "metrics": {"x" * 2**20: 1.0}}
+    refused(client.post("/v1/rounds/3/learned", json=large), 413, "too_large", str(2**20))
+    with fleet.aggregator.client(ENROL) as enrolling:
+        refused(enrolling.post("/v1/devices", json=fleet.devices[0].enrolment(name="x" * 2**21)), 413, "too_large")
+    refused(fleet.admin.post("/v1/rounds", content=(b"x" * 2**20 for _ in range(3)), headers=JSON), 413, "too_large")
+    refused(fleet.admin.patch("/v1/classes/c0", json={"name": "x" * 2**20}), 413, "too_large")
+
+
+def test_a_body_that_only_says_that_it_is_too_large_is_refused_unread(fleet):
+    connection = connect(fleet)
+    connection.putrequest("PUT", "/v1/public-set")
+    connection.putheader("Authorization", f"Bearer {ADMIN}")
+    connection.putheader("Content-Length", str(2**40))
+    connection.endheaders(b"x" * 1000)
+    response = connection.getresponse()
+    document = json.loads(response.read())
+    connection.close()
+    assert (response.status, document["error"]["code"]) == (413, "too_large")
+    note("PUT", "/v1/public-set", response.status, document["error"]["code"])
+
+
+def connect(fleet):
+    host, port = fleet.aggregator.url.removeprefix("http://").split(":")
+    return http.client.HTTPConnection(host, int(port), timeout=30)
+
+
+def test_a_client_that_hangs_up_while_sending_leaves_nothing(fleet):
+    device = fleet.devices[0]
+    connection = connect(fleet)
+    connection.putrequest("PUT", "/v1/rounds/3/update")
+    connection.putheader("Authorization", f"Bearer {device.secret}")
+    connection.putheader("Content-Length", "100000")
+    connection.endheaders(b"x" * 5000)
+    connection.close()
+    incoming = fleet.aggregator.data / "blobs" / "incoming"
+    for _ in range(100):
+        if not list(incoming.iterdir()):
+            break
+        time.sleep(0.05)
+    assert list(incoming.iterdir()) == []
+    assert fleet.admin.get("/v1/health").status_code == 200
+
+
+def test_a_whole_round(fleet):
+    round_id = 3
+    newcomer = FakeDevice(60, ("c0",))
+    with fleet.aggregator.client(ENROL) as client:
+        client.post("/v1/devices", json=newcomer.enrolment()).raise_for_status()
+    with fleet.aggregator.client(newcomer.secret) as client:
+        body = newcomer.upload({"round_id": round_id, "public_set": "0" * 64}, 24)
+        refused(client.put(f"/v1/rounds/{round_id}/update", content=body), 403, "not_selected")
+    receipts = {}
+    for device in fleet.devices:
+        work = fleet.work(device)
+        body = device.upload(work, 24)
+        headers = {"X-Content-SHA256": hashlib.sha256(body).hexdigest().upper()}
+        response = fleet.clients[device.number].put(f"/v1/rounds/{round_id}/update", content=body, headers=headers)
+        receipts[device.device_id] = parse(Receipt, response.json())
+        assert receipts[device.device_id] == Receipt(round_id, hashlib.sha256(body).hexdigest(), False)
+        assert parse(Receipt, fleet.upload(device, work, body).json()).repeated
+        other = device.upload(work, 24, clips=7)
+        refused(fleet.upload(device, work, other), 409, "duplicate_update", receipts[device.device_id].sha256)
+    for device, class_id in zip(fleet.devices, ["c4", "c4", "c5", None], strict=True):
+        work = parse(Work, fleet.work(device))
+        assert (work.kind, work.round_id) == ("learn", round_id)
+        assert [(a.slot, a.class_id) for a in work.assignments] == ([(2, class_id)] if class_id else [])
+        grown = PublicSet.unpack(fleet.clients[device.number].get(f"/v1/blobs/{work.public_set}").content)
+        scores, class_ids = unpack_consensus(fleet.clients[device.number].get(f"/v1/blobs/{work.consensus}").content)
+        assert scores.shape == (len(grown.labels), 6)
+        assert class_ids == tuple(info.class_id for info in work.classes) == grown.class_ids
+        for _ in range(2):
+            assert fleet.learned(device, round_id).status_code == 204
+        assert fleet.work(device, wait_s=0) is None
+    check_round(fleet.round(round_id), fleet, receipts)
+
+
+def check_round(detail, fleet, receipts):
+    assert detail["summary"]["state"] == "done"
+    assert (detail["summary"]["selected"], detail["summary"]["uploaded"]) == (4, 4)
+    assert detail["plan"]["local"]["settings"] == complete("local", Choice("zero_shot")).settings
+    for number, shown in zip((1, 2, 3, 4), detail["participants"], strict=True):
+        assert shown["upload"] == receipts[shown["device_id"]].sha256
+        assert shown["clips"] == 40 + number
+        assert shown["metrics"] == {"local_accuracy": 0.5 + number / 100}
+        assert (shown["learned"], shown["learned_metrics"]) == (True, {"global_accuracy": 0.75})
+    assert set(detail["betas"]) == {"c0", "c1", "c2", "c3"}
+    assert [group["class_id"] for group in detail["discovery"]["groups"]] == ["c4", "c5"]
+    assert len(detail["discovery"]["details"]["projection"]) == 3
+
+
+def test_devices_fetch_public_sets_and_consensus_but_nobodys_upload(fleet):
+    detail = fleet.round(3)
+    client = fleet.clients[1]
+    blob = client.get(f"/v1/blobs/{detail['result_consensus']}")
+    assert hashlib.sha256(blob.content).hexdigest() == detail["result_consensus"]
+    assert unpack(blob.content)[1] == {"classes": ["c0", "c1", "c2", "c3", "c4", "c5"]}
+    refused(client.get(f"/v1/blobs/{detail['participants'][1]['upload']}"), 404, "blob_not_found")
+    refused(fleet.admin.get(f"/v1/blobs/{detail['participants'][1]['upload']}"), 404, "blob_not_found")
+    refused(client.get("/v1/blobs/" + "0" * 64), 404, "blob_not_found")
+    refused(client.get("/v1/blobs/tokens.json"), 422, "invalid_request", "sha256")
+    refused(client.get("/v1/blobs/..%2F..%2Ftokens.json"), 404, "not_found")
+
+
+def test_classes_are_listed_and_renamed(fleet):
+    assert fleet.admin.patch("/v1/classes/c4", json={"name": "halt"}).json()["name"] == "halt"
+    named = {info["class_id"]: (info["name"], info["discovered_in"]) for info in fleet.admin.get("/v1/classes").json()}
+    assert named["c4"] == ("halt", 3)
+    assert fleet.clients[1].get("/v1/classes").json() == fleet.admin.get("/v1/classes").json()
+    refused(fleet.admin.patch("/v1/classes/c5", json={"name": "HALT"}), 409, "class_name_taken", "'c4'")
+    refused(fleet.admin.patch("/v1/classes/c9", json={"name": "x"}), 404, "class_not_found", "'c9'")
+    refused(fleet.admin.patch("/v1/classes/c5", json={"name": " "}), 422, "invalid_request")
+    refused(fleet.admin.patch("/v1/classes/c5", json={"nam": "x"}), 422, "invalid_request", "nam")
+    refused(fleet.admin.patch("/v1/classes/c5", json={"name": "\x00"}), 422, "invalid_request")
+
+
+def test_the_public_set_stays_once_there_is_a_consensus(fleet):
+    refused(fleet.admin.put("/v1/public-set", content=public_set(36).pack()), 409, "public_set_in_use", "data folder")
+    assert fleet.admin.get("/v1/public-set").json()["version"] == 2
+
+
+def test_a_shared_model_that_the_fleet_outgrew(fleet):
+    refused(fleet.admin.post("/v1/rounds", json={"strategy": "fedavg"}), 409, "model_too_small", "6 classes", "5 slots")
+    assert fleet.admin.put("/v1/model", content=tiny_bundle()).json()["version"] == 2
+
+
+def test_learned_must_fit_its_address(fleet):
+    client = fleet.clients[1]
+    refused(client.post("/v1/rounds/3/learned", json={"round_id": 2}), 422, "invalid_request", "round 2", "round 3")
+    huge = b'{"round_id": 3, "metrics": {"a": 1e999}}'
+    refused(client.post("/v1/rounds/3/learned", content=huge, headers=JSON), 422, "invalid_request")
+
+
+def test_a_revoked_device_is_shut_out(fleet):
+    device = FakeDevice(60, ("c0",))
+    with fleet.aggregator.client(device.secret) as client:
+        assert client.get("/v1/devices/me").status_code == 200
+        assert fleet.admin.delete(f"/v1/devices/{device.device_id}").status_code == 204
+        for path in ("/v1/devices/me", "/v1/work", "/v1/public-set", "/v1/blobs/" + "0" * 64, "/v1/classes"):
+            refused(client.get(path), 403, "device_revoked", device.device_id)
+        refused(client.put("/v1/rounds/3/update", content=b"x"), 403, "device_revoked")
+    with fleet.aggregator.client(ENROL) as client:
+        refused(client.post("/v1/devices", json=device.enrolment()), 403, "device_revoked")
+    refused(fleet.admin.delete("/v1/devices/" + "f" * 32), 404, "device_not_found")
+    refused(fleet.admin.delete("/v1/devices/kitchen"), 422, "invalid_request", "device_id")
+
+
+def test_a_revoked_device_that_waits_is_told_at_once(fleet):
+    device = FakeDevice(61, ("c0",))
+    with fleet.aggregator.client(ENROL) as client:
+        client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+    answers = []
+    with fleet.aggregator.client(device.secret) as client:
+        assert client.post("/v1/rounds/3/learned", json={"round_id": 3}).status_code == 204
+        waiting = threading.Thread(target=lambda: answers.append(client.get("/v1/work", params={"wait_s": 60})))
+        waiting.start()
+        time.sleep(0.3)
+        fleet.admin.delete(f"/v1/devices/{device.device_id}")
+        waiting.join(50)
+        assert not waiting.is_alive()
+    refused(answers[0], 403, "device_revoked")
+
+
+def test_a_public_set_with_other_features_than_the_fleets(start_aggregator):
+    fleet = Fleet(start_aggregator(), devices(1))
+    fleet.enrol()
+    other = public_set(settings=PRESETS["hello_edge"])
+    refused(fleet.admin.put("/v1/public-set", content=other.pack()), 409, "fleet_features", "device 1", "hello_edge")
+    fleet.close()
+
+
+def test_addresses_and_methods_that_do_not_exist(fleet):
+    refused(fleet.admin.get("/"), 404, "not_found", "GET /")
+    refused(fleet.admin.get("/v2/rounds"), 404, "not_found", "/docs")
+    refused(fleet.admin.post("/v1/health"), 405, "method_not_allowed", "POST /v1/health")
+    refused(fleet.admin.delete("/v1/classes"), 405, "method_not_allowed")
+
+
+def test_an_unforeseen_failure_has_the_same_shape_and_tells_no_secrets(start_aggregator):
+    fleet = Fleet(start_aggregator(), devices(1))
+    digest = fleet.publish().json()["sha256"]
+    next((fleet.aggregator.data / "blobs").rglob(digest)).unlink()
+    response = fleet.admin.get(f"/v1/blobs/{digest}")
+    refused(response, 500, "internal_error", "log")
+    assert str(fleet.aggregator.data) not in response.text
+    assert fleet.admin.get("/v1/health").status_code == 200
+    fleet.close()
+
+
+def schema_of(fleet):
+    return fleet.admin.get("/openapi.json").json()
+
+
+def test_the_schema_documents_every_address_completely(fleet):
+    schema = schema_of(fleet)
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            where = f"{method} {path}"
+            assert operation["summary"], where
+            assert operation["description"], where
+            assert bool(operation.get("security")) == (path != "/v1/health"), where
+            success = [status for status in operation["responses"] if status.startswith("2")]
+            assert success, where
+            assert all(response["description"] for response in operation["responses"].values()), where
+            for status, response in operation["responses"].items():
+                if not status.startswith("2"):
+                    error = response["content"]["application/json"]["schema"]
+                    assert error == {"$ref": "#/components/schemas/ErrorReply"}, where
+                elif status != "204":
+                    assert all(item["schema"] for item in response["content"].values()), where
+    assert not {"HTTPValidationError", "ValidationError"} & set(schema["components"]["schemas"])
+    assert set(schema["components"]["securitySchemes"]) == {"AdminToken", "DeviceSecret", "EnrolmentToken"}
+
+
+def test_what_the_tests_saw_is_what_the_schema_says(fleet):
+    """Runs after the tests above, which provoke every documented error."""
+    schema = schema_of(fleet)
+    patterns = {
+        path: re.compile(re.sub(r"\{\w+\}", "[^/]+", path) + "$")
+        for path in sorted(schema["paths"], key=lambda path: "{" in path)
+    }
+    documented, met = set(), set()
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            for status, response in operation["responses"].items():
+                codes = re.findall(r"`(\w+)`:", response["description"]) if status >= "4" else [None]
+                documented |= {(method.upper(), path, int(status), code) for code in codes}
+    for method, path, status, code in seen():
+        route = next((route for route, pattern in patterns.items() if pattern.match(path)), None)
+        if path in ("/docs", "/openapi.json"):
+            continue
+        if route is None:
+            assert (status, code) == (404, "not_found"), path
+        elif status == 405:
+            assert method.lower() not in schema["paths"][route]
+        else:
+            met.add((method, route, status, code))
+    assert met - documented == set()
+    not_provoked = {
+        (method, path, status, code) for method, path, status, code in documented - met
+        if code not in ("internal_error", "unauthorised", "device_revoked")
+    }  # fmt: skip
+    assert not_provoked == set()
+
+
+def test_the_docs_page_shows_the_schema_and_loads_nothing_from_elsewhere(fleet):
+    with fleet.aggregator.client(None) as client:
+        page = client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    for path, methods in schema_of(fleet)["paths"].items():
+        for method in methods:
+            assert f"<code>{method.upper()} {path}</code>" in page.text
+    assert re.findall(r"https?://", page.text) == []
+    assert re.findall(r"<(?:script|link|img|iframe)\b", page.text) == []
+    assert set(re.findall(r'(?:href|src)="([^#"][^"]*)"', page.text)) == {"/openapi.json"}
+
+
+def all_errors(kind=errors.AggregatorError):
+    return {kind.code} | {code for child in kind.__subclasses__() for code in all_errors(child)}
+
+
+def test_the_protocol_document_names_every_address_and_every_error(fleet):
+    text = (ROOT / "docs" / "protocol.md").read_text()
+    for path, methods in schema_of(fleet)["paths"].items():
+        for method in methods:
+            assert f"`{method.upper()} {path}`" in text, f"{method} {path}"
+    raised = {code for *_, code in seen() if code}
+    abstract = {"conflict", "forbidden", "invalid"}
+    assert (all_errors() | {"method_not_allowed"}) - abstract >= raised
+    for code in (all_errors() | {"method_not_allowed"}) - abstract:
+        assert f"`{code}`" in text, code
+    known = all_errors() | {"method_not_allowed"}
+    table = set(re.findall(r"^\| `(\w+)` \| \d{3} \|", text, re.MULTILINE))
+    assert table == known - abstract

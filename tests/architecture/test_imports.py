@@ -1,0 +1,79 @@
+"""The import rules of docs/architecture.md: who may import what, and what stays out of a device's memory."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+PACKAGES = {
+    "edge_client",
+    "aggregator_server",
+    "model_export",
+    "fleet_protocol",
+    "fleet_simulator",
+    "benchmarks",
+}
+STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type checkers alone
+BASE = {"numpy", "safetensors", "dacite"}
+ALLOWED = {
+    "fleet_protocol": BASE,
+    "edge_client": BASE | {
+        "fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho",
+    },
+    "aggregator_server": BASE | {
+        "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "uvicorn", "kmedoids", "anyio",
+    },
+    "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert"},
+}  # fmt: skip
+
+
+def imported_by(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(str(node.module).split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("package", sorted(ALLOWED))
+def test_a_package_imports_only_what_its_house_allows(package):
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files
+    foreign = {
+        str(path.relative_to(ROOT)): extra
+        for path in files
+        if (extra := imported_by(path) - STDLIB - ALLOWED[package] - {package})
+    }
+    assert foreign == {}
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(json.loads(result.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("package", ["edge_client", "aggregator_server", "fleet_protocol"])
+def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if path.name not in ("__init__.py", "__main__.py")
+    ]
+    loaded = loaded_by("\n".join(f"import {module}" for module in modules))
+    heavy = {"tensorflow", "keras", "torch", "sklearn", "sklearn_extra", "scipy", "matplotlib"}
+    if package != "aggregator_server":
+        heavy |= {"pydantic", "fastapi", "sqlalchemy", "kmedoids", "paho"}
+    assert loaded & heavy == set()
+
+
+def test_the_runtime_and_the_sound_library_are_loaded_only_when_needed():
+    loaded = loaded_by("import edge_client.cli")
+    assert loaded & {"tflite_runtime", "ai_edge_litert", "sounddevice", "soundfile", "httpx", "paho"} == set()

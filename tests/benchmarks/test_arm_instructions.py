@@ -1,0 +1,74 @@
+"""Instruction counts on ARMv7: reached targets, repeatable, and clear about what a machine lacks."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.bundles import BenchmarkError, find_bundles
+from tests.support.checkout import ROOT, run_python
+
+ARMV7_ROOT = ROOT / "build" / "armv7-root"
+
+
+@pytest.fixture
+def emulator():
+    """Skip where the emulator, the compiler or the root is missing."""
+    for program, package in {"qemu-arm": "qemu-user", "gcc": "gcc"}.items():
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed (Debian's package {package})")
+    if not (ARMV7_ROOT / "usr/bin/python3.11").exists():
+        pytest.skip("there is no ARMv7 root; `make armv7-root` builds one")
+
+
+def counts(bundles, *architectures):
+    folder = str(bundles["cnn2"].parent)
+    output = run_python(
+        "-m", "benchmarks.arm_instructions", "--json", "--bundles", folder, "--architectures", *architectures
+    )
+    return json.loads(output.splitlines()[-1])
+
+
+def test_cnn2_reaches_the_targets_of_instructions_again_and_again(emulator, bundles):
+    first, second = (counts(bundles, "cnn2")[0] for _ in range(2))
+    assert first.pop("architecture") == second.pop("architecture") == "cnn2"
+    assert 0.1 < first["inference_minstructions"] <= 0.5
+    assert 0.2 < first["train_minstructions_per_sample"] <= 0.9
+    assert first == pytest.approx(second, rel=1e-3)
+
+
+def test_a_smaller_network_takes_fewer_instructions(emulator, bundles):
+    small, large = counts(bundles, "ann3", "cnn4")
+    assert [small["architecture"], large["architecture"]] == ["ann3", "cnn4"]
+    for figure in ("train_minstructions_per_sample", "inference_minstructions"):
+        assert 0 < small[figure] < large[figure]
+
+
+@pytest.mark.parametrize(
+    ("options", "programs", "message"),
+    [
+        ([], [], "qemu-arm is not installed; on Debian: apt-get install qemu-user"),
+        (["--root", "nowhere"], ["qemu-arm"], "nowhere is no ARMv7 root.*make armv7-root"),
+    ],
+)
+def test_what_the_machine_lacks_is_named_with_the_way_out(tmp_path, options, programs, message):
+    for program in programs:
+        (tmp_path / program).write_text("#!/bin/sh\n")
+        (tmp_path / program).chmod(0o755)
+    result = subprocess.run(
+        [sys.executable, "-m", "benchmarks.arm_instructions", *options],
+        cwd=ROOT, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert re.search(message, result.stderr)
+
+
+def test_an_absent_bundle_is_named_with_the_way_to_build_it(tmp_path):
+    (tmp_path / "cnn1.auricle").touch()
+    with pytest.raises(BenchmarkError, match=r"has no cnn2\.auricle; .*auricle-export build cnn2 --features"):
+        find_bundles(tmp_path, ["cnn1", "cnn2"])

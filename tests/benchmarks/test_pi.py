@@ -1,0 +1,117 @@
+"""The board's benchmark: figures for every architecture and thread count, and the truth about the machine."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.pi.machine import Machine, emulator, throttling
+from tests.support.checkout import ROOT, run_python
+
+EMULATED = "AURICLE_TESTS_EMULATED"  # set where these tests themselves run under QEMU
+
+
+@pytest.fixture(scope="module")
+def measured(bundles, tmp_path_factory):
+    """What a small run of the benchmark prints, and writes to its file."""
+    file = tmp_path_factory.mktemp("bench") / "new" / "figures.json"
+    output = run_python(
+        "-m", "benchmarks.pi", "--bundles", str(bundles["cnn1"].parent), "--architectures", "cnn1", "ann3",
+        "--threads", "1", "2", "--samples", "40", "--clips", "3", "--output", str(file), "--json",
+    )  # fmt: skip
+    return output, json.loads(file.read_text())
+
+
+def test_every_architecture_is_measured_with_every_number_of_threads(measured, bundles):
+    output, report = measured
+    assert json.loads(output.splitlines()[-1]) == report
+    cases = [(result["architecture"], result["threads"]) for result in report["results"]]
+    assert cases == [("cnn1", 1), ("cnn1", 2), ("ann3", 1), ("ann3", 2)]
+    for result in report["results"]:
+        assert result["train_seconds_per_epoch"] > 0
+        assert 0 < result["inference_ms_median"] <= result["inference_ms_p95"]
+        assert 0 < result["with_features_ms_median"] <= result["with_features_ms_p95"]
+        assert 10 < result["peak_mb"] < 200
+        assert result["bundle_kb"] == bundles[result["architecture"]].stat().st_size / 1000
+        assert result["float32_kb"] is None  # none lies beside these bundles
+
+
+def test_the_papers_figures_stand_beside_the_measured_ones(measured):
+    output, report = measured
+    assert report["paper"] == {"train_seconds_per_epoch": 1.2, "inference_ms": 11, "model_kb": [520, 350, 270]}
+    assert "models of 520, 350, 270 kB" in output
+
+
+def test_the_report_says_which_machine_it_is_of(measured):
+    output, report = measured
+    machine = report["machine"]
+    assert machine["architecture"] == platform.machine()
+    assert machine["cores"] == len(os.sched_getaffinity(0))
+    assert machine["model"] in output
+    assert ("NOTHING about a real board" in output) == (machine["emulator"] is not None) == (EMULATED in os.environ)
+
+
+def test_without_tensorflow_and_bundles_the_way_out_is_named():
+    hidden = "import sys; sys.modules['tensorflow'] = None; from benchmarks.pi.__main__ import main; sys.exit(main())"
+    result = subprocess.run([sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "auricle-export build cnn1 cnn2 cnn3 cnn4 dscnn3 ann3 --features gudur --tflite -o bundles/" in result.stderr
+    assert "make bench-pi BUNDLES=bundles" in result.stderr
+
+
+def write(root, files):
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    return root
+
+
+PI = {
+    "proc/device-tree/model": "Raspberry Pi 2 Model B Rev 1.1\0",
+    "proc/cpuinfo": "model name\t: ARMv7 Processor rev 5\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "sign"),
+    [
+        (PI | {"sys/block/mmcblk0/device/name": "QEMU!\n"}, "QEMU!"),
+        (PI | {"proc/device-tree/model": "linux,dummy-virt\0"}, "dummy-virt"),
+        ({"sys/class/dmi/id/sys_vendor": "QEMU\n", "proc/cpuinfo": ""}, "sys_vendor"),
+    ],
+)
+def test_a_whole_emulated_machine_is_recognised(tmp_path, files, sign):
+    assert sign in emulator(write(tmp_path, files))
+
+
+def test_a_real_board_is_named_as_real(tmp_path):
+    board = Machine.here(write(tmp_path, PI | {"sys/block/mmcblk0/device/name": "SU08G\n"}))
+    assert (board.model, board.processor) == ("Raspberry Pi 2 Model B Rev 1.1", "ARMv7 Processor rev 5")
+    assert (board.emulator, board.virtual) == (None, False)
+    assert "Raspberry Pi 2 Model B Rev 1.1 (ARMv7 Processor rev 5)" in str(board)
+    assert str(board).endswith("real hardware")
+
+
+def test_a_program_for_another_processor_gives_the_emulator_away(tmp_path):
+    (tmp_path / "proc/thread-self").mkdir(parents=True)
+    (tmp_path / "proc/thread-self/exe").write_bytes(b"\x7fELF" + bytes(14) + (8).to_bytes(2, "little"))  # MIPS
+    assert "user mode" in emulator(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("flags", "meaning"),
+    [
+        ("0", "none"),
+        ("5", "under-voltage, throttled"),
+        ("50000", "under-voltage since it was started, throttled since it was started"),
+        ("rubbish", "not available"),
+        (None, "not available"),
+    ],
+)
+def test_throttling_is_read_from_the_firmware(tmp_path, flags, meaning):
+    if flags is not None:
+        write(tmp_path, {"sys/devices/platform/soc/soc:firmware/get_throttled": flags + "\n"})
+    assert throttling(tmp_path) == meaning

@@ -1,0 +1,242 @@
+"""Recordings: labels as they come and go, fair and repeatable shares of a round, and no round stopped by a bad file."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_client.audio import ClipSource
+from edge_client.audio.recordings import Recordings, loudest_stretch, read_clip, read_recording, speaker_of
+from edge_client.errors import RecordingError
+from fleet_protocol.feature_settings import PRESETS
+from tests.support.checkout import DATA
+
+soundfile = pytest.importorskip("soundfile")
+
+
+GUDUR, KWS = PRESETS["gudur"], PRESETS["kws40"]
+
+
+def write(path, samples=None, rate_hz=16_000, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if samples is None:
+        samples = 0.1 * np.random.default_rng(len(path.name)).standard_normal(rate_hz)
+    soundfile.write(path, samples, rate_hz, **options)
+    return path
+
+
+def fill(folder, label, count):
+    for number in range(count):
+        write(folder / label / f"{number:03d}_nohash_0.wav", np.full(160, number / 1_000))
+
+
+def test_it_is_a_clip_source(tmp_path):
+    source: ClipSource = Recordings(tmp_path, KWS)
+    assert source.labels() == ()
+
+
+def test_labels_are_folders_that_hold_recordings(tmp_path):
+    for label in ("yes", "no", "_background_noise_", ".trash", "día 1 + ☂", "UPPER"):
+        fill(tmp_path, label, 1)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "read.txt").write_text("me")
+    (tmp_path / "loose.wav").write_bytes(b"")
+    assert Recordings(tmp_path, KWS).labels() == ("UPPER", "día 1 + ☂", "no", "yes")
+
+
+def test_a_label_that_appears_later_is_found_and_one_that_goes_is_gone(tmp_path):
+    fill(tmp_path, "yes", 2)
+    source = Recordings(tmp_path, KWS, (1, 5))
+    assert source.labels() == ("yes",)
+    fill(tmp_path, "stop", 2)
+    assert source.labels() == ("stop", "yes")
+    assert len(source.clips_for_round(1, "stop")) >= 1
+    (tmp_path / "yes").rename(tmp_path / ".yes")
+    assert source.labels() == ("stop",)
+    assert source.clips_for_round(1, "yes") == []
+
+
+def test_recordings_of_every_format_count_whatever_the_case_of_their_suffix(tmp_path):
+    for name in ("a.wav", "b.flac", "c.ogg", "d.WAV"):
+        write(tmp_path / "yes" / name)
+    (tmp_path / "yes" / "e.mp3").write_bytes(b"no")
+    (tmp_path / "yes" / ".hidden.wav").write_bytes(b"no")
+    (tmp_path / "yes" / "folder.wav").mkdir()
+    source = Recordings(tmp_path, KWS)
+    assert [clip.name for clip in source.clips("yes")] == ["a.wav", "b.flac", "c.ogg", "d.WAV"]
+    assert source.load(source.clips("yes")).shape == (4, 16_000)
+    assert source.skipped == {}
+
+
+@pytest.mark.parametrize("label", ["..", "../yes", "yes/../yes", "/etc", "_noise", ".hidden", "", "gone"])
+def test_what_is_no_label_has_no_clips(tmp_path, label):
+    fill(tmp_path / "data", "yes", 1)
+    fill(tmp_path, "yes", 1)
+    for hidden in ("_noise", ".hidden"):
+        fill(tmp_path / "data", hidden, 1)
+    assert Recordings(tmp_path / "data", KWS).clips_for_round(1, label) == []
+
+
+def test_linked_labels_and_files_work(tmp_path):
+    fill(tmp_path / "elsewhere", "barks", 3)
+    (tmp_path / "data" / "yes").mkdir(parents=True)
+    (tmp_path / "data" / "dog").symlink_to(tmp_path / "elsewhere" / "barks")
+    (tmp_path / "data" / "yes" / "one.wav").symlink_to(tmp_path / "elsewhere" / "barks" / "000_nohash_0.wav")
+    source = Recordings(tmp_path / "data", KWS)
+    assert source.labels() == ("dog", "yes")
+    assert len(source.load(source.clips_for_round(1, "dog"))) == 3
+    assert len(source.load(source.clips_for_round(1, "yes"))) == 1
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(RecordingError, match=r"cannot list .*nowhere.*<label>/\*\.wav"):
+        Recordings(tmp_path / "nowhere", KWS).labels()
+
+
+def test_a_share_is_drawn_again_alike_and_differs_by_round_label_and_device(tmp_path):
+    for label in ("yes", "no"):
+        fill(tmp_path, label, 40)
+
+    def draw(seed, round_number, label):
+        source = Recordings(tmp_path, KWS, (10, 20), seed)
+        return [clip.name for clip in source.clips_for_round(round_number, label)]
+
+    assert draw(1, 1, "yes") == draw(1, 1, "yes")
+    draws = {tuple(draw(*case)) for case in [(1, 1, "yes"), (2, 1, "yes"), (1, 2, "yes"), (1, 1, "no")]}
+    assert len(draws) == 4
+
+
+def test_shares_stay_within_bounds_reach_both_and_repeat_no_clip(tmp_path):
+    fill(tmp_path, "yes", 12)
+    source = Recordings(tmp_path, KWS, (3, 6))
+    shares = [source.clips_for_round(number, "yes") for number in range(1, 80)]
+    assert {len(share) for share in shares} == {3, 4, 5, 6}
+    assert all(len(set(share)) == len(share) for share in shares)
+    assert {clip for share in shares for clip in share} == set(source.clips("yes"))
+
+
+def test_all_clips_are_taken_where_there_are_fewer(tmp_path):
+    fill(tmp_path, "yes", 4)
+    assert len(Recordings(tmp_path, KWS, (200, 300)).clips_for_round(3, "yes")) == 4
+    assert len(Recordings(tmp_path, KWS).clips_for_round(3, "yes")) == 4
+
+
+def test_bad_files_are_left_out_named_and_counted(tmp_path, caplog):
+    write(tmp_path / "yes" / "good.wav", np.full(16_000, 0.5))
+    (tmp_path / "yes" / "text.wav").write_text("this is no sound")
+    (tmp_path / "yes" / "zero.flac").write_bytes(b"")
+    (tmp_path / "yes" / "gone.ogg").symlink_to(tmp_path / "nowhere.ogg")
+    write(tmp_path / "yes" / "empty.wav", np.zeros(0))
+    write(tmp_path / "yes" / "nan.wav", np.array([0.0, np.nan]), subtype="FLOAT")
+    write(tmp_path / "yes" / "units.wav", np.array([0.0, 20_000.0]), subtype="FLOAT")
+    whole = write(tmp_path / "yes" / "cut.flac").read_bytes()
+    (tmp_path / "yes" / "cut.flac").write_bytes(whole[:100])
+    source = Recordings(tmp_path, KWS)
+    for _ in range(2):
+        samples = source.load(source.clips_for_round(1, "yes"))
+        assert samples.shape == (1, 16_000)
+        np.testing.assert_allclose(samples, 0.5, atol=1e-4)
+    bad = {"text.wav", "zero.flac", "gone.ogg", "empty.wav", "nan.wav", "units.wav", "cut.flac"}
+    assert {path.name for path in source.skipped} == bad
+    for name in bad:
+        assert sum(name in record.getMessage() for record in caplog.records) == 1
+
+
+def test_no_usable_clip_gives_an_empty_array(tmp_path):
+    assert Recordings(tmp_path, GUDUR).load([]).shape == (0, 14_400)
+
+
+def test_the_order_of_clips_is_kept(tmp_path):
+    fill(tmp_path, "yes", 30)
+    source = Recordings(tmp_path, KWS, (5, 20))
+    clips = source.clips_for_round(1, "yes")
+    numbers = [int(clip.name[:3]) for clip in clips]
+    np.testing.assert_allclose(source.load(clips)[:, 5] * 1_000, numbers, atol=0.05)
+
+
+def test_short_clips_are_padded_at_their_end(tmp_path):
+    clip = read_clip(write(tmp_path / "a.wav", np.full(4_000, 0.5)), KWS)
+    np.testing.assert_allclose(clip[:4_000], 0.5, atol=1e-4)
+    assert not clip[4_000:].any()
+
+
+def test_the_loudest_stretch_of_a_long_recording_is_taken(tmp_path):
+    samples = 0.01 * np.random.default_rng(0).standard_normal(64_000)
+    samples[37_000:50_000] *= 30
+    clip = read_clip(write(tmp_path / "a.wav", samples), KWS)
+    assert len(clip) == 16_000
+    assert np.square(clip).sum() == pytest.approx(np.square(samples[37_000:50_000]).sum(), rel=0.01)
+
+
+def test_a_steady_recording_gives_its_start():
+    samples = np.full(40_000, 0.5, np.float32)
+    samples[0] = 0.6
+    np.testing.assert_array_equal(loudest_stretch(samples, KWS), samples[:16_000])
+
+
+@given(length=st.integers(1, 60_000), seed=st.integers(0, 99))
+@settings(derandomize=True, deadline=None, max_examples=50)
+def test_no_stretch_on_the_search_grid_is_louder(length, seed):
+    samples = np.random.default_rng(seed).standard_normal(length).astype(np.float32)
+    stretch = loudest_stretch(samples, KWS)
+    assert len(stretch) == min(length, 16_000)
+    best = max(np.square(samples[start : start + 16_000]).sum() for start in range(0, max(1, length - 15_999), 160))
+    assert np.square(stretch).sum() == pytest.approx(best, rel=1e-4)
+
+
+def test_channels_are_averaged(tmp_path):
+    stereo = np.stack([np.full(16_000, 0.5), np.full(16_000, -0.1)], axis=1)
+    np.testing.assert_allclose(read_recording(write(tmp_path / "a.wav", stereo), 16_000), 0.2, atol=1e-4)
+
+
+@pytest.mark.parametrize("rate_hz", [8_000, 44_100, 48_000])
+def test_other_rates_are_resampled(tmp_path, rate_hz):
+    tone = 0.5 * np.sin(2 * np.pi * 440 * np.arange(rate_hz) / rate_hz)
+    clip = read_clip(write(tmp_path / "a.wav", tone, rate_hz), GUDUR)
+    expected = 0.5 * np.sin(2 * np.pi * 440 * np.arange(14_400) / 14_400)
+    np.testing.assert_allclose(clip[500:-500], expected[500:-500], atol=1e-3)
+
+
+def test_only_the_first_minute_of_an_endless_recording_is_read(tmp_path):
+    path = write(tmp_path / "a.wav", np.tile(np.sin(np.arange(1_000)), 70), 1_000)
+    assert len(read_recording(path, 1_000)) == 60_000
+
+
+def test_a_rate_that_no_sound_has_is_named_with_the_file(tmp_path):
+    path = write(tmp_path / "slow.wav", np.zeros(100), 100)
+    with pytest.raises(RecordingError, match=r"slow\.wav.*100 Hz"):
+        read_recording(path, 16_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "speaker"),
+    [
+        ("0a2b400e_nohash_1.flac", "0a2b400e"),
+        ("anna_b_nohash_12.wav", "anna_b"),
+        ("anna_12.wav", "anna"),
+        ("anna.wav", "anna"),
+        ("anna.take.2.wav", "anna.take.2"),
+    ],
+)
+def test_the_speaker_stands_in_the_name(name, speaker):
+    assert speaker_of(Path("yes") / name) == speaker
+
+
+@pytest.mark.parametrize(
+    ("folder", "label", "spoken"), [("gsc_v2_test", "stop", 317), ("urbansound8k_subset", "gun_shot", 91)]
+)
+def test_real_recordings(folder, label, spoken):
+    if not (DATA / folder).is_dir():
+        pytest.skip(f"no recordings in {DATA}")
+    source = Recordings(DATA / folder, GUDUR, (40, 50))
+    assert len(source.labels()) == 10
+    assert len(source.clips(label)) == spoken
+    samples = source.load(source.clips_for_round(1, label))
+    assert 40 <= len(samples) <= 50
+    assert samples.shape[1] == 14_400
+    assert np.isfinite(samples).all()
+    assert np.abs(samples).max() > 0.05
+    assert source.skipped == {}

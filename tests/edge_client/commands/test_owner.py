@@ -1,0 +1,213 @@
+"""The commands by which an owner teaches a device, as programs of their own; recording hears what is really played."""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import soundfile
+
+from edge_client.audio.recordings import Recordings
+from edge_client.clips.unknown_clips import UnknownRing
+from edge_client.config.sections import ClipsConfig
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.feature_settings import PRESETS
+from tests.support.checkout import ROOT
+from tests.support.sound_server import SINK_RATE_HZ
+from tests.support.sounds import RATE as MELODY_RATE
+from tests.support.sounds import melody, write_clips
+
+SETTINGS = PRESETS["gudur"]
+
+
+class Edge:
+    def __init__(self, folder, bundle):
+        self.folder, self.bundle = folder, bundle
+        self.config = folder / "edge.toml"
+        self.config.write_text(
+            f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundle}"\n'
+            '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n'
+        )
+        self.clips = folder / "state" / "clips"
+
+    def start(self, *arguments):
+        command = [sys.executable, "-m", "edge_client.cli", *map(str, arguments), "--config", str(self.config)]
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *arguments, status=0):
+        child = self.start(*arguments)
+        out, errors = child.communicate(timeout=60)
+        assert "Traceback" not in errors
+        assert child.returncode == status, out + errors
+        return out if status == 0 else errors
+
+    def count(self, label):
+        folder = self.clips / label
+        return len(list(folder.glob("*.wav"))) if folder.is_dir() else 0
+
+
+@pytest.fixture
+def edge(tmp_path, bundles):
+    return Edge(tmp_path, bundles["cnn1"])
+
+
+def player(sound_server, loud=1.0):
+    """Play a melody again and again, with pauses, until the returned process is ended."""
+    rng = np.random.default_rng(3)
+    sounds = []
+    for _ in range(8):
+        clip = melody("stop", rng) * loud
+        sounds += [np.interp(np.arange(SINK_RATE_HZ) / SINK_RATE_HZ, np.arange(len(clip)) / MELODY_RATE, clip)]
+    sound_server.play(np.tile(np.concatenate(sounds), 10))
+
+
+def test_takes_are_recorded_from_a_real_microphone_cut_and_stored(edge, sound_server):
+    child = edge.start("record", "--label", "whistle", "--count", "2")
+    assert "be quiet" in child.stdout.readline()
+    line = child.stdout.readline()
+    assert line.startswith("The room has")
+    player(sound_server)
+    out, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, out + errors
+    assert "take 2 of 2: kept" in out
+    assert "2 takes were kept; 'whistle' has 2" in out
+    recordings = Recordings(edge.clips, SETTINGS)
+    assert recordings.labels() == ("whistle",)
+    for path in recordings.clips("whistle"):
+        assert soundfile.info(path).frames == SETTINGS.clip_samples
+    assert np.abs(recordings.load(recordings.clips("whistle"))).max(axis=1).min() > 0.05
+    assert edge.count("_background_") == 1  # three seconds of the same digital silence
+    for path in (edge.folder / "state").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_running_daemon_lends_its_microphone_and_learns_what_was_recorded(edge, sound_server):
+    log = edge.folder / "log"
+    with log.open("w") as out:
+        command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(edge.config)]
+        daemon = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
+    try:
+        wait_for(lambda: "recording from" in log.read_text())
+        child = edge.start("record", "--label", "whistle", "--count", "1")
+        assert "be quiet" in child.stdout.readline()
+        assert child.stdout.readline().startswith("The room has")
+        player(sound_server)
+        out, errors = child.communicate(timeout=60)
+        assert child.returncode == 0, out + errors
+        wait_for(lambda: "took the microphone back" in log.read_text())
+        wait_for(lambda: "learned from 1 clips" in log.read_text())
+    finally:
+        daemon.terminate()
+        assert daemon.wait(20) == 0
+    saved = DeviceState(edge.folder / "state").load_model(edge.bundle)
+    assert saved.progress.label_map.names == ("whistle",)
+    assert "Traceback" not in log.read_text()
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"did not happen in {seconds} s"
+        time.sleep(0.1)
+
+
+def test_a_label_that_cannot_be_one_is_refused_before_anything_is_recorded(edge):
+    assert "cannot be a label" in edge.run("record", "--label", "a/b", status=1)
+
+
+def test_recordings_are_imported_once_each_and_bad_ones_are_named(edge, tmp_path):
+    source = tmp_path / "recordings"
+    write_clips(source, "yes", 3, seed=1)
+    write_clips(source, "no", 2, seed=1)
+    (source / "_x").mkdir()
+    shutil.copy(next((source / "no").glob("*.wav")), source / "_x" / "a.wav")
+    (source / "yes" / "notes.txt").write_text("hello")
+    (source / "yes" / "bad.wav").write_bytes(b"no sound")
+    (source / "yes" / ".hidden").write_bytes(b"")
+    soundfile.write(source / "yes" / "silent.flac", np.zeros(8_000), 16_000)
+    rng = np.random.default_rng(0)
+    long = np.concatenate([rng.normal(scale=0.01, size=30_000), 0.5 * np.sin(np.arange(22_050) / 10), np.zeros(9_000)])
+    soundfile.write(source / "no" / "long.ogg", np.stack([long, long], axis=1), 22_050)
+
+    out = edge.run("import", source)
+    assert "no: 3 clips\nyes: 3 clips\n6 stored, 0 were there already, 4 refused" in out
+    assert edge.count("yes") == edge.count("no") == 3
+    recordings = Recordings(edge.clips, SETTINGS)
+    assert {soundfile.info(path).samplerate for path in recordings.clips("no")} == {SETTINGS.sample_rate_hz}
+    assert {soundfile.info(path).frames for path in recordings.clips("no")} == {SETTINGS.clip_samples}
+    levels = np.sqrt((recordings.load(recordings.clips("no")) ** 2).mean(axis=1))
+    assert levels.max() == pytest.approx(0.5 / np.sqrt(2), rel=0.05)  # of the long one the loud second
+
+    assert "0 stored, 6 were there already" in edge.run("import", source)
+    flat = edge.run("import", source / "yes", "--label", "ja")
+    assert "ja: 3 clips" in flat
+    assert "no folders of recordings" in edge.run("import", source / "yes", status=1)
+    assert "is not a folder" in edge.run("import", source / "gone", status=1)
+
+
+def test_clips_are_listed_relabelled_and_deleted(edge, tmp_path):
+    source = tmp_path / "recordings"
+    write_clips(source, "yes", 3, seed=1)
+    write_clips(source, "no", 2, seed=1)
+    edge.run("import", source)
+    listed = edge.run("clips")
+    assert re.search(r"^no +2 +2\.0 +0\.06$", listed, re.MULTILINE)
+    assert re.search(r"^yes +3 +3\.0 +0\.09$", listed, re.MULTILINE)
+    assert "0.1 of 500 MB are used" in listed
+    first, *_ = (line.split()[0] for line in edge.run("clips", "--label", "yes").splitlines())
+    assert "'yes' is 'nein' now" in edge.run("clips", "relabel", first[:8], "nein")
+    assert (edge.count("yes"), edge.count("nein")) == (2, 1)
+    assert "name one clip" in edge.run("clips", "relabel", "nein", status=1)
+    assert "labels: nein, no, yes" in edge.run("clips", "relabel", "--label", "stop", "no", status=1)
+    assert edge.run("clips", "relabel", "--label", "nein", "ja").count("'nein' is 'ja' now") == 1
+    assert edge.run("clips", "relabel", "--label", "ja", "nein").count("'ja' is 'nein' now") == 1
+    assert (edge.count("yes"), edge.count("nein")) == (2, 1)
+    assert "1 clips deleted" in edge.run("clips", "delete", first)
+    assert "2 clips deleted" in edge.run("clips", "delete", "--label", "yes")
+    assert not (edge.clips / "yes").exists()
+    assert "labels: no" in edge.run("clips", "delete", "--label", "yes", status=1)
+    assert "no clip is called 'zz'" in edge.run("clips", "relabel", "zz", "no", status=1)
+    assert "cannot be a label" in edge.run(
+        "clips", "relabel", edge.run("clips", "--label", "no").split()[0], "", status=1
+    )
+
+
+def test_a_clip_is_played_where_there_is_an_output_and_named_where_there_is_none(
+    edge, tmp_path, sound_server, monkeypatch
+):
+    write_clips(tmp_path / "recordings", "yes", 1, seed=1)
+    edge.run("import", tmp_path / "recordings")
+    name = edge.run("clips", "--label", "yes").split()[0]
+    assert edge.run("clips", "play", name) == ""
+    monkeypatch.setenv("ALSA_CONFIG_PATH", "/dev/null")
+    refused = edge.run("clips", "play", name, status=1)
+    assert "cannot play on this device" in refused
+    assert f"{name}.wav" in refused
+
+
+def test_unknown_sounds_are_listed_and_named(edge):
+    assert "no unknown sounds" in edge.run("label")
+    ring = UnknownRing(edge.folder / "state" / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        ring.add(time.time() - number, 0.25, rng.uniform(-0.5, 0.5, SETTINGS.clip_samples).astype(np.float32))
+    lines = edge.run("label").splitlines()
+    assert len(lines) == 3
+    assert "dB  best score 0.25" in lines[0]
+    ids = [line.split()[0] for line in lines]
+    assert "says too little" in edge.run("label", ids[0], status=1)
+    assert "2 clips of 'kettle' more, 2 altogether" in edge.run("label", *ids[:2], "kettle")
+    assert edge.count("kettle") == 2
+    assert edge.run("label").split()[0] == ids[2]
+    assert "no unknown sound is called" in edge.run("label", ids[0], "kettle", status=1)
+
+
+def test_a_label_for_which_the_model_has_no_slot_is_refused(edge, tmp_path):
+    for number in range(32):
+        write_clips(tmp_path / "recordings", "yes", 1, seed=number)
+        (tmp_path / "recordings" / "yes").rename(tmp_path / "recordings" / f"sound {number}")
+    edge.run("import", tmp_path / "recordings")
+    assert "no slot is free for 'one more'" in edge.run("record", "--label", "one more", status=1)

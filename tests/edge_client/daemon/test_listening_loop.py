@@ -1,0 +1,188 @@
+"""The listening loop: events to the sinks, news of the model without a gap, and never behind the stream."""
+
+import dataclasses
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from benchmarks.listening.idle import idle_mb
+from edge_client.config.sections import DetectorConfig
+from edge_client.daemon.listening_loop import Listener
+from edge_client.errors import AudioError, StateError
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.labels import LabelMap
+from tests.support.sound_stream import SoundStream
+
+CONFIG = DetectorConfig()
+RATE = 14_400
+
+
+class Kept:
+    """A sink that keeps what it gets."""
+
+    def __init__(self):
+        self.events, self.labels = [], []
+
+    def publish(self, event):
+        self.events.append(event)
+
+    def announce(self, labels):
+        self.labels.append(tuple(labels))
+
+    def close(self):
+        pass
+
+
+class Running:
+    """A listener at work."""
+
+    def __init__(self, bundle, **arguments):
+        self.source, self.sink, self.windows = SoundStream(), Kept(), []
+        self.model = ModelRuntime.open(bundle)
+        self.label_map = LabelMap(self.model.manifest.capacity)
+        self.listener = Listener(
+            self.source,
+            lambda: self.load(),
+            arguments.get("config", CONFIG),
+            [self.sink],
+            lambda event, window: self.windows.append((event, window)),
+        )
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self.listener.run, args=[self.stop], daemon=True)
+
+    def load(self):
+        return self.model, self.label_map
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+    def hear(self, samples, block=RATE // 4):
+        """Let it hear a sound as fast as it can listen, without ever being behind."""
+        for start in range(0, len(samples), block):
+            self.source.put(samples[start : start + block])
+            self.source.wait_until_read()
+
+
+@pytest.fixture
+def running(bundles):
+    with Running(bundles["cnn2"]) as one:
+        yield one
+
+
+def quiet(seconds):
+    return np.random.default_rng(0).normal(scale=0.005, size=round(seconds * RATE)).astype(np.float32)
+
+
+def bang():
+    """A bang, and 3 s of background around it."""
+    sound = quiet(5.0)
+    sound[2 * RATE : 3 * RATE] += 0.5 * np.exp(-np.arange(RATE) / 2500) * np.random.default_rng(1).standard_normal(RATE)
+    return sound
+
+
+def wait_for(condition, timeout_s=10.0):
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "nothing happened in time"
+        time.sleep(0.01)
+
+
+def test_an_unknown_sound_goes_to_the_sinks_and_with_its_window_to_whoever_keeps_it(running):
+    running.hear(bang())
+    wait_for(lambda: running.windows)
+    (event, window), (published,) = running.windows[0], running.sink.events
+    assert event is published
+    assert event.kind == "unknown"
+    assert abs(event.time - time.time()) < 60
+    assert window.shape == (RATE,)
+    assert np.abs(window).max() > 0.3
+
+
+def test_what_it_counts(running):
+    assert running.listener.counters()["latency_ms"] is None
+    running.hear(quiet(5.0))
+    wait_for(lambda: running.listener.counters()["windows"] == 17)
+    counted = running.listener.counters()
+    assert counted["frames"] == 5 * RATE
+    assert counted["skipped"] == counted["gated"] == counted["overflows"] == counted["reopened"] == 0
+    assert 0 < counted["latency_ms"] <= counted["latency_95th_ms"] < 1000
+    assert 0 < counted["real_time_factor"] < 1
+    assert counted["level_db"] == pytest.approx(20 * np.log10(0.005), abs=0.5)
+    age = counted["last_frame_age_s"]
+    time.sleep(0.2)
+    assert running.listener.counters()["last_frame_age_s"] >= age + 0.2
+
+
+def test_sound_that_it_cannot_keep_up_with_is_skipped_and_never_piles_up(running, caplog):
+    running.hear(quiet(2.0))
+    running.source.put(quiet(60.0))  # as after a minute in which another process had the processor
+    running.source.wait_until_read()
+    wait_for(lambda: sum(running.listener.counters()[name] for name in ("windows", "skipped")) == 245)
+    counted = running.listener.counters()
+    assert counted["frames"] == 62 * RATE
+    # Of the minute's 240 hops, those that had come when it looked; on a busy machine it may look before all have.
+    assert counted["skipped"] >= 120
+    assert "too slow" in caplog.text
+    assert "hop_s" in caplog.text
+
+
+def test_a_short_pause_is_caught_up_with(running):
+    running.hear(quiet(2.0))
+    running.source.put(quiet(1.0))
+    running.source.wait_until_read()
+    wait_for(lambda: running.listener.counters()["windows"] == 9)
+    assert running.listener.counters()["skipped"] == 0
+
+
+def test_new_labels_are_taken_up_while_sound_goes_on(running):
+    running.hear(quiet(2.0))
+    running.label_map = running.label_map.add("yes").add("no")
+    running.listener.reload()
+    running.hear(quiet(2.0))
+    wait_for(lambda: running.sink.labels == [(), ("yes", "no")])
+    assert running.listener.counters()["frames"] == 4 * RATE
+    wait_for(lambda: running.listener.counters()["windows"] == 13)
+    assert running.listener.counters()["skipped"] == 0
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_old_one_listening(running):
+    def damaged():
+        raise StateError("model.safetensors is damaged")
+
+    running.load = damaged
+    with pytest.raises(StateError):
+        running.listener.reload()
+    running.hear(bang())
+    wait_for(lambda: running.windows)
+
+
+def test_a_source_of_another_rate_is_refused(bundles):
+    model = ModelRuntime.open(bundles["cnn2"])
+    with pytest.raises(AudioError, match="16000 Hz, but the model needs 14400 Hz"):
+        Listener(SoundStream(16_000), lambda: (model, LabelMap(32)), CONFIG, [])
+
+
+def test_a_slow_board_is_not_asked_for_more_windows_than_its_hop(bundles):
+    with Running(bundles["cnn2"], config=dataclasses.replace(CONFIG, hop_s=1.0)) as one:
+        one.hear(quiet(5.0), block=RATE)
+        wait_for(lambda: one.listener.counters()["windows"] == 5)
+
+
+def test_a_process_that_listens_stays_below_70_mb(bundles, tmp_path):
+    config = tmp_path / "edge.toml"
+    config.write_text(f'[device]\nname = "shelf"\nstate = "state"\n[model]\nbundle = "{bundles["cnn2"]}"\n')
+    state = DeviceState(tmp_path / "state")
+    saved = state.load_model(bundles["cnn2"])
+    label_map = saved.progress.label_map.add("yes").add("no")
+    weights = {name: array + 1 for name, array in saved.bundle.weights.items()}
+    state.save_model(saved.bundle.weights, weights, dataclasses.replace(saved.progress, label_map=label_map))
+    assert idle_mb(config) < 70

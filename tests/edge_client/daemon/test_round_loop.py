@@ -1,0 +1,176 @@
+"""Whole devices as processes of their own, with a real aggregator: rounds, new sounds, and what goes wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.tensors import digest
+from tests.support.device_fleet import (
+    ROOT,
+    SETTINGS_OF_ROUND,
+    bundle_of,
+    device_fleet,
+    enrolled,
+    finished,
+    open_round,
+    wait_for,
+)
+from tests.support.sounds import write_clips
+
+
+@pytest.fixture
+def fleet(tmp_path, bundles, start_aggregator):
+    yield from device_fleet(tmp_path, bundles, start_aggregator)
+
+
+def test_devices_of_different_architectures_and_labels_learn_together_and_meet_a_new_sound(fleet):
+    server, device = fleet
+    first = device("first", "cnn2", ("yes", "no", "up")).start()
+    second = device("second", "cnn3", ("no", "up", "down")).start()
+    enrolled(server, 2)
+    one = finished(server, open_round(server))
+    assert one["summary"]["state"] == "done"
+    for found in one["participants"]:
+        assert found["metrics"]["local_accuracy"] > 60
+        assert found["learned_metrics"]["global_accuracy"] > 60
+        assert 60 < found["learned_metrics"]["distilled_accuracy"] <= 100
+
+    write_clips(first.clips, "stop", 16, seed=7)  # the owner of the first teaches it a word
+    assert finished(server, open_round(server))["summary"]["state"] == "done"
+    with server.client() as client:
+        classes = client.get("/v1/classes").json()
+    discovered = [info for info in classes if info["discovered_in"] is not None]
+    assert [info["discovered_in"] for info in discovered] == [2]
+    assert discovered[0]["name"] != "stop"  # share_names = false: the word itself did not travel
+    maps = [d.state().load_model(bundle_of(d)).progress.label_map for d in (first, second)]
+    assert maps[0].slots[maps[0].slot_of("stop")].class_id == discovered[0]["class_id"]
+    assert discovered[0]["class_id"] in maps[1].class_ids  # and the second knows it too
+
+    for found in (first, second):
+        assert found.signal(signal.SIGTERM) == 0
+        assert "Traceback" not in found.log()
+
+
+def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kept(fleet):
+    server, device = fleet
+    edge = device("edge", "cnn1", ("yes", "no")).start()
+    enrolled(server, 1)
+    round_id = open_round(server)
+    wait_for(lambda: "contribute" in edge.log(), what="the start of training")
+    address = server.url
+    server.kill()
+    update = edge.state().update_path(round_id)
+    wait_for(update.exists, what="the finished upload in the outbox")
+    sent = update.read_bytes()
+    wait_for(lambda: "does not answer" in edge.log(), what="a word about the missing aggregator")
+    edge.signal(signal.SIGKILL)  # and a power cut on top
+    server.start()
+    (edge.folder / "edge.toml").write_text((edge.folder / "edge.toml").read_text().replace(address, server.url))
+    edge.start()
+    found = finished(server, round_id)
+    assert found["summary"]["state"] == "done"
+    assert [participant["upload"] for participant in found["participants"]] == [digest(sent)]
+    assert edge.log().count("contribute") == 1  # it was not trained for a second time
+    assert not update.exists()
+
+
+@pytest.mark.timeout(600)
+def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
+    server, device = fleet
+    edge = device("edge", "cnn3", ("yes", "no")).start()
+    enrolled(server, 1)
+    round_id = open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 4_000})
+    for times in (1, 2):
+        wait_for(lambda times=times: edge.log().count(": contribute") >= times, what="the start of training")
+        wait_for(lambda: _children(edge.process.pid), what="the training process")
+        time.sleep(1.0)
+        edge.signal(signal.SIGKILL)
+        assert not edge.state().update_path(round_id).exists()  # it was in the middle of its training
+        edge.start()
+    found = finished(server, round_id, seconds=280)  # as long as the training takes on a busy machine
+    assert edge.signal(signal.SIGTERM) == 0
+    progress = edge.state().load_model(bundle_of(edge)).progress
+    assert (progress.contributed, progress.learned) == (round_id, round_id)
+    assert not list(edge.folder.rglob(".*.safetensors.*"))  # nothing half-written stays
+
+    undisturbed = edge.folder / "state"
+    (undisturbed / "model.safetensors").unlink()
+    with server.client() as client:
+        classes = client.get("/v1/classes").json()
+        blob = client.get(f"/v1/blobs/{found['public_set']}").content
+    write_durably(edge.state().blob_path(found["public_set"]), blob)
+    work = {"kind": "contribute", "round_id": round_id, "plan": found["plan"], "classes": classes}
+    work |= {"public_set": found["public_set"], "consensus": None}
+    with subprocess.Popen(
+        [sys.executable, "-m", "edge_client.learning.worker", str(edge.folder / "edge.toml")],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+    ) as worker:
+        worker.stdin.write(json.dumps(work).encode() + b"\n")
+        worker.stdin.flush()
+        assert worker.wait(60) == 0
+    sent = edge.state().update_path(round_id).read_bytes()
+    assert digest(sent) == found["participants"][0]["upload"]
+
+
+def test_sigterm_ends_a_device_and_its_training_at_once(fleet):
+    server, device = fleet
+    edge = device("edge", "cnn1", ("yes", "no")).start()
+    enrolled(server, 1)
+    open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 10_000})
+    wait_for(lambda: "contribute" in edge.log(), what="the start of training")
+    wait_for(lambda: _children(edge.process.pid), what="the training process")
+    children = _children(edge.process.pid)
+    started = time.monotonic()
+    assert edge.signal(signal.SIGTERM) == 0
+    assert time.monotonic() - started < 15
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 5, "the end of the training process")
+
+
+def test_a_training_process_ends_when_its_daemon_is_killed(fleet):
+    server, device = fleet
+    edge = device("edge", "cnn1", ("yes", "no")).start()
+    enrolled(server, 1)
+    open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 10_000})
+    children = wait_for(lambda: _children(edge.process.pid), what="the training process")
+    edge.signal(signal.SIGKILL)
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 10, "the end of the training process")
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("bundle = ", "bundel = "), "unknown key 'bundel'"),
+        (('.auricle"', '.gone"'), "not a readable model bundle"),
+        (('url = "http', 'url = "ftp'), "must start with http"),
+    ],
+)
+def test_a_daemon_that_cannot_start_says_why(fleet, change, message):
+    _, device = fleet
+    edge = device("edge", "cnn1", ("yes",))
+    path = edge.folder / "edge.toml"
+    path.write_text(path.read_text().replace(*change))
+    command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), timeout=60)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

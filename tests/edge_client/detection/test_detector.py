@@ -1,0 +1,166 @@
+"""The detector hears what its model knows, once each, and tells unknown sounds from the background."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from edge_client.audio.resampling import resample
+from edge_client.config.sections import DetectorConfig
+from edge_client.detection.detector import Detector
+from edge_client.features.augmentation import augment
+from edge_client.features.mfcc import Mfcc
+from edge_client.learning.sgd import Optimiser, train_epoch
+from edge_client.learning.targets import from_slots
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.labels import LabelMap
+from tests.support.sounds import TONES, melody
+
+KNOWN = ("yes", "no", "up")
+RATE = 14_400
+CONFIG = DetectorConfig()
+
+
+def clips(label, count, seed):
+    rng = np.random.default_rng([seed, sorted(TONES).index(label)])
+    return np.stack([resample(melody(label, rng).astype(np.float32), 16_000, RATE) for _ in range(count)])
+
+
+def quiet(seconds, seed=0):
+    return np.random.default_rng(seed).normal(scale=0.01, size=round(seconds * RATE)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def taught(bundles):
+    """A model that was taught three melodies, and that the background fits none of them."""
+    model = ModelRuntime.open(bundles["cnn2"])
+    rng = np.random.default_rng(3)
+    label_map = LabelMap(model.manifest.capacity)
+    for name in KNOWN:
+        label_map = label_map.add(name)
+    samples = [augment(np.tile(clips(name, 40, 0), (2, 1)), RATE, rng) for name in KNOWN]
+    background = quiet(120, 9).reshape(120, RATE)
+    x = model.normalise(Mfcc(model.manifest.feature_settings)(np.concatenate([*samples, background])))
+    targets = from_slots(np.repeat(np.arange(3), 80), model.manifest.capacity)
+    targets = np.concatenate([targets, np.tile(label_map.mask / 3, (120, 1)).astype(np.float32)])
+    for _ in range(20):
+        train_epoch(model, x, targets, label_map.mask, Optimiser(0.02), rng)
+    return model, label_map
+
+
+def stream_of(*labels, seed=1, gap_s=2.0):
+    """Background with the labels' melodies in it; a new one begins every 1 s + gap_s."""
+    parts = [quiet(2.0, seed)]
+    for number, label in enumerate(labels):
+        parts += [clips(label, 1, seed + number + 50)[0], quiet(gap_s, seed + number)]
+    return np.concatenate(parts)
+
+
+def hear(detector, stream, block=1000):
+    return [event for start in range(0, len(stream), block) for event in detector.push(stream[start : start + block])]
+
+
+def test_each_sound_is_heard_once_and_with_the_right_name(taught):
+    said = ["yes", "no", "up", "no", "yes", "up"] * 3
+    events = hear(Detector(*taught, CONFIG), stream_of(*said))
+    assert [event.label for event in events if event.kind == "detected"] == said
+    assert all(CONFIG.threshold <= event.score <= 1 for event in events if event.kind == "detected")
+
+
+def test_how_the_stream_is_cut_changes_nothing(taught):
+    stream = stream_of("yes", "up", "down", "no")
+    events = [
+        [dataclasses.replace(event, time=0.0) for event in hear(Detector(*taught, CONFIG), stream, block)]
+        for block in (1, 977, 3600, len(stream))
+    ]
+    assert events[0]
+    assert all(other == events[0] for other in events[1:])
+
+
+def test_an_unknown_sound_is_reported_once_with_the_window_that_holds_it(taught):
+    detector = Detector(*taught, CONFIG)
+    rng = np.random.default_rng(0)
+    bang = (0.5 * np.exp(-np.arange(RATE) / 2500) * rng.standard_normal(RATE)).astype(np.float32)
+    events = hear(detector, np.concatenate([quiet(3.05, 1), bang, quiet(5, 2)]))
+    assert [event.kind for event in events] == ["unknown"]
+    assert events[0].label == "unknown"
+    assert events[0].score < CONFIG.unknown_threshold
+    window = detector.unknown_window
+    assert np.square(window).sum() > 0.95 * np.square(bang).sum()
+
+
+def test_neither_background_nor_known_sounds_are_unknown(taught):
+    events = hear(Detector(*taught, CONFIG), np.concatenate([quiet(60, 1), stream_of("yes", "no", "up", "yes")]))
+    assert [event.kind for event in events] == ["detected"] * 4
+
+
+def test_a_device_that_knows_nothing_still_notices_sounds_to_be_named(bundles):
+    model = ModelRuntime.open(bundles["cnn2"])
+    detector = Detector(model, LabelMap(model.manifest.capacity), CONFIG)
+    assert [event.kind for event in hear(detector, stream_of("yes"))] == ["unknown"]
+
+
+def test_a_single_label_is_never_heard_because_its_score_is_always_one(bundles, caplog):
+    model = ModelRuntime.open(bundles["cnn2"])
+    detector = Detector(model, LabelMap(model.manifest.capacity).add("yes"), CONFIG)
+    assert [event.kind for event in hear(detector, stream_of("yes"))] == ["unknown"]
+    assert "teach a second sound" in caplog.text
+
+
+def test_quiet_windows_cost_no_inference(taught):
+    detector = Detector(*taught, CONFIG)
+    hear(detector, 1e-4 * quiet(10))
+    assert detector.counters.windows == detector.counters.gated == 37
+    assert detector.level_db == pytest.approx(-120, abs=1)
+    detector = Detector(*taught, dataclasses.replace(CONFIG, energy_gate_db=-120.0))
+    hear(detector, 1e-4 * quiet(10))
+    assert detector.counters.gated == 0
+
+
+def test_a_label_can_be_made_hard_of_hearing(taught):
+    config = dataclasses.replace(CONFIG, thresholds={"yes": 1.0})
+    events = hear(Detector(*taught, config), stream_of("yes", "no"))
+    assert "yes" not in [event.label for event in events]
+    assert "no" in [event.label for event in events]
+
+
+def test_a_threshold_for_a_label_that_is_not_there_yet_is_said_once(taught, caplog):
+    model, label_map = taught
+    detector = Detector(model, label_map, dataclasses.replace(CONFIG, thresholds={"whistle": 0.9, "yes": 0.5}))
+    detector.adopt(model, label_map)
+    assert caplog.text.count("whistle: no sound has this label yet") == 1
+    assert caplog.text.count("no sound has this label") == 1
+
+
+def test_skipped_sound_is_counted_and_what_follows_is_heard(taught):
+    detector = Detector(*taught, CONFIG)
+    first = stream_of("yes", seed=1)
+    events = hear(detector, first)
+    detector.skip(stream_of("no", "no", seed=2))
+    events += hear(detector, stream_of("up", seed=3))
+    assert [event.label for event in events] == ["yes", "up"]
+    assert detector.counters.skipped == len(stream_of("no", "no")) // detector.hop_samples
+    assert detector.counters.windows + detector.counters.skipped == (
+        (2 * len(first) + len(stream_of("no", "no"))) // detector.hop_samples - RATE // detector.hop_samples + 1
+    )
+
+
+def test_other_weights_and_labels_are_taken_up_in_the_middle_of_the_stream(taught, bundles):
+    model, label_map = taught
+    empty = ModelRuntime.open(bundles["cnn2"])
+    detector = Detector(empty, LabelMap(empty.manifest.capacity), dataclasses.replace(CONFIG, unknown_threshold=0.0))
+    stream = stream_of("yes", "no")
+    middle = len(stream) // 2
+    assert hear(detector, stream[:middle]) == []
+    detector.adopt(model, label_map)
+    assert [event.label for event in hear(detector, stream[middle:])] == ["no"]
+    assert detector.labels == KNOWN
+
+
+@pytest.mark.parametrize("hop_s", [0.02, 0.1, 1.0, 10.0])
+def test_hops_of_any_length_work(taught, hop_s):
+    detector = Detector(*taught, dataclasses.replace(CONFIG, hop_s=hop_s, average_s=0.5))
+    hear(detector, quiet(4))
+    assert detector.hop_samples == pytest.approx(min(1.0, max(0.05, hop_s)) * RATE)
+    assert detector.counters.windows == (4 * RATE - RATE) // detector.hop_samples + 1
+    np.testing.assert_array_equal(detector.window(), quiet(4)[-RATE:])

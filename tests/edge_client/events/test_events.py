@@ -1,0 +1,256 @@
+"""Events reach the journal, standard output and the owner's program, whatever happens outside."""
+
+import json
+import logging
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from edge_client.events import Event
+from edge_client.events.command import CommandHook
+from edge_client.events.delivery import Delivery
+from edge_client.events.journal import Journal
+from tests.support.checkout import ROOT
+
+NOW = time.time()
+
+
+def event(number=0, **other):
+    return Event(**{"time": NOW + number, "kind": "detected", "label": f"label {number}", "class_id": None,
+                    "score": 0.75, "level_db": -31.5} | other)  # fmt: skip
+
+
+def wait_for(condition, timeout_s=10.0):
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "nothing happened in time"
+        time.sleep(0.01)
+
+
+def test_an_event_s_json_has_a_readable_time():
+    document = event(class_id="c1", time=1_700_000_000.1234).to_json()
+    assert document == {
+        "time": "2023-11-14T22:13:20.123Z", "kind": "detected", "label": "label 0", "class_id": "c1",
+        "score": 0.75, "level_db": -31.5,
+    }  # fmt: skip
+
+
+def test_the_journal_gives_the_newest_events_first_to_this_and_other_processes(tmp_path):
+    journal = Journal(tmp_path / "state" / "journal.sqlite3")
+    for number in range(5):
+        journal.publish(event(number))
+    wait_for(lambda: len(journal.recent()) == 5)
+    assert journal.recent(2) == [event(4), event(3)]
+    other = Journal(tmp_path / "state" / "journal.sqlite3")
+    assert other.recent(1) == [event(4)]
+    other.close()
+    journal.close()
+    assert Journal(tmp_path / "state" / "journal.sqlite3").recent(1) == [event(4)]
+
+
+def test_only_its_user_can_read_the_journal(tmp_path):
+    before = os.umask(0)
+    try:
+        journal = Journal(tmp_path / "journal.sqlite3")
+    finally:
+        os.umask(before)
+    journal.publish(event())
+    wait_for(journal.recent)
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 3
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    journal.close()
+
+
+def test_events_that_are_too_old_are_deleted(tmp_path):
+    journal = Journal(tmp_path / "journal.sqlite3")
+    for days in (20, 10, 1):
+        journal.publish(event(-86_400 * days))
+    journal.close()
+    journal = Journal(tmp_path / "journal.sqlite3", days=15)
+    assert [one.label for one in journal.recent()] == ["label -86400", "label -864000"]
+    journal.close()
+
+
+def test_the_journal_stays_within_its_size_and_keeps_the_newest(tmp_path):
+    journal = Journal(tmp_path / "journal.sqlite3", megabytes=1)
+    connection = sqlite3.connect(journal.path)
+    rows = [(NOW + n, "detected", "x" * 2000, None, 0.5, -30.0) for n in range(2000)]
+    connection.executemany(
+        "INSERT INTO events (time, kind, label, class_id, score, level_db) VALUES (?, ?, ?, ?, ?, ?)", rows
+    )
+    connection.commit()
+    connection.close()
+    assert journal.path.stat().st_size > 4e6
+    journal.close()
+    journal = Journal(tmp_path / "journal.sqlite3", megabytes=1)
+    kept = journal.recent(10_000)
+    assert 100 < len(kept) < 500
+    assert kept[0].time == NOW + 1999
+    journal.close()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1e6
+
+
+def test_a_damaged_journal_is_put_aside(tmp_path, caplog):
+    path = tmp_path / "journal.sqlite3"
+    path.write_bytes(b"this is not a database, " * 500)
+    journal = Journal(path)
+    journal.publish(event())
+    wait_for(journal.recent)
+    assert "damaged" in caplog.text
+    assert (tmp_path / "journal.sqlite3.damaged").read_bytes().startswith(b"this is not")
+    journal.close()
+
+
+@pytest.mark.parametrize("written", [1, 40, 150])
+def test_a_journal_whose_writer_is_killed_holds_every_event_that_was_written(tmp_path, written):
+    code = """
+import sys, time
+from pathlib import Path
+from edge_client.events import Event
+from edge_client.events.journal import Journal
+journal = Journal(Path(sys.argv[1]))
+shown = 0
+for number in range(100_000):
+    journal.publish(Event(time.time(), "detected", str(number), None, 0.5, -30.0))
+    time.sleep(0.001)
+    newest = journal.recent(1)
+    if newest:
+        print(newest[0].label, flush=True)
+"""
+    path = tmp_path / "journal.sqlite3"
+    writer = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, cwd=ROOT)
+    last = next(int(line) for line in writer.stdout if int(line) >= written)
+    writer.kill()
+    last = max([last, *map(int, writer.stdout.read().split())])
+    writer.wait()
+    writer.stdout.close()
+    assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    journal = Journal(path)
+    labels = [int(one.label) for one in journal.recent(1_000_000)]
+    assert labels == list(range(labels[0], -1, -1))
+    assert labels[0] >= last
+    journal.publish(event())
+    wait_for(lambda: journal.recent(1) == [event()])
+    journal.close()
+
+
+WRITER = """
+import sys, time
+from edge_client.events import Event
+from edge_client.events.json_lines import JsonLines
+sink = JsonLines(sys.stdout)
+for number in range(int(sys.argv[1])):
+    sink.publish(Event(1.7e9, "unknown", "unknown", None, 0.25, -30.0))
+    time.sleep(0.01)
+sink.close()
+print("done", file=sys.stderr)
+"""
+
+
+def test_standard_output_gets_a_line_for_every_event():
+    result = subprocess.run(
+        [sys.executable, "-c", WRITER, "3"], capture_output=True, text=True, check=True, cwd=ROOT
+    )  # fmt: skip
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["kind"] for line in lines] == ["unknown"] * 3
+
+
+def test_a_reader_that_goes_away_ends_nothing():
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, "30"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    )
+    assert b"unknown" in writer.stdout.readline()
+    writer.stdout.close()
+    message = writer.stderr.read().decode()
+    writer.stderr.close()
+    assert writer.wait() == 0
+    assert message.count("nobody reads events") == 1
+    assert message.endswith("done\n")
+    assert "Traceback" not in message
+
+
+def hook(tmp_path, script, timeout_s=10.0):
+    program = tmp_path / "hook"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    return CommandHook([str(program), str(tmp_path / "out"), "an argument; with $signs"], timeout_s)
+
+
+def test_the_command_gets_the_event_and_its_arguments_and_no_secrets(tmp_path, monkeypatch):
+    monkeypatch.setenv("AURICLE_MQTT_PASSWORD", "secret")
+    sink = hook(tmp_path, 'cat > "$1.part"; echo "$2 $AURICLE_MQTT_PASSWORD" >> "$1.part"; mv "$1.part" "$1"')
+    sink.publish(event(7))
+    wait_for((tmp_path / "out").exists)
+    document, rest = (tmp_path / "out").read_text().splitlines()
+    assert json.loads(document) == event(7).to_json()
+    assert rest == "an argument; with $signs "
+    sink.close()
+
+
+def test_one_command_runs_at_a_time_and_none_is_lost(tmp_path):
+    sink = hook(tmp_path, 'mkdir "$1.lock" || echo overlap >> "$1"; sleep 0.05; echo ran >> "$1"; rmdir "$1.lock"')
+    for number in range(5):
+        sink.publish(event(number))
+    wait_for(lambda: (tmp_path / "out").exists() and len((tmp_path / "out").read_text().split()) >= 5)
+    assert (tmp_path / "out").read_text().split() == ["ran"] * 5
+    sink.close()
+
+
+def is_running(pid):
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+
+
+def test_a_command_that_hangs_is_killed_with_all_that_it_started(tmp_path, caplog):
+    sink = hook(tmp_path, 'sleep 600 & echo $! > "$1"; wait', timeout_s=0.3)
+    sink.publish(event())
+    wait_for(lambda: "was killed after 0.3 s" in caplog.text)
+    child = int((tmp_path / "out").read_text())
+    wait_for(lambda: not is_running(child))
+    sink.close()
+
+
+def test_closing_does_not_wait_for_a_command_that_hangs(tmp_path):
+    sink = hook(tmp_path, 'echo $$ > "$1"; exec sleep 600', timeout_s=600)
+    sink.publish(event())
+    wait_for(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text())
+    sink.close()
+    assert not is_running(int((tmp_path / "out").read_text()))
+
+
+def test_a_command_that_fails_or_is_missing_is_logged_and_not_raised(tmp_path, caplog):
+    failing = hook(tmp_path, "exit 3")
+    failing.publish(event())
+    wait_for(lambda: "ended with status 3" in caplog.text)
+    failing.close()
+    missing = CommandHook([str(tmp_path / "nothing")], 1.0)
+    missing.publish(event())
+    wait_for(lambda: "cannot run" in caplog.text)
+    missing.close()
+
+
+def test_a_slow_receiver_costs_dropped_items_and_never_time(caplog):
+    caplog.set_level(logging.WARNING)
+    received = []
+
+    def slow(item):
+        received.append(item)
+        time.sleep(0.2)
+
+    delivery = Delivery("something slow", slow, capacity=2)
+    for number in range(50):
+        delivery.put(number)
+    assert delivery.dropped >= 47
+    assert delivery.close(5.0)
+    assert received == sorted(set(received))  # which ones were dropped is a matter of time
+    assert len(received) <= 3
+    assert caplog.text.count("too slow") == 1

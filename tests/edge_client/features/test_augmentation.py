@@ -1,0 +1,159 @@
+"""Augmentation: clips move by at most what was asked, and noise comes as loud and as often as asked."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_client.errors import RecordingError
+from edge_client.features.augmentation import (
+    BackgroundNoise,
+    augment,
+    augment_for_listening,
+    mix_noise,
+    splice,
+    time_shift,
+)
+from tests.support.checkout import DATA
+
+
+def ramp(clips, samples):
+    """Clips in which every sample tells where it was."""
+    return np.tile(np.arange(1, samples + 1, dtype=np.float32) / samples, (clips, 1))
+
+
+@given(
+    clips=st.integers(0, 5),
+    samples=st.integers(2, 60),
+    largest=st.integers(0, 30),
+    seed=st.integers(0, 99),
+)
+@settings(derandomize=True, deadline=None, max_examples=100)
+def test_a_shifted_clip_is_the_clip_moved_with_silence_moving_in(clips, samples, largest, seed):
+    largest = min(largest, samples - 1)
+    original = ramp(clips, samples)
+    shifted = time_shift(original, largest, np.random.default_rng(seed))
+    assert shifted.shape == original.shape
+    for before, after in zip(original, shifted, strict=True):
+        moves = [
+            by
+            for by in range(-largest, largest + 1)
+            if np.array_equal(after, np.pad(before, samples)[samples - by : 2 * samples - by])
+        ]
+        assert len(moves) == 1
+
+
+def test_shifts_cover_the_whole_range_and_differ_from_clip_to_clip():
+    shifted = time_shift(ramp(4_000, 50), 3, np.random.default_rng(0))
+    first = np.round(shifted[:, 25] * 50).astype(int)
+    assert sorted(set(26 - first)) == [-3, -2, -1, 0, 1, 2, 3]
+    assert np.bincount(26 - first + 3).min() > 450
+
+
+def test_a_hundred_milliseconds_is_the_furthest_that_a_clip_is_moved():
+    shifted = augment(ramp(500, 16_000), 16_000, np.random.default_rng(0))
+    moved = 8_001 - np.round(shifted[:, 8_000] * 16_000)
+    assert abs(moved).max() <= 1_600
+    assert abs(moved).max() > 1_500
+
+
+def test_noise_is_as_loud_and_as_frequent_as_asked():
+    rng = np.random.default_rng(0)
+    noise = BackgroundNoise((np.full(50_000, 0.5, np.float32),))
+    mixed = mix_noise(np.zeros((2_000, 10), np.float32), noise, rng, volume=0.1, probability=0.8)
+    assert set(np.unique(mixed)) == {np.float32(0.0), np.float32(0.05)}
+    assert (mixed[:, 0] > 0).mean() == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize("probability", [0.0, 1.0])
+def test_probability_none_and_certain(probability):
+    noise = BackgroundNoise((np.ones(10, np.float32),))
+    mixed = mix_noise(np.zeros((50, 10), np.float32), noise, np.random.default_rng(0), probability=probability)
+    assert (mixed > 0).all() == (probability == 1.0)
+    assert (mixed > 0).any() == (probability == 1.0)
+
+
+def test_stretches_come_from_all_over_every_background():
+    noise = BackgroundNoise((np.arange(1_000, dtype=np.float32) / 1_000, -np.arange(1_000, dtype=np.float32) / 1_000))
+    mixed = mix_noise(np.zeros((3_000, 10), np.float32), noise, np.random.default_rng(0), 1.0, 1.0)
+    starts = np.round(mixed[:, 0] * 1_000)
+    assert starts.min() == -990
+    assert starts.max() == 990
+
+
+def test_a_background_shorter_than_a_clip_is_repeated():
+    noise = BackgroundNoise((np.array([0.1, 0.2, 0.3], np.float32),))
+    mixed = mix_noise(np.zeros((1, 7), np.float32), noise, np.random.default_rng(0), 1.0, 1.0)
+    np.testing.assert_allclose(mixed[0], [0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1])
+
+
+def test_the_sum_stays_in_range():
+    noise = BackgroundNoise((np.ones(100, np.float32),))
+    mixed = mix_noise(np.full((5, 10), 0.95, np.float32), noise, np.random.default_rng(0), 0.1, 1.0)
+    assert mixed.max() == 1.0
+
+
+def test_clips_given_are_left_alone_and_equal_seeds_give_equal_clips():
+    clips = np.random.default_rng(0).uniform(-0.5, 0.5, (20, 16_000)).astype(np.float32)
+    before = clips.copy()
+    noise = BackgroundNoise((np.random.default_rng(1).uniform(-1, 1, 40_000).astype(np.float32),))
+    first = augment(clips, 16_000, np.random.default_rng(2), noise)
+    second = augment(clips, 16_000, np.random.default_rng(2), noise)
+    assert first.dtype == np.float32
+    np.testing.assert_array_equal(clips, before)
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, augment(clips, 16_000, np.random.default_rng(3), noise))
+
+
+def test_backgrounds_are_read_from_a_folder_and_a_damaged_one_is_left_out(tmp_path, caplog):
+    soundfile = pytest.importorskip("soundfile")
+    soundfile.write(tmp_path / "rain.wav", np.full(48_000, 0.25), 48_000)
+    (tmp_path / "broken.flac").write_bytes(b"no sound")
+    (tmp_path / "readme.txt").write_text("about")
+    noise = BackgroundNoise.load(tmp_path, 16_000)
+    assert [len(recording) for recording in noise.recordings] == [16_000]
+    assert np.median(noise.recordings[0]) == pytest.approx(0.25, abs=1e-3)
+    assert "broken.flac" in caplog.text
+
+
+def test_a_folder_without_backgrounds_is_an_error(tmp_path):
+    with pytest.raises(RecordingError, match=r"no background recordings in .*put .wav, .flac or .ogg files there"):
+        BackgroundNoise.load(tmp_path, 16_000)
+
+
+def test_real_backgrounds():
+    if not (DATA / "gsc_background_noise").is_dir():
+        pytest.skip(f"no recordings in {DATA}")
+    noise = BackgroundNoise.load(DATA / "gsc_background_noise", 14_400)
+    assert len(noise.recordings) == 6
+    mixed = mix_noise(np.zeros((200, 14_400), np.float32), noise, np.random.default_rng(0))
+    assert 0.7 < (np.abs(mixed).max(axis=1) > 0).mean() < 0.9
+
+
+def test_listening_hears_clips_elsewhere_nearer_or_farther_and_in_noise():
+    rng = np.random.default_rng(0)
+    clips = np.zeros((200, 1600), np.float32)
+    clips[:, 700:900] = 0.1 * rng.standard_normal((200, 200))
+    noise = BackgroundNoise((rng.standard_normal(5000).astype(np.float32),))
+    alone = augment_for_listening(clips, 1600, np.random.default_rng(1))
+    starts = (alone != 0).argmax(axis=1)
+    assert 300 <= starts.min() < 350
+    assert 1050 < starts.max() <= 1100
+    gains_db = 20 * np.log10(np.abs(alone).max(axis=1) / np.abs(clips).max(axis=1))
+    assert -10 <= gains_db.min() < -9
+    assert 5 < gains_db.max() <= 6.01
+    heard = augment_for_listening(clips, 1600, np.random.default_rng(1), noise)
+    assert (heard != 0).mean() > 0.99
+    assert np.abs(heard).max() <= 1
+    assert heard.dtype == np.float32
+
+
+def test_spliced_clips_are_made_of_clips_of_two_labels_or_more():
+    clips = np.repeat(np.arange(1, 13, dtype=np.float32), 400).reshape(12, 400)
+    labels = np.arange(12) // 4
+    spliced = splice(clips, labels, np.random.default_rng(0))
+    assert spliced.shape == clips.shape
+    for row in spliced:
+        quarters = row.reshape(4, 100)
+        assert (quarters == quarters[:, :1]).all()
+        assert len({int(value - 1) // 4 for value in quarters[:, 0]}) >= 2

@@ -1,0 +1,281 @@
+"""Features: equal to python_speech_features, whatever is asked of them, and clear about what they cannot take."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_client.errors import FeatureError
+from edge_client.features.mfcc import Mfcc
+from fleet_protocol.feature_settings import PRESETS
+from tests.support.checkout import DATA, ROOT
+
+# First, middle and last frame, coefficients 0, 1, 2 and the last two, as python_speech_features 0.6 gave them.
+GOLDEN = {
+    "gudur": [
+        [-0.3861, 2.1155, 18.9464, 12.4047, 12.8409],
+        [0.4456, -16.678, -25.2249, -14.1599, 17.5959],
+        [-0.3592, -29.2938, -10.5847, -26.6454, 16.9312],
+    ],
+    "hello_edge": [
+        [-0.7399, 13.119, 16.4105, 7.8895, 20.2566],
+        [0.1558, -18.2996, -28.8831, -27.9126, -8.5835],
+        [-0.6561, -32.604, 8.1454, -13.8736, -9.361],
+    ],
+    "kws40": [
+        [-1.0637, 0.8634, 25.049, -2.424, -3.3665],
+        [-0.1432, -17.9937, -25.3556, 4.5051, 3.772],
+        [-0.9484, -33.5129, -13.5834, 3.8962, -1.1567],
+    ],
+}  # fmt: skip
+
+
+def reference(samples, features):
+    python_speech_features = pytest.importorskip("python_speech_features")
+    return python_speech_features.mfcc(
+        samples,
+        features.sample_rate_hz,
+        features.window_s,
+        features.hop_s,
+        features.coefficients,
+        features.mel_bands,
+        features.fft_size,
+        features.low_hz,
+        features.high_hz,
+        features.pre_emphasis,
+        features.lifter,
+        features.log_energy,
+    )
+
+
+def noise(features, seed=0, clips=None, volume=0.1):
+    size = features.clip_samples if clips is None else (clips, features.clip_samples)
+    return (volume * np.random.default_rng(seed).standard_normal(size)).astype(np.float32)
+
+
+def chirp(features):
+    """A falling sweep over a little hiss, by formula, so that no random generator's stream is part of the vectors."""
+    t = np.arange(features.clip_samples) / features.sample_rate_hz
+    sweep = 0.4 * np.sin(2 * np.pi * (300 * t + 1200 * t * t)) * np.exp(-2 * t)
+    return (sweep + 0.01 * np.sin(7919 * np.arange(len(t), dtype=np.int64) ** 2 % 6.283)).astype(np.float32)
+
+
+@pytest.fixture(params=sorted(PRESETS))
+def features(request):
+    return PRESETS[request.param]
+
+
+def test_golden_vectors(features):
+    computed = Mfcc(features)(chirp(features))
+    chosen = computed[[0, features.frames // 2, -1]][:, [0, 1, 2, -2, -1]]
+    np.testing.assert_allclose(chosen, GOLDEN[features.preset], atol=1e-4)
+
+
+@pytest.mark.parametrize("volume", [1e-4, 0.1, 1.0])
+def test_random_clips_equal_the_reference(features, volume):
+    clip = noise(features, volume=volume)
+    computed = Mfcc(features)(clip)
+    assert computed.dtype == np.float32
+    assert computed.shape == features.shape
+    np.testing.assert_allclose(computed, reference(clip, features), atol=1e-4)
+
+
+def hard_clips(features):
+    """Clips with bands, frames or samples far below others, into which rounding errors of the loud ones could leak."""
+    loud = noise(features, seed=2, volume=0.3)
+    t = np.arange(features.clip_samples) / features.sample_rate_hz
+    spectrum = np.fft.rfft(loud)
+    low_passed = np.fft.irfft(np.where(np.arange(len(spectrum)) < 300, spectrum, 0), len(loud))
+    clips = {
+        "low-passed noise": low_passed,
+        "low-passed noise that fades in and out": low_passed * np.sin(np.pi * t) ** 4,
+        "high-passed noise": loud - low_passed,
+        "a low tone": 0.9 * np.sin(2 * np.pi * 60 * t),
+        "a high tone": 0.9 * np.sin(2 * np.pi * 6_000 * t),
+        "a tone at a bin of the FFT": 0.9 * np.sin(2 * np.pi * 32 * features.sample_rate_hz / features.fft_size * t),
+        "noise, then digital silence": np.where(t < 0.45, loud, 0),
+        "noise, then very quiet noise": np.where(t < 0.45, loud, 1e-8 * loud),
+        "an offset": 0.5 + 1e-4 * loud,
+        "an offset alone": np.full(len(t), 0.5),
+        "an impulse": np.where(np.arange(len(t)) == 5_000, 1.0, 0),
+        "full scale": np.sign(loud),
+    }
+    return {name: clip.astype(np.float32) for name, clip in clips.items()}
+
+
+def test_quiet_parts_beside_loud_ones_equal_the_reference(features):
+    mfcc = Mfcc(features)
+    for name, clip in hard_clips(features).items():
+        np.testing.assert_allclose(mfcc(clip), reference(clip, features), atol=1e-4, err_msg=name)
+
+
+def test_double_precision_samples_equal_the_reference(features):
+    clip = 0.1 * np.random.default_rng(1).standard_normal(features.clip_samples)
+    np.testing.assert_allclose(Mfcc(features)(clip), reference(clip, features), atol=1e-4)
+
+
+@pytest.mark.parametrize("folder", ["gsc_v2_test", "urbansound8k_subset"])
+def test_real_clips_equal_the_reference(features, folder):
+    soundfile = pytest.importorskip("soundfile")
+    files = sorted((DATA / folder).glob("*/*.*"))[::97]
+    if not files:
+        pytest.skip(f"no recordings in {DATA / folder}")
+    mfcc = Mfcc(features)
+    for file in files:
+        clip = soundfile.read(file, dtype="float32")[0][: features.clip_samples]
+        padded = np.pad(clip, (0, features.clip_samples - len(clip)))
+        np.testing.assert_allclose(mfcc(padded), reference(padded, features), atol=1e-4, err_msg=str(file))
+
+
+@given(
+    rate=st.sampled_from([8_000, 11_025, 16_000]),
+    window_s=st.floats(0.01, 0.06),
+    hop_share=st.floats(0.2, 1.3),
+    bands=st.integers(3, 50),
+    lifter=st.sampled_from([0, 22]),
+    log_energy=st.booleans(),
+    fft_size=st.sampled_from([1024, 1023]),
+    seed=st.integers(0, 99),
+)
+@settings(derandomize=True, deadline=None, max_examples=40)
+def test_any_consistent_settings_equal_the_reference(
+    rate, window_s, hop_share, bands, lifter, log_energy, fft_size, seed
+):
+    window = round(window_s * rate)
+    hop = max(1, round(window * hop_share))
+    features = dataclasses.replace(
+        PRESETS["gudur"],
+        sample_rate_hz=rate,
+        clip_s=0.5,
+        window_s=window / rate,
+        hop_s=hop / rate,
+        frames=1 + -(-(round(0.5 * rate) - window) // hop),
+        coefficients=min(13, bands),
+        mel_bands=bands,
+        fft_size=fft_size,
+        low_hz=50.0,
+        high_hz=rate / 2,
+        lifter=lifter,
+        log_energy=log_energy,
+    )
+    clip = noise(features, seed)
+    np.testing.assert_allclose(Mfcc(features)(clip), reference(clip, features), atol=1e-3)
+
+
+@pytest.mark.parametrize("clips", [1, 2, 17, 40])
+def test_many_clips_equal_one_by_one(features, clips):
+    batch = noise(features, clips=clips)
+    mfcc = Mfcc(features)
+    together = mfcc(batch)
+    assert together.shape == (clips, *features.shape)
+    np.testing.assert_allclose(together, np.stack([mfcc(clip) for clip in batch]), atol=1e-5)
+
+
+def test_views_of_other_memory_layouts_give_the_same(features):
+    batch = noise(features, clips=6)
+    expected = Mfcc(features)(batch)
+    np.testing.assert_array_equal(Mfcc(features)(np.asfortranarray(batch)), expected)
+    np.testing.assert_array_equal(Mfcc(features)(np.repeat(batch, 2, axis=0)[::2]), expected)
+
+
+def test_no_clips_give_no_features(features):
+    assert Mfcc(features)(np.zeros((0, features.clip_samples), np.float32)).shape == (0, *features.shape)
+
+
+def test_longer_clips_are_cropped_and_shorter_ones_padded(features):
+    clip = noise(features)
+    mfcc = Mfcc(features)
+    np.testing.assert_array_equal(mfcc(np.concatenate([clip, clip])), mfcc(clip))
+    for length in (1, 2, 777, features.clip_samples - 1):
+        short = clip[:length]
+        padded = np.pad(short, (0, features.clip_samples - length))
+        np.testing.assert_array_equal(mfcc(short), mfcc(padded))
+        np.testing.assert_allclose(mfcc(short), reference(padded, features), atol=1e-4)
+
+
+def test_silence_is_finite(features):
+    silence = np.zeros(features.clip_samples, np.float32)
+    computed = Mfcc(features)(silence)
+    assert np.isfinite(computed).all()
+    np.testing.assert_allclose(computed, reference(silence, features), atol=1e-4)
+
+
+def test_a_clip_is_not_changed(features):
+    clip = noise(features)
+    before = clip.copy()
+    Mfcc(features)(clip)
+    np.testing.assert_array_equal(clip, before)
+
+
+def test_threads_may_share_one(features):
+    mfcc = Mfcc(features)
+    batches = [noise(features, seed, clips=20) for seed in range(4)]
+    expected = [mfcc(batch) for batch in batches]
+    results = {}
+
+    def work(number):
+        results[number] = [mfcc(batches[number]) for _ in range(5)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, computed in results.items():
+        for array in computed:
+            np.testing.assert_array_equal(array, expected[number])
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"),
+    [
+        (np.zeros(16_000, np.int16), ["int16", "astype(numpy.float32) / 32768"]),
+        (np.zeros(16_000, np.uint8), ["uint8", "- 128", "/ 128"]),
+        (np.zeros(16_000, bool), ["bool", "float32"]),
+        (np.zeros((1, 2, 16_000), np.float32), ["(1, 2, 16000)", "[clips, samples]"]),
+        (np.float32(0.0), ["()", "[samples]"]),
+        (np.zeros(0, np.float32), ["(0,)", "not empty"]),
+        (np.zeros((3, 0), np.float32), ["(3, 0)", "not empty"]),
+        (np.array([0.0, np.nan], np.float32), ["(1,)", "nan"]),
+        (np.array([[0.0, 0.0], [0.0, -np.inf]], np.float32), ["(1, 1)", "-inf"]),
+    ],
+)
+def test_what_is_no_clip_is_refused_with_the_way_out(samples, words):
+    with pytest.raises(FeatureError) as error:
+        Mfcc(PRESETS["gudur"])(samples)
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"fft_size": 512}, ["720 samples", "fft_size=512"]),
+        ({"high_hz": 8_000.0}, ["7200", "high_hz=8000.0"]),
+        ({"low_hz": 7_300.0}, ["low_hz=7300.0"]),
+        ({"coefficients": 27}, ["mel_bands=26"]),
+        ({"frames": 0}, ["frames=0"]),
+        ({"hop_s": 0.0}, ["hop_s=0.0"]),
+    ],
+)
+def test_settings_that_contradict_themselves_are_refused(change, words):
+    with pytest.raises(FeatureError) as error:
+        Mfcc(dataclasses.replace(PRESETS["gudur"], **change))
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_the_benchmark_ends_with_one_json_object():
+    pytest.importorskip("python_speech_features")
+    command = [sys.executable, "-m", "benchmarks.features", "--json", "--repetitions", "1"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    summary = json.loads(result.stdout.splitlines()[-1])
+    assert summary["max_abs_difference"] < 1e-4
+    assert summary["speedup"] > 0
+    assert set(summary["presets"]) == set(PRESETS)

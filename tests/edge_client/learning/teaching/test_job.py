@@ -1,0 +1,230 @@
+"""What the owner teaches is heard at once, what was known stays known, and a power cut costs nothing but time."""
+
+import dataclasses
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from edge_client.audio.recordings import Recordings
+from edge_client.clips.public_set import build_public_set
+from edge_client.clips.store import ClipStore
+from edge_client.config import load_config
+from edge_client.features.mfcc import Mfcc
+from edge_client.learning.teaching.job import to_teach
+from edge_client.learning.teaching.negatives import artificial_noise
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState, Progress
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.tensors import digest
+from tests.support.checkout import ROOT
+from tests.support.sounds import write_clips
+
+SETTINGS = PRESETS["gudur"]
+
+
+class Device:
+    def __init__(self, folder, bundle, **sections):
+        self.folder, self.bundle = folder, bundle
+        lines = [f"[{section}]\n{text}\n" for section, text in ({"microphone": ""} | sections).items()]
+        (folder / "edge.toml").write_text(
+            f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundle}"\n' + "".join(lines)
+        )
+        self.config = load_config(folder / "edge.toml")
+        self.state = DeviceState(self.config.device.state)
+        self.clips = self.config.clips_folder
+
+    def worker(self):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "edge_client.learning.worker", str(self.folder / "edge.toml")],
+            cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        child.stdin.write(json.dumps({"kind": "teach"}).encode() + b"\n")
+        child.stdin.flush()
+        return child
+
+    def teach(self):
+        with self.worker() as child:
+            errors = child.stderr.read().decode()
+            assert child.wait(60) == 0, errors
+        return self.state.load_model(self.bundle)
+
+    def to_teach(self):
+        return to_teach(self.config, self.state)
+
+
+@pytest.fixture
+def device(tmp_path, bundles):
+    return Device(tmp_path, bundles["cnn2"])
+
+
+def recall(tmp_path, saved, label, *, listening=True):
+    """Share of unheard clips of a label that one set of weights recognises."""
+    write_clips(tmp_path / "held out", label, 12, seed=1_000)
+    weights = saved.listening if listening else saved.bundle.weights
+    model = ModelRuntime(dataclasses.replace(saved.bundle, weights=weights))
+    recordings = Recordings(tmp_path / "held out", SETTINGS)
+    x = model.normalise(Mfcc(SETTINGS)(recordings.load(recordings.clips(label))))
+    found = model.predict(x, saved.progress.label_map.mask).argmax(axis=1)
+    return float((found == saved.progress.label_map.slot_of(label)).mean())
+
+
+def test_a_device_that_knows_nothing_is_taught_its_first_sounds(tmp_path, device):
+    assert device.to_teach() is None
+    for label in ("yes", "no", "stop"):
+        write_clips(device.clips, label, 8, seed=1)
+    assert device.to_teach() is not None
+    saved = device.teach()
+    assert saved.progress.label_map == LabelMap(32).add("no").add("stop").add("yes")
+    assert min(recall(tmp_path, saved, label) for label in ("yes", "no", "stop")) > 0.8
+    assert device.to_teach() is None
+    assert (device.state.folder / "model.safetensors").stat().st_mode & 0o077 == 0
+
+    quiet = artificial_noise(50, SETTINGS, np.random.default_rng(7))
+    model = ModelRuntime(dataclasses.replace(saved.bundle, weights=saved.listening))
+    scores = model.predict(model.normalise(Mfcc(SETTINGS)(quiet)), saved.progress.label_map.mask)
+    assert (scores.max(axis=1) > 0.6).mean() < 0.2  # it stays undecided where there is no sound in particular
+
+
+def grown_up(tmp_path, device, *, public):
+    """Make the device one that got `yes`, `no` and `up` from the fleet and has no clip of them."""
+    for label in ("yes", "no", "up"):
+        write_clips(device.clips, label, 16, seed=3)
+    saved = device.teach()
+    linked = saved.progress.label_map
+    for slot, name in enumerate(linked.names):
+        linked = linked.link(slot, name)
+    device.state.save_model(saved.bundle.weights, saved.listening, Progress("cnn2", linked, contributed=3, learned=2))
+    shutil.rmtree(device.clips)
+    if public:
+        for label in ("yes", "no", "up", "down"):
+            write_clips(tmp_path / "public", label, 12, seed=99)
+        blob = build_public_set(tmp_path / "public", SETTINGS, ["yes", "no", "up", "down"], 12).pack()
+        write_durably(device.state.blob_path(digest(blob)), blob)
+    return device.state.load_model(device.bundle)
+
+
+@pytest.mark.parametrize("public", [True, False], ids=["public set", "impressions"])
+def test_a_new_sound_takes_a_slot_and_what_the_fleet_taught_is_not_forgotten(tmp_path, device, public):
+    before = grown_up(tmp_path, device, public=public)
+    write_clips(device.clips, "stop", 8, seed=5)
+    saved = device.teach()
+    assert saved.progress.label_map.names == (*before.progress.label_map.names, "stop")
+    assert saved.progress.label_map.class_ids[-1] is None  # the next round reports it
+    assert (saved.progress.contributed, saved.progress.learned) == (3, 2)
+    for listening in (True, False):
+        assert recall(tmp_path, saved, "stop", listening=listening) > 0.7
+        known = [recall(tmp_path, saved, label, listening=listening) for label in ("yes", "no", "up")]
+        assert np.mean(known) > (0.85 if public else 0.6)
+
+
+def test_a_label_without_clips_is_forgotten_unless_clips_expire_by_themselves(tmp_path, bundles):
+    for name, sections in {"deleted": {}, "expired": {"clips": "expire_days = 30"}}.items():
+        (tmp_path / name).mkdir()
+        device = Device(tmp_path / name, bundles["cnn2"], **sections)
+        for label in ("yes", "no", "stop"):
+            write_clips(device.clips, label, 8, seed=1)
+        device.teach()
+        shutil.rmtree(device.clips / "stop")
+        assert device.to_teach() is not None
+        saved = device.teach()
+        assert saved.progress.label_map.names == ("no", "stop", "yes")  # its slot is never another sound's
+        known = recall(tmp_path, saved, "stop")
+        assert known < 0.2 if name == "deleted" else known > 0.5
+
+
+def after_a_round(device, weights):
+    """Make the device one that got these weights from a round."""
+    saved = device.state.load_model(device.bundle)
+    progress = dataclasses.replace(saved.progress, learned=1, overtaken=True)
+    device.state.save_model(weights, weights, progress)
+    return saved
+
+
+def same(weights, others):
+    return all(np.array_equal(weights[name], others[name]) for name in weights)
+
+
+def test_after_a_round_the_owner_s_sounds_are_gone_over_again_where_that_is_for_the_better(tmp_path, device):
+    for label in ("yes", "no", "stop"):
+        write_clips(device.clips, label, 12, seed=1)
+    untrained = device.state.load_model(device.bundle).bundle.weights
+    device.teach()
+    assert device.to_teach() is None
+    after_a_round(device, untrained)
+    assert device.to_teach() is not None
+    saved = device.teach()
+    assert min(recall(tmp_path, saved, label) for label in ("yes", "no", "stop")) > 0.7
+    assert device.to_teach() is None
+
+
+def test_after_a_round_a_device_keeps_the_round_s_model_where_going_over_its_clips_makes_it_worse(tmp_path, bundles):
+    device = Device(tmp_path, bundles["cnn2"])
+    for label in ("yes", "no", "stop"):
+        write_clips(device.clips, label, 12, seed=1)
+    rounds = device.teach().listening
+    after_a_round(device, rounds)
+    harmful = Device(tmp_path, bundles["cnn2"], training="teach_epochs = 10\nteach_learning_rate = 1.0")
+    saved = harmful.teach()
+    assert same(saved.listening, rounds)
+    assert same(saved.bundle.weights, rounds)
+    assert harmful.to_teach() is None  # until the next round, or other clips
+
+    after_a_round(harmful, rounds)
+    write_clips(harmful.clips, "up", 8, seed=1)  # what the owner taught is learned in any case
+    saved = harmful.teach()
+    assert not same(saved.listening, rounds)
+    assert "up" in saved.progress.label_map.names
+
+
+def test_nothing_is_taught_without_a_microphone_or_while_clips_are_changing(tmp_path, device):
+    store = ClipStore(device.clips, device.config.clips, SETTINGS.sample_rate_hz)
+    with store.changing():
+        write_clips(device.clips, "stop", 1, seed=1)
+        assert device.to_teach() is None
+    assert device.to_teach() is not None
+    deaf = dataclasses.replace(device.config, microphone=None)
+    assert to_teach(deaf, device.state) is None
+
+
+def test_a_lesson_that_was_killed_changed_nothing_and_is_learned_again_the_same(device):
+    for label in ("yes", "no"):
+        write_clips(device.clips, label, 8, seed=1)
+    for pause_s in (0.3, 0.6, 0.9):
+        with device.worker() as child:
+            time.sleep(pause_s)
+            child.send_signal(signal.SIGKILL)
+        if device.to_teach() is None:
+            break
+    first = device.teach()
+    (device.state.folder / "model.safetensors").unlink()
+    again = device.teach()
+    assert all(np.array_equal(first.listening[name], again.listening[name]) for name in first.listening)
+
+
+def test_a_lesson_without_readable_clips_says_so(device):
+    (device.clips / "stop").mkdir(parents=True)
+    (device.clips / "stop" / "a.wav").write_bytes(b"no sound")
+    with device.worker() as child:
+        errors = child.stderr.read().decode()
+        assert child.wait(60) == 1
+    assert "no readable clips" in errors
+    assert "Traceback" not in errors
+    assert not (device.state.folder / "model.safetensors").exists()
+
+
+def test_more_labels_than_the_head_has_room_for_are_refused(device):
+    for number in range(33):
+        write_clips(device.clips, "yes", 1, seed=number)
+        (device.clips / "yes").rename(device.clips / f"sound {number}")
+    with device.worker() as child:
+        errors = child.stderr.read().decode()
+        assert child.wait(60) == 1
+    assert "33 labels do not fit a head of capacity 32" in errors

@@ -1,0 +1,174 @@
+"""Data sets are read as their authors lay them out: labels, speakers or recordings, and nobody on two sides."""
+
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge_client.features.mfcc import Mfcc
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.feature_settings import preset
+from fleet_simulator.data.corpora import read_corpus
+from fleet_simulator.data.recording_features import clips_of
+from fleet_simulator.errors import CorpusError, RefusedKeyError
+from fleet_simulator.experiment.data_section import DataSection
+from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.partition.splits import split
+from tests.support.checkout import DATA
+
+URBAN_SOUNDS = DATA / "urbansound8k_subset"
+
+
+@pytest.fixture(scope="module")
+def model(bundles):
+    return ModelRuntime.open(bundles["ann3"])
+
+
+def write(path: Path, seconds=0.3, rate=8_000):
+    """Write noise of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(int.from_bytes(path.stem.encode(), "big"))
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(rng.integers(-9000, 9000, round(seconds * rate)).astype("<i2").tobytes())
+    return path
+
+
+def read(model, source, path, **keys):
+    corpus = read_corpus(DataSection(source, path, **keys), model.manifest, 0)
+    found = {(corpus.names[slot], str(who)) for slot, who in zip(corpus.labels, corpus.speakers, strict=True)}
+    return corpus, found
+
+
+def test_urbansound8k_as_it_is_distributed(tmp_path, model):
+    for name in ("fold1/101415-3-0-2", "fold1/101415-3-0-3", "fold1/9031-3-2-0", "fold10/24074-1-0-0"):
+        write(tmp_path / "audio" / f"{name}.wav")
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "UrbanSound8K.csv").write_text(
+        "slice_file_name,fsID,start,end,salience,fold,classID,class\n"
+    )
+    (tmp_path / "audio" / "fold1" / ".DS_Store").write_bytes(b"")
+    corpus, found = read(model, "urbansound8k", tmp_path)
+    assert corpus.names == ("car_horn", "dog_bark")
+    assert found == {("dog_bark", "101415"), ("dog_bark", "9031"), ("car_horn", "24074")}
+    assert len(corpus.labels) == 4
+
+
+def test_speech_commands_as_it_is_distributed_with_seconds_of_noise(tmp_path, model):
+    for name in ("yes/004ae714_nohash_0", "yes/004ae714_nohash_1", "bed/0132a06d_nohash_0"):
+        write(tmp_path / f"{name}.wav", seconds=1.0)
+    write(tmp_path / "_background_noise_" / "doing_the_dishes.wav", seconds=3.7)
+    write(tmp_path / "_background_noise_" / "tap.wav", seconds=1.2)
+    (tmp_path / "_background_noise_" / "README.md").write_text("Background noise")
+    (tmp_path / "testing_list.txt").write_text("yes/004ae714_nohash_0.wav\n")
+    corpus, found = read(model, "speech_commands", tmp_path)
+    assert corpus.names == ("bed", "yes")
+    assert found == {("bed", "0132a06d"), ("yes", "004ae714")}
+    corpus, found = read(model, "speech_commands", tmp_path, labels=("yes", "_background_noise_"))
+    assert np.bincount(corpus.labels).tolist() == [2, 4]
+    assert ("_background_noise_", "") in found
+    noise = corpus.features(np.flatnonzero(corpus.labels == 1))
+    assert len({row.tobytes() for row in noise}) == 4
+
+
+def test_crema_d(tmp_path, model):
+    for name in ("1001_DFA_ANG_XX", "1001_IEO_HAP_LO", "1091_WSI_SAD_XX", "1002_TIE_FEA_HI", "1002_TIE_NEU_XX"):
+        write(tmp_path / "AudioWAV" / f"{name}.wav")
+    corpus, found = read(model, "crema_d", tmp_path)
+    assert corpus.names == ("angry", "fear", "happy", "neutral", "sad")
+    assert found == {
+        ("angry", "1001"), ("happy", "1001"), ("sad", "1091"), ("fear", "1002"), ("neutral", "1002"),
+    }  # fmt: skip
+
+
+def write_iemocap(folder: Path) -> None:
+    emotions = {
+        "Ses01F_impro01_F000": "neu", "Ses01F_impro01_M000": "exc", "Ses01F_impro01_M001": "hap",
+        "Ses01F_impro01_F001": "xxx", "Ses01M_script01_1_F002": "ang", "Ses01M_script01_1_M003": "fru",
+        "Ses02F_impro05_M004": "sad",
+    }  # fmt: skip
+    for name, code in emotions.items():
+        session, dialog = folder / f"Session{name[4]}", name.rpartition("_")[0]
+        write(session / "sentences" / "wav" / dialog / f"{name}.wav")
+        evaluation = session / "dialog" / "EmoEvaluation" / f"{dialog}.txt"
+        evaluation.parent.mkdir(parents=True, exist_ok=True)
+        with evaluation.open("a") as file:
+            file.write(f"% [START_TIME - END_TIME] TURN_NAME EMOTION [V, A, D]\n\n[6.2901 - 8.2357]\t{name}\t{code}\t")
+            file.write("[2.5000, 2.5000, 2.5000]\nC-E2:\tNeutral;\t()\nA-E3:\tval 3; act 2; dom  2;\t()\n\n")
+        (evaluation.parent / f"._{dialog}.txt").write_bytes(b"\0\5\x16\7")
+
+
+def test_iemocap_has_four_classes_unless_others_are_named(tmp_path, model):
+    write_iemocap(tmp_path)
+    corpus, found = read(model, "iemocap", tmp_path)
+    assert corpus.names == ("angry", "happy", "neutral", "sad")
+    assert len(corpus.labels) == 5
+    assert found == {("neutral", "Ses01F"), ("happy", "Ses01M"), ("angry", "Ses01F"), ("sad", "Ses02M")}
+    corpus, _ = read(model, "iemocap", tmp_path, labels=("happy", "excited", "frustrated"))
+    assert np.bincount(corpus.labels).tolist() == [1, 1, 1]
+    with pytest.raises(CorpusError, match=r"no clip of 'bored'; it has: angry, excited, frustrated, happy"):
+        read(model, "iemocap", tmp_path, labels=("bored",))
+
+
+def test_an_utterance_without_its_recording_is_named(tmp_path, model):
+    write_iemocap(tmp_path)
+    lost = next(tmp_path.glob("Session2/sentences/wav/*/*.wav"))
+    lost.unlink()
+    with pytest.raises(CorpusError, match=rf"names {lost.stem}, but there is no .*; unpack"):
+        read(model, "iemocap", tmp_path)
+
+
+@pytest.mark.parametrize("source", ["speech_commands", "urbansound8k", "crema_d", "iemocap"])
+def test_a_folder_of_another_layout_is_told_what_is_expected(tmp_path, model, source):
+    write(tmp_path / "song.wav")
+    with pytest.raises(CorpusError, match=r"holds no clips as .*<"):
+        read(model, source, tmp_path)
+    with pytest.raises(CorpusError, match="there is no folder"):
+        read(model, source, tmp_path / "nowhere")
+
+
+@pytest.mark.skipif(not URBAN_SOUNDS.is_dir(), reason=f"there is no {URBAN_SOUNDS}; set AURICLE_DATA")
+def test_real_urban_sounds_are_split_by_recording(model):
+    data = DataSection("urbansound8k", URBAN_SOUNDS, ("car_horn", "gun_shot"), test=0.3, windows=3)
+    corpus = read_corpus(data, model.manifest, 0)
+    files = [path for label in data.labels for path in (URBAN_SOUNDS / label).glob("*.ogg")]
+    assert len(corpus.labels) == 3 * len(files)
+    assert set(corpus.speakers) == {path.stem.partition("_")[2].partition("-")[0] for path in files}
+    for how in ("recording", "dirichlet"):
+        fleet = FleetSection(8, how, 0.3)
+        dealt = split(corpus, Experiment(data, fleet, ModelSection(Path("x")), RoundsSection(1)))
+        sources = [set(corpus.speakers[rows]) for rows in (np.concatenate(dealt.devices), dealt.test)]
+        assert not sources[0] & sources[1]
+        assert all(len(rows) % 3 == 0 for rows in dealt.devices)
+    x = corpus.features(np.arange(len(corpus.labels))).reshape(-1, 3, *model.manifest.input_shape)
+    assert np.abs(x[:, 0] - x[:, 2]).mean() > 0.1
+
+
+def test_windows_lie_equally_far_from_one_another_and_one_is_the_loudest_stretch():
+    settings = preset("hello_edge")
+    samples = np.arange(64_000, dtype=np.float32) / 64_000
+    starts = clips_of(samples, 4, settings)[:, 0] * 64_000
+    np.testing.assert_allclose(starts, [0, 16_000, 32_000, 48_000])
+    np.testing.assert_allclose(clips_of(samples, 1, settings)[0, 0] * 64_000, 48_000)
+    short = clips_of(samples[:4_000], 2, settings)
+    assert short.shape == (2, 16_000)
+    np.testing.assert_array_equal(short[0], short[1])
+    assert Mfcc(settings)(short).shape == (2, *settings.shape)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"source": "synthetic", "snr_db": 10.0}, "snr_db = 10.0.*'synthetic'"),
+        ({"source": "log_mel", "path": Path("x"), "windows": 2}, "windows.*'log_mel'"),
+        ({"source": "crema_d", "path": Path("x"), "background": Path("y")}, "background.*needs 'variants'"),
+        ({"source": "crema_d", "path": Path("x"), "noisy": "some"}, "noisy = 'some': must be devices, all"),
+        ({"source": "crema_d"}, "needs the key 'path'"),
+    ],
+)
+def test_keys_that_do_not_go_together_are_refused(keys, says):
+    with pytest.raises(RefusedKeyError, match=says):
+        DataSection(**keys)

@@ -1,0 +1,65 @@
+"""Attackers and wrong labels do what the experiment says, and harm as one would expect."""
+
+import numpy as np
+import pytest
+
+from fleet_simulator.experiment.faults import FaultsSection, attacked, attacking_devices, taught_labels
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
+from tests.support.simulated_fleet import simulate, write_experiment
+
+
+@pytest.mark.parametrize(
+    ("attack", "sent"), [("sign_flip", [-1.0, 3.0]), ("scaling", [3.0, -1.0]), ("label_flip", [2.0, 0.0])]
+)
+def test_an_attacker_sends_what_its_attack_says(attack, sent):
+    start, trained = np.array([1.0, 1.0], np.float32), np.array([2.0, 0.0], np.float32)
+    faults = FaultsSection(0.2, attack, 2.0)
+    assert attacked(faults, start, trained, np.random.default_rng(0)).tolist() == sent
+
+
+def test_noise_has_the_strength_of_the_update_that_it_replaces():
+    rng = np.random.default_rng(0)
+    start, update = np.ones(50_000, np.float32), 0.1 * rng.standard_normal(50_000, np.float32)
+    sent = attacked(FaultsSection(0.2, "noise", 3.0), start, start + update, rng)
+    assert np.std(sent - start) == pytest.approx(0.3, rel=0.02)
+    assert abs(np.corrcoef(sent - start, update)[0, 1]) < 0.02
+
+
+def test_the_stated_share_of_labels_is_wrong_and_nobody_else_s():
+    labels = np.random.default_rng(0).integers(5, size=10_000)
+    owned = [slice(start, start + 100) for start in range(0, 9_000, 100)]
+    taught = taught_labels(labels, owned, FaultsSection(wrong_labels=0.3), 5, 0)
+    assert np.mean(taught[:9_000] != labels[:9_000]) == pytest.approx(0.3, abs=0.02)
+    assert (taught[9_000:] == labels[9_000:]).all()
+    assert set(taught) == set(range(5))
+    flipped = taught_labels(labels, owned, FaultsSection(0.5, "label_flip"), 5, 0)
+    attackers = attacking_devices(FaultsSection(0.5, "label_flip"), 90, 0)
+    assert len(attackers) == 45
+    for device, rows in enumerate(owned):
+        assert (flipped[rows] == (4 - labels[rows] if device in attackers else labels[rows])).all()
+
+
+def test_attackers_ruin_the_mean_and_not_the_median(tmp_path, bundles):
+    accuracy = {}
+    for rule in ("weighted_mean", "median"):
+        path = write_experiment(
+            tmp_path / f"{rule}.toml",
+            bundles["ann3"],
+            rounds={"count": 15, "aggregation": {"name": rule}},
+            fleet={"devices": 20, "split": "iid"},
+            faults={"attackers": 0.2, "strength": 8.0},
+        )
+        accuracy[rule] = simulate(load_experiment(path), tmp_path / rule, 2).rounds[-1]["accuracy"]
+    assert accuracy["median"] > accuracy["weighted_mean"] + 0.2
+
+
+def test_those_who_judge_the_model_have_the_right_labels(tmp_path, bundles):
+    clean = load_experiment(write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds={"count": 1}))
+    wrong = load_experiment(
+        write_experiment(tmp_path / "b.toml", bundles["ann3"], rounds={"count": 1}, faults={"wrong_labels": 0.5})
+    )
+    shards = [VirtualFleet(one, tmp_path, in_memory=True).shards for one in (clean, wrong)]
+    assert (shards[0].labels(shards[0].test) == shards[1].labels(shards[1].test)).all()
+    own = [np.concatenate([s.labels(s.rows(n)) for n in range(s.devices)]) for s in shards]
+    assert 0.35 < np.mean(own[0] != own[1]) < 0.65

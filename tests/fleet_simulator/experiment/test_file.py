@@ -1,0 +1,76 @@
+"""An experiment file is checked in full before anything starts, and says what the aggregator's requests say."""
+
+import pytest
+
+from aggregator_server.rounds.lifecycle import make_plan
+from aggregator_server.schemas import Method, RoundRequest
+from fleet_simulator.cli import main
+from fleet_simulator.errors import ExperimentError
+from fleet_simulator.experiment.file import load_experiment
+from tests.support.simulated_fleet import write_experiment
+
+
+def test_a_round_is_planned_as_the_aggregator_plans_it(tmp_path, bundles):
+    rounds = {
+        "strategy": "fedopt",
+        "seed": 7,
+        "local": {"epochs": 2, "learning_rate": 1},
+        "aggregation": {"server_learning_rate": 0.03},
+        "selection": {"name": "dynamic", "fraction": 0.5},
+    }
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)
+    request = RoundRequest(
+        "fedopt", {"epochs": 2, "learning_rate": 1}, {"server_learning_rate": 0.03}, seed=7,
+        selection=Method("dynamic", {"fraction": 0.5}),
+    )  # fmt: skip
+    assert load_experiment(path).rounds.plan == make_plan(request)
+
+
+@pytest.mark.parametrize(
+    ("sections", "says"),
+    [
+        ({"data": {"source": "radio"}}, ("[data]", "source", "'radio'", "speech_commands")),
+        ({"data": {"source": "log_mel"}}, ("[data]", "source", "path")),
+        ({"data": {"test": 1.5}}, ("[data]", "test", "1.5", "below 1")),
+        ({"data": {"clips": "many"}}, ("[data]", "clips", "'many'", "wrong type")),
+        ({"fleet": {"device": 3}}, ("[fleet]", "'device'", "devices")),
+        ({"fleet": {"split": "fair"}}, ("[fleet]", "split", "'fair'", "dirichlet")),
+        ({"model": {"bundle": "nowhere.auricle"}}, ("[model]", "nowhere.auricle", "auricle-export build")),
+        ({"rounds": {"strategy": "fedwow"}}, ("[rounds]", "'fedwow'", "fedprox")),
+        ({"rounds": {"local": {"epoch": 1}}}, ("[rounds]", "'epoch'", "epochs")),
+        ({"rounds": {"local": {"epochs": 0}}}, ("[rounds]", "'epochs'", "from 1 to 10000", "not 0")),
+        ({"rounds": {"aggregation": {"name": "mode"}}}, ("[rounds]", "'mode'", "krum")),
+        ({"rounds": {"selection": {"fraction": 0.5}}}, ("[rounds]", "selection", "name")),
+        ({"faults": {"attack": "lie"}}, ("[faults]", "attack", "'lie'", "sign_flip")),
+        ({"rounds": {"strategy": "zero_shot", "local": {}}}, ("[fleet]", "'zero_shot'", "[[users]]")),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_the_way_out(tmp_path, bundles, sections, says, capsys):
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **sections)
+    assert main(["run", str(path), "--workers", "1"]) == 1
+    message = capsys.readouterr().err
+    assert all(part in message for part in (str(path), *says)), message
+
+
+def test_the_line_of_a_wrong_key_is_named(tmp_path, bundles):
+    for number, (wrong, key) in enumerate(
+        [
+            ("[data]\nsource = 'synthetic'\nnosie = 1\n[fleet]\ndevices = 2\n[rounds]\ncount = 1\n", "nosie"),
+            ("[data]\nsource = 'synthetic'\n\n[fleet]\ndevices = 0\n[rounds]\ncount = 1\n", "devices"),
+            ("[data]\nsource = 'synthetic'\n[fleet]\ndevices = 2\n[rounds]\n# how many\ncount = 'all'\n", "count"),
+            ("[data]\nsource = 'synthetic'\n[fleet]\ndevices = 2\n[rounds]\ncount = 1\n[fault]\n", r"\[fault\]"),
+        ]
+    ):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(wrong + f"[model]\nbundle = '{bundles['ann3']}'\n")
+        line = next(n for n, text in enumerate(wrong.splitlines(), 1) if text.startswith(key.replace("\\", "")))
+        with pytest.raises(ExperimentError, match=rf"{number}\.toml, line {line}: .*{key}"):
+            load_experiment(path)
+
+
+def test_a_missing_file_and_a_missing_section_are_named(tmp_path):
+    with pytest.raises(ExperimentError, match=r"nothing\.toml"):
+        load_experiment(tmp_path / "nothing.toml")
+    (tmp_path / "e.toml").write_text("[data]\nsource = 'synthetic'\n")
+    with pytest.raises(ExperimentError, match=r"\[fleet\] is missing"):
+        load_experiment(tmp_path / "e.toml")

@@ -1,0 +1,73 @@
+"""Shards read from their file hold what those in memory do, with variants on devices and none elsewhere."""
+
+import numpy as np
+import pytest
+
+from fleet_simulator.data.corpora import Corpus
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.partition.clip_shards import deal, open_shards, write_shards
+from fleet_simulator.partition.held_out import hold_out
+from fleet_simulator.partition.splits import split
+from tests.fleet_simulator.partition.test_splits import experiment
+from tests.support.simulated_fleet import simulate, write_experiment
+from tests.support.sounds import write_clips
+
+
+def corpus_of(variants, windows=1, recordings=300):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((recordings * windows, variants, 5, 3), np.float32)
+    judged = x[:, 0] + 100
+    labels = rng.integers(4, size=recordings).repeat(windows)
+    speakers = np.array([f"s{n}" for n in rng.integers(40, size=recordings)]).repeat(windows)
+    trained = (lambda rows: x[rows]) if variants > 1 else None
+    return Corpus(tuple("abcd"), labels, speakers, lambda rows: judged[rows], trained, windows)
+
+
+def dealt(corpus, how="speaker", held_out=0.4):
+    parts = split(corpus, experiment(7, how))
+    owned = hold_out(parts.devices, held_out, 1, corpus.windows)
+    return deal(corpus, owned, parts.public, parts.test), owned, parts
+
+
+@pytest.mark.parametrize("variants", [1, 4])
+def test_shards_of_a_file_are_those_of_memory(tmp_path, variants):
+    corpus = corpus_of(variants)
+    shards, owned, parts = dealt(corpus)
+    write_shards(tmp_path / "data", shards, "digest")
+    found = open_shards(tmp_path / "data", "digest")
+    places = [part(device) for device in range(7) for part in (found.rows, found.choose, found.judge)]
+    for rows in (*places, found.public, found.test):
+        np.testing.assert_array_equal(found.clips(rows).x, shards.clips(rows).x)
+        np.testing.assert_array_equal(found.labels(rows), shards.labels(rows))
+        np.testing.assert_array_equal(found.features(rows), found.clips(rows).x[0])
+    np.testing.assert_array_equal(found.features(found.test), corpus.features(parts.test))
+    np.testing.assert_array_equal(found.features(found.public), corpus.features(parts.public))
+    clips = found.clips(found.rows(3))
+    assert clips.x.shape == (variants, len(owned[3].train), 5, 3)
+    np.testing.assert_array_equal(clips.x.swapaxes(0, 1), corpus.on_devices(owned[3].train))
+    assert open_shards(tmp_path / "data", "another experiment's") is None
+
+
+def test_a_run_on_noisy_augmented_clips_is_the_same_from_memory_and_from_a_file(tmp_path, bundles):
+    for label in ("yes", "no"):
+        write_clips(tmp_path / "clips", label, 24, 1)
+    write_clips(tmp_path, "up", 2, 0)  # the background
+    keys = {"source": "speech_commands", "path": "clips", "speakers": 20, "windows": 2}
+    changes = {"snr_db": 20, "variants": 2, "background": "up"}
+    fleet = {"devices": 4, "held_out": 0.4}
+    noisy = write_experiment(tmp_path / "noisy.toml", bundles["ann3"], data=keys | changes, fleet=fleet)
+    clean = write_experiment(tmp_path / "clean.toml", bundles["ann3"], data=keys, fleet=fleet)
+    in_memory, of_file = (simulate(load_experiment(noisy), tmp_path / f"run-{n}", n).rounds for n in (0, 1))
+    assert in_memory == of_file
+    without = simulate(load_experiment(clean), tmp_path / "clean", 0).rounds
+    assert [entry["loss"] for entry in without] != [entry["loss"] for entry in in_memory]
+
+
+@pytest.mark.parametrize("how", ["speaker", "dirichlet", "iid"])
+def test_clips_of_one_recording_stay_together(how):
+    corpus = corpus_of(1, windows=3)
+    _, owned, parts = dealt(corpus, how)
+    places = [part for one in owned for part in (one.train, one.choose, one.judge)] + [parts.public, parts.test]
+    assert sorted(np.concatenate(places)) == list(range(900))
+    recordings = [set(rows // 3) for rows in places]
+    assert sum(map(len, recordings)) == 300

@@ -1,0 +1,30 @@
+"""With mutual learning every device's own model is judged too: on its own clips, and on clips that no device has."""
+
+import pytest
+
+from fleet_simulator.experiment.file import load_experiment
+from tests.support.simulated_fleet import simulate, write_experiment
+
+FLEET = {"devices": 6, "split": "dirichlet", "alpha": 1.0, "held_out": 0.4}
+
+
+def run(tmp_path, bundle, own, rounds, name="run", workers=0):
+    sections = {"fleet": FLEET, "rounds": {"count": rounds, "strategy": "mutual", "local": {"epochs": 2}}}
+    path = write_experiment(tmp_path / f"{name}.toml", bundle, **sections, model={"own": [str(own)]})
+    return simulate(load_experiment(path), tmp_path / name, workers).devices
+
+
+def mean(devices, figure):
+    return sum(entry[figure] for entry in devices) / len(devices)
+
+
+def test_own_models_know_the_clips_of_their_device_best(tmp_path, bundles):
+    devices = run(tmp_path, bundles["ann3"], bundles["cnn1"], 12)
+    assert [entry["device"] for entry in devices] == list(range(6))
+    assert mean(devices, "own") > mean(devices, "own_test") > 0.4
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_it_does_not_matter_who_judges(tmp_path, bundles, workers):
+    here = run(tmp_path, bundles["ann3"], bundles["cnn1"], 1)
+    assert run(tmp_path, bundles["ann3"], bundles["cnn1"], 1, "workers", workers) == here

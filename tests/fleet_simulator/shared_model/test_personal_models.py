@@ -1,0 +1,73 @@
+"""Devices judge the fleet's model by clips that they never trained on, and keep the better of it and their own."""
+
+import json
+
+import pytest
+
+from fleet_simulator.errors import ExperimentError
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
+from tests.support.simulated_fleet import simulate, write_experiment
+
+UNEQUAL = {"fleet": {"devices": 12, "split": "dirichlet", "alpha": 0.3, "held_out": 0.4}, "rounds": {"count": 4}}
+
+
+def of(entries, figure):
+    return sum(entry[figure] for entry in entries if entry[figure] is not None)
+
+
+def test_held_out_clips_are_neither_trained_on_nor_used_twice(tmp_path, bundles):
+    experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], **UNEQUAL))
+    whole = load_experiment(
+        write_experiment(tmp_path / "w.toml", bundles["ann3"], **UNEQUAL | {"fleet": {"devices": 12}})
+    )
+    shards, all_of_it = (VirtualFleet(one, tmp_path, in_memory=True).shards for one in (experiment, whole))
+    parts = [part(device) for device in range(12) for part in (shards.rows, shards.choose, shards.judge)]
+    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
+    assert parts[-1].stop == all_of_it.sizes.sum()
+    sizes = [part.stop - part.start for part in parts]
+    for train, choose, judge in zip(sizes[::3], sizes[1::3], sizes[2::3], strict=True):
+        assert choose == judge == round(0.2 * (train + choose + judge))
+
+
+@pytest.mark.parametrize("settings", [{"name": "local"}, {"name": "group_balanced", "most_rounds": 3, "groups": 2}])
+def test_personal_models_serve_devices_with_few_classes_better(tmp_path, bundles, settings):
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **UNEQUAL, personalisation=settings)
+    found = simulate(load_experiment(path), tmp_path / "run")
+    assert len(found.devices) == 12
+    assert of(found.devices, "personal") > of(found.devices, "global") + 0.3
+    for entry in found.devices:
+        assert entry["kept"] or entry["personal"] == entry["global"]
+    if settings["name"] == "group_balanced":
+        sizes = [[entry["clips"] for entry in found.devices if entry["group"] == group] for group in (0, 1)]
+        assert max(sizes[0]) < min(sizes[1])
+    document = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert document == {"rounds": found.rounds, "devices": found.devices}
+    again = simulate(load_experiment(path), tmp_path / "workers", 2)
+    assert (again.rounds, again.devices) == (found.rounds, found.devices)
+
+
+def test_personalisation_leaves_the_fleet_s_model_alone_and_a_longer_run_goes_on(tmp_path, bundles):
+    def experiment(count):
+        sections = UNEQUAL | {"rounds": {"count": count}, "personalisation": {"name": "group_balanced"}}
+        return load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], **sections))
+
+    simulate(experiment(2), tmp_path / "run")
+    longer, whole = simulate(experiment(4), tmp_path / "run"), simulate(experiment(4), tmp_path / "whole")
+    assert longer.devices == whole.devices
+    assert longer.rounds[2:] == whole.rounds[2:]
+
+
+@pytest.mark.parametrize(
+    ("sections", "says"),
+    [
+        ({"personalisation": {"name": "locall"}}, r"\[personalisation\].*'locall'.*group_balanced"),
+        ({"personalisation": {"name": "local", "epoch": 3}}, r"\[personalisation\].*'epoch'.*epochs"),
+        ({"personalisation": {"name": "local"}, "fleet": {"devices": 9}}, r"\[personalisation\].*held_out"),
+        ({"personalisation": {"name": "local"}, "rounds": {"strategy": "mutual"}}, r"mutual.*fedprox"),
+    ],
+)  # fmt: skip
+def test_a_personalisation_that_cannot_be_run_is_named_with_the_way_out(tmp_path, bundles, sections, says):
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **UNEQUAL | sections)
+    with pytest.raises(ExperimentError, match=says):
+        load_experiment(path)

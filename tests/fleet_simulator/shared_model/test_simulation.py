@@ -1,0 +1,200 @@
+"""A virtual fleet does what a real one does, whatever the number of workers, and however often it is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aggregator_server.aggregation import Updates, aggregate_weights
+from edge_client.learning.rounds.job import Fleet
+from edge_client.learning.rounds.weight_sharing import WeightSharing
+from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import Bundle, read_bundle
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import ClassInfo, Work
+from fleet_protocol.public_set import PublicSet
+from fleet_simulator.errors import RunFolderError, WorkerError
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.run_folder import STATE, load_state, locked
+from fleet_simulator.shared_model.tasks import device_id
+from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
+from tests.support.checkout import ROOT
+from tests.support.simulated_fleet import simulate, write_experiment
+
+
+def state_bytes(folder):
+    return (folder / STATE).read_bytes()
+
+
+def real_upload(bundle, shards, plan, round_id, number, weights):
+    """What a device's own code makes of a virtual device's clips, from the fleet's weights."""
+    manifest = bundle.manifest
+    model, scale = ModelRuntime(bundle), ModelRuntime(bundle)
+    classes = tuple(ClassInfo(name, name) for name in shards.names)
+    label_map = LabelMap(manifest.capacity)
+    for info in classes:
+        label_map = label_map.add(info.name, info.class_id)
+    rows = shards.public
+    public = PublicSet(
+        manifest.feature_settings, classes, scale.denormalise(shards.features(rows)), shards.labels(rows),
+        np.zeros(rows.stop - rows.start, np.bool_),
+    )  # fmt: skip
+    work = Work("contribute", round_id, plan, "0" * 64, None, classes, model="1" * 64)
+    fleet = Fleet(public, None, Bundle(manifest, bundle.graph, weights), trained=round_id > 1)
+    job = WeightSharing(model, label_map, work, fleet, device_id(number))
+    mine = shards.rows(number)
+    update, arrays = job.contribute(Clips(shards.features(mine)[None], shards.labels(mine)), share_names=False)
+    return update, {name.removeprefix("weights/"): a for name, a in arrays.items() if name.startswith("weights/")}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "aggregation"),
+    [("fedavg", {}), ("fedprox", {"clip_norm": 0.3, "server_optimiser": "adam"}), ("mutual", {"name": "lpa"})],
+)
+def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path, bundles, strategy, aggregation):
+    rounds = {"strategy": strategy, "aggregation": aggregation, "count": 2}
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"public": 0.2})
+    experiment = load_experiment(path)
+    simulate(experiment, tmp_path / "run")
+    found = load_state(tmp_path / "run", experiment.digest)
+    simulation = VirtualFleet(experiment, tmp_path / "run")
+    bundle, shards, layout = read_bundle(bundles["ann3"]), simulation.shards, simulation.layout
+    weights, state, plan = bundle.weights, {}, experiment.rounds.plan
+    for round_id in (1, 2) if strategy != "mutual" else (1,):
+        uploads = [real_upload(bundle, shards, plan, round_id, n, weights) for n in range(shards.devices)]
+        matrix = np.stack([layout.flatten(arrays) for _, arrays in uploads])
+        updates = Updates(layout, tuple(update.device_id for update, _ in uploads), matrix)
+        sizes = np.array([update.clips for update, _ in uploads], np.float64)
+        weights, state, _ = aggregate_weights(plan.aggregation, updates, sizes, weights, state)
+    if strategy == "mutual":  # the devices' own models go on, so one round is compared
+        simulate(load_experiment(write_experiment(path, bundles["ann3"], rounds=rounds | {"count": 1},
+                                                  data={"public": 0.2})), tmp_path / "one")  # fmt: skip
+        found = load_state(tmp_path / "one", experiment.digest)
+    for name, array in weights.items():
+        np.testing.assert_allclose(found.weights[name], array, rtol=1e-4, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        {"selection": {"name": "uniform", "fraction": 0.6}},
+        {"strategy": "user_invariant", "local": {"steps": 2, "private_epochs": 1}, "aggregation": {"name": "median"}},
+    ],
+)
+def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path, bundles, rounds):
+    experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds))
+    none, one, three = (simulate(experiment, tmp_path / str(count), count) for count in (0, 1, 3))
+    assert none.rounds == one.rounds == three.rounds
+    for name in (STATE, "result.json"):
+        assert len({(tmp_path / count / name).read_bytes() for count in "013"}) == 1
+    other = {"rounds": {"seed": 6, "local": {}, **rounds}}
+    simulate(load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], **other)), tmp_path / "other")
+    assert state_bytes(tmp_path / "1") != state_bytes(tmp_path / "other")
+
+
+def killed_run(experiment, folder, after):
+    """Start a run in a process group of its own and kill all of it once some rounds are done."""
+    command = [sys.executable, "-m", "fleet_simulator.cli", "run", str(experiment), "--output", str(folder)]
+    process = subprocess.Popen(
+        [*command, "--workers", "2"], cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    digest, deadline = load_experiment(experiment).digest, time.monotonic() + 120
+    while time.monotonic() < deadline:
+        state = load_state(folder, digest)
+        if state is not None and len(state.rounds) >= after:
+            break
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    return process.pid, len(load_state(folder, digest).rounds)
+
+
+def members(session: int) -> list[str]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(stat.parent.name)
+    return found
+
+
+def test_a_killed_run_goes_on_from_its_last_finished_round_to_the_same_bytes(tmp_path, bundles):
+    rounds = {"count": 40, "strategy": "user_invariant", "local": {"steps": 2, "private_epochs": 1}}
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)
+    main_process, first = killed_run(path, tmp_path / "run", 3)
+    assert first < 40
+    deadline = time.monotonic() + 20
+    while members(main_process) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert members(main_process) == []  # the workers ended by themselves
+    _, second = killed_run(path, tmp_path / "run", first + 3)
+    assert first < second
+    command = [sys.executable, "-m", "fleet_simulator.cli", "run", str(path), "--workers", "2"]
+    done = subprocess.run([*command, "--output", str(tmp_path / "run")], cwd=ROOT, capture_output=True, text=True,
+                          check=True)  # fmt: skip
+    assert f"going on after round {second} of 40" in done.stderr
+    simulate(load_experiment(path), tmp_path / "whole", 2)
+    for name in (STATE, "result.json"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_fleet_learns_and_a_longer_run_goes_on_from_a_shorter_one(tmp_path, bundles):
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"count": 4})
+    short = simulate(load_experiment(path), tmp_path / "run")
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"count": 25})
+    longer = simulate(load_experiment(path), tmp_path / "run")
+    assert longer.rounds[:4] == short.rounds
+    assert longer.rounds[-1]["accuracy"] > max(0.6, short.rounds[0]["accuracy"] + 0.2)
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["rounds"] == longer.rounds
+
+
+def test_a_folder_of_another_experiment_is_left_alone(tmp_path, bundles):
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"])
+    simulate(load_experiment(path), tmp_path / "run")
+    before = state_bytes(tmp_path / "run")
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], data={"noise": 0.7})
+    with pytest.raises(RunFolderError, match=r"another experiment.*--output"):
+        simulate(load_experiment(path), tmp_path / "run")
+    assert state_bytes(tmp_path / "run") == before
+
+
+def test_a_folder_in_which_a_run_is_on_is_refused_naming_its_process(tmp_path, bundles):
+    experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"]))
+    (tmp_path / "run").mkdir()
+    with (
+        locked(tmp_path / "run"),
+        pytest.raises(RunFolderError, match=rf"in use by the run of process {os.getpid()}; .*--output"),
+    ):
+        simulate(experiment, tmp_path / "run")
+    simulate(experiment, tmp_path / "run")
+
+
+def test_runs_that_share_their_inputs_have_the_results_of_runs_that_do_not(tmp_path, bundles):
+    inputs = Inputs()
+    for number, seed in enumerate((5, 6, 5)):
+        rounds = {"seed": seed, "strategy": "mutual", "aggregation": {"name": "median"}}
+        path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)
+        simulate(load_experiment(path), tmp_path / f"shared-{number}", 0, inputs)
+    simulate(load_experiment(path), tmp_path / "alone")
+    assert state_bytes(tmp_path / "shared-0") == state_bytes(tmp_path / "shared-2") == state_bytes(tmp_path / "alone")
+    assert state_bytes(tmp_path / "shared-1") != state_bytes(tmp_path / "alone")
+
+
+def test_a_training_that_diverges_names_the_device_and_the_setting(tmp_path, bundles):
+    rounds = {"local": {"learning_rate": 10.0, "epochs": 200}}
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"noise": 9.0})
+    with pytest.raises(WorkerError, match=r"round \d: the training of device \d+ diverged .*learning_rate, now 10"):
+        simulate(load_experiment(path), tmp_path / "run")

@@ -1,0 +1,308 @@
+"""Virtual users with models and labels of their own: what real devices and a real aggregator make of the same clips."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aggregator_server.fleet.devices import enrol
+from aggregator_server.fleet.public_sets import publish
+from aggregator_server.rounds.lifecycle import advance, open_round
+from aggregator_server.rounds.uploads import accept_update
+from aggregator_server.rounds.work import acknowledge, next_work
+from aggregator_server.schemas import RoundRequest
+from aggregator_server.store import Store
+from edge_client.learning.rounds.job import Fleet
+from edge_client.learning.rounds.zero_shot import ZeroShot
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import Enrolment, Learned, to_json
+from fleet_protocol.public_set import PublicSet, unpack_consensus
+from fleet_protocol.tensors import pack
+from fleet_simulator.cli import main
+from fleet_simulator.data.corpora import read_corpus
+from fleet_simulator.errors import CorpusError, DivergedError, ExperimentError, RunFolderError
+from fleet_simulator.experiment.faults import FaultsSection, poisoned
+from fleet_simulator.experiment.zero_shot_file import load_zero_shot
+from fleet_simulator.partition.zero_shot_clips import UserClips, variants
+from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.run_folder import STATE
+from fleet_simulator.zero_shot.simulation import ZeroShotSimulation, run_zero_shot
+from tests.support.simulated_fleet import Silent, toml
+
+LOCAL = {"epochs": 2, "impression_steps": 10, "impressions": 8, "augmented_copies": 1}
+WORDS = [f"class-{number:02d}" for number in range(6)]
+
+
+def write(path: Path, bundles, *, users=None, **sections) -> Path:
+    """Write an experiment: two users meet a new sound in round 2; a section's keys go over these."""
+    document = {
+        "data": {"source": "synthetic", "clips": 900, "classes": 6, "speakers": 60, "noise": 0.3},
+        "rounds": {"count": 3, "strategy": "zero_shot", "seed": 3, "local": LOCAL},
+        "zero_shot": {"public": 12, "clips": [12, 16]},
+    }
+    lines = []
+    for section in [*document, *(sections.keys() - document.keys())]:
+        merged = document.get(section, {}) | sections.get(section, {})
+        lines += [f"[{section}]", *(f"{key} = {toml(value)}" for key, value in merged.items()), ""]
+    for user in users or standard_users(bundles):
+        lines += ["[[users]]", *(f"{key} = {toml(value)}" for key, value in user.items() if key != "events")]
+        for event in user.get("events", ()):
+            lines += ["[[users.events]]", *(f"{key} = {toml(value)}" for key, value in event.items())]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def standard_users(bundles):
+    new = {"round": 2, "label": WORDS[4], "clips": 20}
+    return [
+        {"bundle": str(bundles["ann3"]), "labels": WORDS[:2], "events": [new]},
+        {"bundle": str(bundles["cnn1"]), "labels": WORDS[1:3], "events": [new]},
+        {
+            "bundle": str(bundles["ann3"]),
+            "labels": WORDS[2:4],
+            "events": [{"round": 3, "bundle": str(bundles["cnn1"])}],
+        },
+    ]
+
+
+def run(path: Path, folder: Path, workers: int = 1, **changes):
+    return run_zero_shot(load_zero_shot(path), folder, workers, Silent(), **changes)
+
+
+class RealFleet:
+    """The aggregator's core with its database, and for each user a device's own code from round to round."""
+
+    def __init__(self, folder, simulation):
+        self.store, self.simulation = Store(folder), simulation
+        with self.store.blobs.receive() as incoming:
+            incoming.write(simulation.state.public_set.pack())
+            publish(self.store, incoming)
+        self.models, self.maps = [], []
+        for user in simulation.users:
+            bundle = read_bundle(user.section.bundle)
+            features = bundle.manifest.feature_settings.to_json()
+            message = Enrolment(
+                user.device_id, user.device_id + "s" * 8, f"user {user.number}", "cnn", features, user.section.labels
+            )
+            enrol(self.store, message, now=0.0)
+            self.models.append(ModelRuntime(bundle))
+            self.maps.append(LabelMap(bundle.manifest.capacity))
+
+    def job(self, user, now):
+        work = next_work(self.store, user.device_id, now)
+        public_set = PublicSet.unpack(self.store.blobs.read(work.public_set))
+        consensus = None if work.consensus is None else unpack_consensus(self.store.blobs.read(work.consensus))[0]
+        return ZeroShot(
+            self.models[user.number], self.maps[user.number], work, Fleet(public_set, consensus), user.device_id
+        )
+
+    def play(self, round_id, now):
+        experiment = self.simulation.experiment
+        request = RoundRequest("zero_shot", dict(experiment.rounds.local), seed=experiment.rounds.seed)
+        assert open_round(self.store, request, now) == round_id
+        trained = {}
+        for user in self.simulation.users:
+            job, drawn = self.job(user, now + 1), user.clips.of_round(user.number, round_id)
+            job.take_labels(list(drawn))
+            update, arrays = job.contribute(user.to_train_on(job, drawn), share_names=False)
+            trained[user.number], self.maps[user.number] = job.model.get_weights(), job.label_map
+            with self.store.blobs.receive() as incoming:
+                incoming.write(pack(arrays, to_json(update)))
+                accept_update(self.store, round_id, user.device_id, incoming, now + 2)
+        assert advance(self.store, now + 3) == round_id
+        for user in self.simulation.users:
+            job = self.job(user, now + 4)
+            metrics = job.learn(True)
+            self.maps[user.number] = job.label_map
+            self.models[user.number].set_weights(trained[user.number])
+            acknowledge(self.store, user.device_id, Learned(round_id, metrics))
+        return job
+
+
+def test_rounds_are_what_devices_and_an_aggregator_with_its_database_make_of_the_same_clips(tmp_path, bundles):
+    experiment = load_zero_shot(write(tmp_path / "e.toml", bundles))
+    simulation = ZeroShotSimulation(experiment, tmp_path, Inputs())
+    real = RealFleet(tmp_path / "real", simulation)
+    with ThreadPoolExecutor(2) as threads:
+        for round_id in (1, 2):
+            entry = simulation.play(round_id, threads, Silent())
+            last = real.play(round_id, 100.0 * round_id)
+            assert simulation.state.public_set.pack() == last.fleet.public_set.pack()
+            assert simulation.state.consensus.tobytes() == last.fleet.consensus.tobytes()
+            assert [user.memory.label_map for user in simulation.users] == real.maps
+    assert {item["class_id"] for item in entry["reports"]} == {"c4"}
+
+
+def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path, bundles):
+    path = write(tmp_path / "e.toml", bundles)
+    one, three = run(path, tmp_path / "1", 1), run(path, tmp_path / "3", 3)
+    assert one == three
+    assert (tmp_path / "1" / STATE).read_bytes() == (tmp_path / "3" / STATE).read_bytes()
+
+
+def test_a_run_goes_on_from_its_last_finished_round_to_the_same_bytes(tmp_path, bundles):
+    short = run(write(tmp_path / "e.toml", bundles, rounds={"count": 1}), tmp_path / "run")
+    path = write(tmp_path / "e.toml", bundles)
+    longer = run(path, tmp_path / "run")
+    whole = run(path, tmp_path / "whole")
+    assert longer[0] == whole[0]
+    assert longer[1:] == whole[1:]
+    assert short[0]["users"][0].keys() == whole[0]["users"][0].keys()
+    for name in (STATE, "result.json"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    with pytest.raises(RunFolderError, match=r"another experiment.*--output"):
+        run(write(tmp_path / "e.toml", bundles, zero_shot={"clips": [5, 6]}), tmp_path / "run")
+
+
+def test_a_user_with_a_new_model_keeps_its_labels_and_its_classes(tmp_path, bundles):
+    rounds = run(write(tmp_path / "e.toml", bundles), tmp_path / "run")
+    assert [entry["users"][2]["architecture"] for entry in rounds] == ["ann3", "ann3", "cnn1"]
+    assert rounds[2]["reports"] == []
+    assert [item["class_id"] for item in rounds[2]["users"][2]["new_classes"]] == ["c4"]
+
+
+def test_new_clips_arrive_when_the_experiment_says_and_are_found_to_be_one_class(tmp_path, bundles):
+    rounds = run(write(tmp_path / "e.toml", bundles, zero_shot={"tell_count": True}), tmp_path / "run")
+    assert rounds[1]["arrivals"] == [{"user": n, "label": WORDS[4], "clips": 20} for n in (1, 2)]
+    assert rounds[1]["reports"] == [{"user": n, "label": WORDS[4], "class_id": "c4"} for n in (1, 2)]
+    assert rounds[0]["reports"] == rounds[2]["reports"] == []
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["rounds"] == rounds
+    heard = {user["user"]: user["new_classes"][0]["heard"] for user in rounds[2]["users"]}
+    assert heard == {1: True, 2: True, 3: False}
+
+
+@pytest.mark.parametrize("by_speaker", [True, False])
+def test_no_speaker_is_in_two_parts_unless_the_experiment_says_so(tmp_path, bundles, by_speaker):
+    experiment = load_zero_shot(write(tmp_path / "e.toml", bundles, zero_shot={"by_speaker": by_speaker}))
+    inputs = Inputs()
+    simulation = ZeroShotSimulation(experiment, tmp_path, inputs)
+    manifest = read_bundle(experiment.users[0].bundle).manifest
+    corpus = inputs.corpus(experiment.data, manifest, experiment.rounds.seed)
+    clips = simulation.users[0].clips
+    parts = [np.concatenate([stock.rows for stock in stocks.values()]) for stocks in clips.stocks]
+    parts.append(np.concatenate(list(clips.test.values())))
+    speakers = [set(corpus.speakers[rows]) for rows in parts]
+    for one in range(len(parts)):
+        for other in range(one):
+            assert not set(parts[one]) & set(parts[other])
+            assert bool(speakers[one] & speakers[other]) != by_speaker
+
+
+def test_a_variant_is_the_clip_shifted_by_whole_frames(bundles):
+    settings = read_bundle(bundles["ann3"]).manifest.feature_settings
+    x = np.arange(3 * 20 * 13, dtype=np.float32).reshape(3, 20, 13)
+    found = variants(x, 50, 0.1, settings, np.random.default_rng(0))
+    assert found.shape == (51, 3, 20, 13)
+    np.testing.assert_array_equal(found[0], x)
+    assert {int(row[10, 0] - x[0, 10, 0]) // 13 for row in found[:, 0]} == {-2, -1, 0, 1, 2}
+    assert variants(x, 0, 0.1, settings, np.random.default_rng(0)).shape == (1, 3, 20, 13)
+
+
+def test_a_poisoned_description_is_another_class_s():
+    arrays = {
+        "scores": np.ones((4, 2), np.float32),
+        "impressions": np.arange(3, dtype=np.float32)[:, None, None, None] * np.ones((3, 5, 2, 2), np.float32),
+        "profiles": np.arange(3, dtype=np.float32)[:, None] * np.ones((3, 4), np.float32),
+    }
+    sent = poisoned(FaultsSection(1.0, "poisoned_impressions"), arrays, 2, np.random.default_rng(0))
+    assert sent["scores"] is arrays["scores"]
+    for name in ("impressions", "profiles"):
+        np.testing.assert_array_equal(sent[name][:2], arrays[name][:2])
+    assert np.unique(sent["impressions"][2]).tolist() == np.unique(sent["profiles"][2]).tolist()
+    assert np.unique(sent["impressions"][2])[0] in (0.0, 1.0)
+    noise = poisoned(FaultsSection(1.0, "noise"), arrays, 2, np.random.default_rng(0))
+    assert np.std(noise["impressions"][2]) == pytest.approx(2.0, rel=0.5)
+    assert arrays["impressions"][2].max() == arrays["impressions"][2].min() == 2.0
+
+
+def test_an_attacker_s_report_does_not_pass_for_the_others(tmp_path, bundles):
+    honest = run(write(tmp_path / "e.toml", bundles), tmp_path / "honest")
+    path = write(tmp_path / "e.toml", bundles, faults={"attackers": 0.34, "attack": "poisoned_impressions"})
+    attackers = ZeroShotSimulation(load_zero_shot(path), tmp_path / "x", Inputs())._attackers
+    poisoned_run = run(path, tmp_path / "poisoned")
+    assert len(attackers) == 1
+    assert poisoned_run[0] == honest[0]
+    assert (poisoned_run != honest) == bool(attackers & {0, 1})
+
+
+@pytest.mark.parametrize(
+    ("sections", "says"),
+    [
+        ({"fleet": {"devices": 3}}, ("[fleet]", "'zero_shot'", "[[users]]")),
+        ({"zero_shot": {"clips": [5]}}, ("[zero_shot]", "clips", "[5]", "smallest and a largest")),
+        ({"zero_shot": {"publik": 5}}, ("[zero_shot]", "'publik'", "public")),
+        ({"data": {"public": 0.1}}, ("[data]", "public", "0.1", "[zero_shot] public")),
+        ({"rounds": {"strategy": "fedavg", "local": {}}}, ("[rounds]", "'fedavg'", "[[users]]", "[model]")),
+        ({"rounds": {"local": {"epoch": 1}}}, ("[rounds]", "'epoch'", "epochs")),
+        ({"rounds": {"selection": {"name": "uniform"}}}, ("[rounds]", "selection", "every round")),
+        ({"faults": {"attackers": 0.3, "attack": "scaling"}}, ("[faults]", "'scaling'", "poisoned_impressions")),
+        ({"faults": {"wrong_labels": 0.3}}, ("[faults]", "wrong_labels", "0.3")),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_the_way_out(tmp_path, bundles, sections, says, capsys):
+    path = write(tmp_path / "e.toml", bundles, **sections)
+    assert main(["run", str(path), "--workers", "1"]) == 1
+    message = capsys.readouterr().err
+    assert all(part in message for part in (str(path), *says)), message
+
+
+@pytest.mark.parametrize(
+    ("user", "says"),
+    [
+        ({"labels": []}, ("[users 2]", "labels", "at least one")),
+        ({"label": "x"}, ("[users 2]", "'label'", "labels")),
+        ({"bundle": "nowhere.auricle"}, ("[users 2]", "nowhere.auricle", "auricle-export build")),
+        ({"events": [{"round": 0, "label": "x", "clips": 1}]}, ("[users.events 1 of user 2]", "round", "0")),
+        ({"events": [{"round": 1, "label": "x"}]}, ("[users.events 1 of user 2]", "clips", "at least 1")),
+        ({"events": [{"round": 1}]}, ("[users.events 1 of user 2]", "label", "'bundle'")),
+    ],
+)
+def test_a_wrong_user_is_named_with_the_way_out(tmp_path, bundles, user, says, capsys):
+    users = standard_users(bundles)
+    users[1] |= user
+    path = write(tmp_path / "e.toml", bundles, users=users)
+    assert main(["run", str(path), "--workers", "1"]) == 1
+    message = capsys.readouterr().err
+    assert all(part in message for part in (str(path), *says)), message
+
+
+def test_users_and_clips_that_are_not_there_are_named(tmp_path, bundles, capsys):
+    (tmp_path / "e.toml").write_text("[data]\nsource = 'synthetic'\n[rounds]\ncount = 1\nstrategy = 'zero_shot'\n")
+    assert main(["run", str(tmp_path / "e.toml")]) == 1
+    assert "[[users]] is missing" in capsys.readouterr().err
+    path = write(tmp_path / "f.toml", bundles, data={"speakers": 3})
+    with pytest.raises(CorpusError, match=r"would get no clip of 'class-0\d'"):
+        run(path, tmp_path / "f")
+    path = write(tmp_path / "g.toml", bundles)
+    assert main(["run", str(path), "--ray"]) == 1
+    assert "leave --ray out" in capsys.readouterr().err
+
+
+def test_noise_is_in_the_clips_of_users_and_not_in_the_test(tmp_path, bundles):
+    experiment = load_zero_shot(write(tmp_path / "e.toml", bundles))
+    manifest = read_bundle(bundles["ann3"]).manifest
+    corpus = read_corpus(experiment.data, manifest, 3)
+    noisy = replace(corpus, trained=lambda rows: corpus.features(rows)[:, None] + 1)
+    clips = UserClips(experiment, noisy, manifest)
+    rows = clips.test[WORDS[0]]
+    difference = clips.own_features(rows) - clips.features(rows)
+    np.testing.assert_allclose(difference, np.broadcast_to(manifest.std, difference.shape), rtol=1e-3, atol=1e-3)
+
+
+def test_copies_of_clips_are_asked_for_where_the_method_makes_them(tmp_path, bundles):
+    data = {"source": "log_mel", "path": "archive.zip", "variants": 3}
+    reset = {"clips": 10_000, "classes": 10, "noise": 2.0}
+    with pytest.raises(ExperimentError, match=r"variants = 3: .*augmented_copies"):
+        load_zero_shot(write(tmp_path / "e.toml", bundles, data=reset | data))
+
+
+def test_a_training_that_diverges_names_the_user_and_the_setting(tmp_path, bundles):
+    local = LOCAL | {"learning_rate": 10.0, "epochs": 50}
+    path = write(tmp_path / "e.toml", bundles, rounds={"local": local}, data={"noise": 9.0})
+    with pytest.raises(DivergedError, match=r"user \d: round \d: the training diverged .*learning_rate, now 10"):
+        run(path, tmp_path / "run")

@@ -1,0 +1,169 @@
+"""`auricle-export`: builds what it says, repeats itself exactly, and explains what it cannot do."""
+
+import os
+import subprocess
+import sys
+import wave
+
+import numpy as np
+import pytest
+
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.tensors import pack
+from tests.support.checkout import ROOT, run_python
+
+
+def export(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "model_export.cli", *map(str, arguments)],
+        cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory):
+    """Two labels with six short clips each: noise of two colours."""
+    folder = tmp_path_factory.mktemp("recordings")
+    generator = np.random.default_rng(0)
+    for label in ("hiss", "rumble"):
+        (folder / label).mkdir()
+        for number in range(6):
+            sound = generator.normal(size=14_400) * 2000 * (1 + number)
+            sound = np.cumsum(sound) / 20 if label == "rumble" else sound
+            with wave.open(str(folder / label / f"{number}.wav"), "wb") as file:
+                file.setparams((1, 2, 14_400, 0, "NONE", ""))
+                file.writeframes(np.clip(sound, -32768, 32767).astype("<i2").tobytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, recordings, bundles):
+    """A bundle and plain models, with all options in use."""
+    folder = tmp_path_factory.mktemp("models")
+    generator = np.random.default_rng(3)
+    shapes = {name: a.shape for name, a in read_bundle(bundles["ann3"]).weights.items()}
+    shapes |= {"head/kernel": (32, 6), "head/bias": (6,)}
+    weights = {name: generator.normal(size=shape).astype(np.float32) * 0.3 for name, shape in shapes.items()}
+    (folder / "trained.safetensors").write_bytes(pack(weights, {}))
+    result = export(
+        "build", "ann3", "--features", "gudur", "--capacity", 6, "--batch", 8, "--activation", "softmax", "--seed", 5,
+        "--recordings", recordings, "--weights", folder / "trained.safetensors", "--labels", "hiss,rumble,hum",
+        "--tflite", "-o", folder / "model.auricle",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    return folder, weights, result.stdout
+
+
+def test_every_file_that_was_asked_for_is_there(built):
+    folder, _, output = built
+    names = ["model.auricle", "model.float32.tflite", "model.int8.tflite", "model.labels.txt"]
+    assert [line.rsplit("/", 1)[1] for line in output.splitlines()] == names
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*names, "trained.safetensors"])
+    assert (folder / "model.labels.txt").read_text() == "hiss\nrumble\nhum\n"
+
+
+def test_the_bundle_has_the_options_the_weights_and_the_recordings_statistics(built, recordings):
+    from edge_client.audio.recordings import Recordings
+    from edge_client.features.mfcc import Mfcc
+    from fleet_protocol.feature_settings import preset
+
+    folder, weights, _ = built
+    bundle = read_bundle(folder / "model.auricle")
+    manifest = bundle.manifest
+    assert (manifest.capacity, manifest.batch, manifest.seed) == (6, 8, 5)
+    assert manifest.options["activation"] == "softmax"
+    for name, array in weights.items():
+        np.testing.assert_array_equal(bundle.weights[name], array)
+    source = Recordings(recordings, preset("gudur"))
+    clips = source.load([path for label in source.labels() for path in source.clips(label)])
+    features = Mfcc(preset("gudur"))(clips)
+    np.testing.assert_allclose(manifest.mean, features.mean((0, 1)), atol=1e-3)
+    np.testing.assert_allclose(manifest.std, features.std((0, 1)), atol=1e-3)
+
+
+def test_plain_models_take_raw_features_and_agree_with_the_bundle(built):
+    from ai_edge_litert.interpreter import Interpreter
+
+    folder, _, _ = built
+    runtime = ModelRuntime.open(folder / "model.auricle")
+    generator = np.random.default_rng(8)
+    features = generator.normal(size=(20, 20, 13)) * runtime.manifest.std + runtime.manifest.mean
+    features = features.astype(np.float32)
+    mask = np.array([1, 1, 1, 0, 0, 0], np.float32)
+    expected = runtime.predict(runtime.normalise(features), mask)[:, :3]
+    for name, tolerance in (("float32", 1e-5), ("int8", 0.06)):
+        interpreter = Interpreter(str(folder / f"model.{name}.tflite"))
+        interpreter.allocate_tensors()
+        given, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+        assert given["dtype"] == result["dtype"] == np.float32
+        for row, wanted in zip(features, expected, strict=True):
+            interpreter.set_tensor(given["index"], row[None])
+            interpreter.invoke()
+            np.testing.assert_allclose(interpreter.get_tensor(result["index"])[0], wanted, atol=tolerance)
+    assert (folder / "model.int8.tflite").stat().st_size < (folder / "model.float32.tflite").stat().st_size
+
+
+def test_inspect_prints_manifest_and_operators(built, bundles):
+    result = export("inspect", bundles["cnn2"])
+    assert result.returncode == 0
+    assert '"architecture": "cnn2"' in result.stdout
+    assert "\ntrain: ADD" in result.stdout
+    assert "cnn2: training takes 0.62 million multiply-adds per sample: at least 0.7 s per 1,000" in result.stdout
+    assert "CONV_2D" in result.stdout
+    plain = export("inspect", built[0] / "model.int8.tflite")
+    assert "QUANTIZE" in plain.stdout
+
+
+def test_a_network_that_a_pi_2_cannot_train_is_built_with_a_warning(tmp_path):
+    result = export("build", "resnet15", "--batch", 1, "-o", tmp_path / "large.auricle")
+    assert result.returncode == 0
+    assert result.stderr.startswith("auricle-export: resnet15: training takes 18")
+    assert result.stderr.endswith("which is TOO LARGE for that board\n")
+
+
+def test_a_graph_that_no_device_can_run_is_an_error(tmp_path):
+    said = run_python("-m", "tests.support.flex_graph", str(tmp_path / "flex.tflite"))
+    assert "no form in built-in operators" in said
+    result = export("inspect", tmp_path / "flex.tflite")
+    assert result.returncode == 1
+    assert "CUSTOM:FlexReluGrad 1" in result.stdout
+    assert "needs operators that no device's runtime has (main: CUSTOM:FlexReluGrad)" in result.stderr
+
+
+def test_equal_input_gives_an_equal_bundle(tmp_path, bundles):
+    assert export("build", "ann3", "-o", tmp_path / "again.auricle").returncode == 0
+    again = read_bundle(tmp_path / "again.auricle")
+    first = read_bundle(bundles["ann3"])
+    assert again.manifest.sha256["weights.safetensors"] == first.manifest.sha256["weights.safetensors"]
+
+
+def test_an_unknown_architecture_is_refused_with_the_known_ones():
+    result = export("build", "cnn9", "-o", "x.auricle")
+    assert result.returncode == 2
+    assert "invalid choice: 'cnn9' (choose from 'cnn1', 'cnn2'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["build", "cnn2", "--capacity", "1", "-o", "x.auricle"], "--capacity 2 or more"),
+        (["build", "cnn2", "--batch", "0", "-o", "x.auricle"], "not --batch 0"),
+        (["build", "cnn2", "--width", "0", "-o", "x.auricle"], "--width 0 is not from 0.01 to 4"),
+        (["build", "crnn_lite", "--activation", "softmax", "-o", "x.auricle"], "crnn_lite has no choice of activation"),
+        (["build", "cnn2", "cnn3", "--weights", "w", "-o", "x"], "--weights fit one architecture"),
+        (["build", "cnn2", "--weights", "pyproject.toml", "-o", "x.auricle"], "not a readable safetensors file"),
+        (["build", "cnn2", "--recordings", "docs", "-o", "x.auricle"], "holds no clip that can be used"),
+        (["inspect", "pyproject.toml"], "not a TFLite graph"),
+        (["inspect", "absent.auricle"], "absent.auricle"),
+    ],
+)
+def test_what_cannot_be_done_is_explained_in_a_line(tmp_path, arguments, message):
+    arguments = [str(tmp_path / a) if a in ("x", "x.auricle") else a for a in arguments]
+    result = export(*arguments)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert result.stderr.startswith("auricle-export: ")
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

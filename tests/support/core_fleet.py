@@ -1,0 +1,83 @@
+"""A fleet that calls the aggregator's core without HTTP, as the simulator does; time is what the test says."""
+
+import dataclasses
+from pathlib import Path
+
+from aggregator_server.fleet.devices import enrol
+from aggregator_server.fleet.public_sets import publish
+from aggregator_server.fleet.shared_models import publish_model
+from aggregator_server.rounds.lifecycle import advance, open_round
+from aggregator_server.rounds.uploads import accept_update
+from aggregator_server.rounds.work import acknowledge, next_work
+from aggregator_server.schemas import ModelInfo, RoundRequest
+from aggregator_server.store import Store
+from fleet_protocol.messages import ClassReport, Enrolment, Learned, Receipt, Work
+from fleet_protocol.public_set import PublicSet
+from tests.support.aggregator_process import FakeDevice, public_set, tiny_bundle
+
+SAMPLES = 24
+
+
+def devices(count: int = 4, kind: type[FakeDevice] = FakeDevice) -> list[FakeDevice]:
+    """Devices with overlapping classes; the first two report sound 7, the third sound 8."""
+    fleet = [kind(n, (f"c{n % 4}", f"c{(n + 1) % 4}")) for n in range(1, count + 1)]
+    for index, (sound, name) in enumerate([(7, "stop"), (7, "Stop"), (8, "go")][:count]):
+        report = ClassReport(2, name, 9)
+        fleet[index] = dataclasses.replace(
+            fleet[index], reports=(report,), known=fleet[index].classes, sounds={2: sound}
+        )
+    return fleet
+
+
+class CoreFleet:
+    def __init__(self, folder: Path, fleet: list[FakeDevice] | None = None, samples: int = SAMPLES):
+        self.store = Store(folder)
+        self.devices = devices() if fleet is None else fleet
+        with self.store.blobs.receive() as incoming:
+            incoming.write(public_set(samples).pack())
+            self.public_set = publish(self.store, incoming)
+        for device in self.devices:
+            self.enrol(device)
+
+    def enrol(self, device: FakeDevice) -> None:
+        message = device.enrolment()
+        enrol(self.store, Enrolment(**(message | {"labels": tuple(message["labels"])})), now=0.0)
+
+    def publish_model(self, data: bytes | None = None) -> ModelInfo:
+        with self.store.blobs.receive() as incoming:
+            incoming.write(tiny_bundle() if data is None else data)
+            return publish_model(self.store, incoming)
+
+    def open(self, now: float = 100.0, strategy: str = "zero_shot", **request) -> int:
+        return open_round(self.store, RoundRequest(strategy, **request), now)
+
+    def work(self, device: FakeDevice, now: float = 101.0) -> Work | None:
+        return next_work(self.store, device.device_id, now)
+
+    def body(self, device: FakeDevice, work: Work) -> bytes:
+        rows = len(PublicSet.unpack(self.store.blobs.read(work.public_set)).labels)
+        return device.upload(dataclasses.asdict(work), rows)
+
+    def upload(self, device: FakeDevice, now: float = 102.0, data: bytes | None = None) -> Receipt:
+        work = self.work(device, now)
+        return self.send(device, work.round_id, self.body(device, work) if data is None else data, now)
+
+    def send(self, device: FakeDevice, round_id: int, data: bytes, now: float = 102.0) -> Receipt:
+        with self.store.blobs.receive() as incoming:
+            incoming.write(data)
+            return accept_update(self.store, round_id, device.device_id, incoming, now)
+
+    def advance(self, now: float = 103.0) -> int | None:
+        return advance(self.store, now)
+
+    def learned(self, device: FakeDevice, round_id: int) -> None:
+        acknowledge(self.store, device.device_id, Learned(round_id, {"global_accuracy": 0.9}))
+
+    def run_round(self, now: float = 100.0, learn: bool = True, **request) -> int:
+        round_id = self.open(now, **request)
+        for device in self.devices:
+            self.upload(device, now + 1)
+        assert self.advance(now + 2) == round_id
+        for device in self.devices if learn else ():
+            self.learned(device, round_id)
+        return round_id

@@ -1,0 +1,60 @@
+"""A whole device as a process of its own, for tests: a folder with a configuration, and the daemon on it."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.support.checkout import ROOT
+
+
+def wait_for(condition, seconds=60, what="the condition"):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{what} did not come true in {seconds} s")
+
+
+class EdgeDaemon:
+    """One device; ``sections`` is the configuration after ``[device]`` and ``[model]``."""
+
+    def __init__(self, folder: Path, bundle: Path, sections: str):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.config, self.state = folder, folder / "edge.toml", folder / "state"
+        self.runtime = folder / "run"
+        self.runtime.mkdir(exist_ok=True)
+        self.process = None
+        self.config.write_text(
+            f'[device]\nname = "{folder.name}"\nstate = "state"\n[model]\nbundle = "{bundle}"\n{sections}'
+        )
+
+    def start(self, environment):
+        out, err = (self.folder / "events").open("a"), (self.folder / "log").open("a")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "edge_client.cli", "run", "--config", str(self.config)],
+            cwd=ROOT, stdout=out, stderr=err, env={**environment, "RUNTIME_DIRECTORY": str(self.runtime)},
+        )  # fmt: skip
+        return self
+
+    def end(self, number) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+    def command(self, *arguments, check=True):
+        return subprocess.run(
+            [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(self.config)],
+            cwd=ROOT, capture_output=True, text=True, check=check, timeout=120,
+        )  # fmt: skip
+
+    def status(self) -> dict:
+        path = self.runtime / "status.json"
+        return json.loads(path.read_bytes()) if path.exists() else {}
+
+    def events(self) -> list[dict]:
+        return [json.loads(line) for line in (self.folder / "events").read_text().splitlines() if line.startswith("{")]
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()

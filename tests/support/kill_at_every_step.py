@@ -1,0 +1,121 @@
+"""Close a round while being killed by SIGKILL at chosen lines; tests/system/test_restart.py runs it as a process.
+
+usage: python -m tests.support.kill_at_every_step DATA KILLS SEED
+
+DATA holds a round whose last upload has arrived. It is copied; in each copy a forked process closes the round and is
+killed when it has executed so many lines of aggregator_server; a second process then finishes. Prints one JSON object:
+the undisturbed result, the number of lines, and every other result that was seen.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import kmedoids  # noqa: F401  (imported once here, not in every forked process)
+
+from aggregator_server.fleet.classes import list_classes
+from aggregator_server.fleet.public_sets import describe_public_set
+from aggregator_server.rounds.lifecycle import advance
+from aggregator_server.rounds.queries import describe_round
+from aggregator_server.rounds.retention import remove_left_uploads
+from aggregator_server.rounds.work import next_work
+from aggregator_server.store import Store
+from aggregator_server.store.tables import RoundRow
+
+PACKAGE = str(Path(sys.modules["aggregator_server"].__file__).parent)
+
+
+def result_of(store):
+    detail = describe_round(store, 1)
+    work = [next_work(store, p.device_id, 500.0) for p in detail.participants]
+    leftovers = list((store.blobs.path("00").parent.parent / "incoming").iterdir())
+    leftovers += sorted({p.upload for p in detail.participants} & set(store.blobs.digests()))
+    parts = (
+        detail.summary.state, detail.result_public_set, detail.result_consensus, detail.betas, detail.discovery,
+        detail.result_weights, detail.aggregation, state_after(store),
+        list_classes(store), describe_public_set(store), [item.assignments for item in work], leftovers,
+    )  # fmt: skip
+    for digest in (detail.result_public_set, detail.result_consensus, detail.result_weights, state_after(store)):
+        if digest is not None:
+            store.blobs.read(digest)
+    return repr(parts)
+
+
+def state_after(store):
+    """The blob with what the aggregation keeps for the next round."""
+    with store.reading() as session:
+        return session.get_one(RoundRow, 1).result_server_state
+
+
+def finish(data):
+    """What a server does that starts: tidy up, then move the open round forward."""
+    store = Store(data)
+    remove_left_uploads(store)
+    advance(store, 400.0)
+    result = result_of(store)
+    store.close()
+    return result
+
+
+def advance_traced(data, last_line):
+    """Advance; kill this process at its ``last_line``-th line, or return how many lines there were."""
+    lines = 0
+
+    def count(frame, kind, _argument):
+        nonlocal lines
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if kind == "line":
+            lines += 1
+            if lines == last_line:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return count
+
+    store = Store(data)
+    sys.settrace(count)
+    advance(store, 400.0)
+    sys.settrace(None)
+    store.close()
+    return lines
+
+
+def in_a_process(action):
+    """Run an action in a forked process: (its result or None, the signal that ended it)."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        with os.fdopen(writing, "w") as pipe:
+            json.dump(action(), pipe)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    return (json.loads(text) if text else None), os.waitpid(child, 0)[1]
+
+
+def main(data, kills, seed):
+    def copied(name):
+        return Path(shutil.copytree(data, data.parent / name))
+
+    undisturbed, _ = in_a_process(lambda: finish(copied("undisturbed")))
+    lines, _ = in_a_process(lambda: advance_traced(copied("traced"), 0))
+    others, killed = [], 0
+    points = sorted(random.Random(seed).sample(range(1, lines + 1), min(kills, lines)))
+    for point in points:
+        copy = copied(f"killed-at-{point}")
+        _, ended_by = in_a_process(lambda copy=copy, point=point: advance_traced(copy, point))
+        killed += ended_by == signal.SIGKILL
+        result, _ = in_a_process(lambda copy=copy: finish(copy))
+        if result != undisturbed:
+            others.append([point, result])
+        shutil.rmtree(copy)
+    print(json.dumps({"undisturbed": undisturbed, "lines": lines, "killed": killed, "others": others}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,163 @@
+"""Power cuts: everything on a device is killed at random instants while it records, is taught, trains and uploads.
+
+20 cuts here; `make soak` makes 200 of them (AURICLE_POWER_CUTS).
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge_client.clips.public_set import build_public_set
+from edge_client.storage.device_state import DeviceState
+from tests.support.aggregator_process import ENROL, SETTINGS
+from tests.support.edge_process import ROOT, EdgeDaemon, wait_for
+from tests.support.sounds import write_clips
+
+CUTS = int(os.environ.get("AURICLE_POWER_CUTS", "20"))
+pytestmark = pytest.mark.timeout(60 + 30 * CUTS)
+KNOWN = ("yes", "no", "up", "down")
+# Adds clips to the store as fast as a very quick owner would, and says of each, once it is safe, that it is finished.
+RECORDER = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from edge_client.clips.store import ClipStore
+from edge_client.config.sections import ClipsConfig
+rng = np.random.default_rng(int(sys.argv[2]))
+store = ClipStore(Path(sys.argv[1]), ClipsConfig(), 14400)
+for number in range(40):
+    samples = (0.1 * rng.standard_normal(14400)).astype(np.float32)
+    path = store.add("stop", samples, 14400)
+    print(path, flush=True)
+    time.sleep(rng.uniform(0.0, 0.2))
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def scene(tmp_path, bundles, start_aggregator, request):
+    """An aggregator, and a device with clips of known sounds; it listens where there is a sound server."""
+    server = start_aggregator()
+    for label in KNOWN:
+        write_clips(tmp_path / "public", label, 10, seed=99)
+    with server.client() as client:
+        client.put("/v1/public-set", content=build_public_set(tmp_path / "public", SETTINGS, KNOWN, 10).pack())
+    sound = request.getfixturevalue("sound_server")
+    sections = (
+        f'[server]\nurl = "{server.url}"\nenrol_token = "{ENROL}"\nwait_s = 2\nlongest_pause_s = 1\n'
+        '[microphone]\ndevice = "shelf_microphone"\n[training]\nteach_epochs = 2\n'
+        "[recordings]\nper_round = [10, 12]\n"
+    )
+    device = EdgeDaemon(tmp_path / "edge", bundles["cnn1"], sections)
+    for label in KNOWN[:3]:
+        write_clips(device.state / "clips", label, 10, seed=1)
+    return server, device, sound
+
+
+def newest_round(server):
+    with server.client() as client:
+        rounds = client.get("/v1/rounds").json()
+    return max(rounds, key=lambda found: found["round_id"]) if rounds else None
+
+
+def keep_a_round_open(server):
+    found = newest_round(server)
+    with server.client() as client:
+        if found is None or found["state"] != "open":
+            settings = {"epochs": 3, "augmented_copies": 1, "impressions": 4, "impression_steps": 20}
+            body = {"strategy": "zero_shot", "settings": settings, "deadline_s": 3600, "quorum": 1.0}
+            client.post("/v1/rounds", json=body)  # refused while no device is enrolled, which is no matter
+
+
+def kill_all(*processes):
+    """Kill processes and whatever they started, as a power cut does; the sound server is of another house."""
+    everyone = [pid for process in processes for pid in (process.pid, *_descendants(process.pid))]
+    for pid in everyone:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for process in processes:
+        process.wait()
+    wait_for(lambda: not any(_lives(pid) for pid in everyone), 10, "the end of all processes")
+
+
+def _descendants(pid):
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield int(child)
+                yield from _descendants(int(child))
+
+
+def _lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def check_nothing_is_lost(device, finished, identity):
+    """Everything on the disk is whole, and everything that was finished is there."""
+    state = DeviceState(device.state)
+    for path in finished:
+        with wave.open(path) as file:
+            assert len(file.readframes(file.getnframes())) == 2 * 14_400, path
+    if identity is not None:
+        assert state.identity() == identity
+    bundle = device.config.read_text().split('bundle = "')[1].split('"')[0]
+    saved = state.load_model(device.folder / bundle)
+    for weights in (saved.bundle.weights, saved.listening):
+        assert all(np.isfinite(array).all() for array in weights.values())
+    for path in (device.state / "outbox").glob("learned-*.json"):
+        json.loads(path.read_bytes())
+    if (device.state / "journal.sqlite3").exists():
+        with contextlib.closing(sqlite3.connect(device.state / "journal.sqlite3")) as journal:
+            assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    return saved.progress
+
+
+def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
+    server, device, _ = scene
+    rng = np.random.default_rng(20)
+    finished, identity, seen = [], None, set()
+    for cut in range(CUTS):
+        device.start(dict(os.environ))
+        command = [sys.executable, "-c", RECORDER, str(device.state / "clips"), str(cut)]
+        recorder = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        ends = time.monotonic() + rng.uniform(0.2, 9.0)
+        while time.monotonic() < ends:
+            keep_a_round_open(server)
+            time.sleep(0.1)
+        kill_all(device.process, recorder)
+        # A line that was cut in the middle names a clip that was finished all the same, but cannot be read here.
+        finished += [line.rstrip("\n") for line in recorder.stdout if line.endswith("\n")]
+        if identity is None and (device.state / "identity.json").exists():
+            identity = DeviceState(device.state).identity()
+        progress = check_nothing_is_lost(device, finished, identity)
+        seen.add((progress.contributed, progress.learned, progress.taught))
+
+    device.start(dict(os.environ))
+    keep_a_round_open(server)
+    contributed = newest_round(server)["round_id"]
+
+    def over():
+        keep_a_round_open(server)
+        found = check_nothing_is_lost(device, [], identity)
+        return found if found.learned >= contributed and "stop" in found.label_map.names else None
+
+    wait_for(over, 120, f"the end of round {contributed} after the last cut")
+    assert device.end(signal.SIGTERM) == 0
+    assert "Traceback" not in device.log()
+    assert len(finished) >= CUTS
+    assert len(seen) > 1  # the cuts fell into a device at work, not into one that had not begun
+    left = [path for path in device.state.rglob(".*") if path.suffix and path.name.count(".") >= 3]
+    assert left == []

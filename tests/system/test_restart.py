@@ -1,0 +1,164 @@
+"""Killed at any instant and started again, the aggregator finishes a round as if nothing had happened."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+
+from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, public_set
+from tests.support.checkout import ROOT
+from tests.support.core_fleet import CoreFleet, devices
+
+KINDS = {"zero_shot": FakeDevice, "fedopt": SharingDevice}
+SAMPLES = 4_000  # large enough that the aggregation takes a while
+
+
+@pytest.mark.parametrize("strategy", ["zero_shot", "fedopt"])
+def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_path, strategy):
+    fleet = CoreFleet(tmp_path / "data", devices(kind=KINDS[strategy]))
+    fleet.publish_model()
+    fleet.open(100.0, deadline_s=200, strategy=strategy)
+    for device in fleet.devices:
+        fleet.upload(device)
+    fleet.store.close()
+    command = [sys.executable, "-m", "tests.support.kill_at_every_step", str(tmp_path / "data"), "40", "7"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    printed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert printed.returncode == 0, printed.stderr
+    outcome = json.loads(printed.stdout)
+    assert outcome["killed"] == 40
+    assert outcome["lines"] > 200
+    assert outcome["undisturbed"].startswith("('done', ")
+    assert outcome["others"] == []
+
+
+def result_of(fleet, round_id):
+    """Everything that a round led to, without what says when."""
+    for _ in range(600):
+        detail = fleet.round(round_id)
+        if detail["summary"]["state"] != "open":
+            break
+        time.sleep(0.05)
+    work = [fleet.work(device) for device in fleet.devices]
+    blobs = [fleet.admin.get(f"/v1/blobs/{detail[key]}").content for key in ("result_public_set", "result_consensus")]
+    kept = {key: detail[key] for key in ("result_public_set", "result_consensus", "betas", "accuracies", "discovery")}
+    return detail["summary"]["state"], kept, blobs, fleet.admin.get("/v1/classes").json(), work
+
+
+def prepared(start_aggregator, name):
+    """A server with a round that lacks only the last device's upload."""
+    server = start_aggregator(name)
+    fleet = Fleet(server, devices(), SAMPLES)
+    fleet.publish().raise_for_status()
+    fleet.enrol()
+    fleet.open_round()
+    *early, last = fleet.devices
+    for device in early:
+        fleet.upload(device, fleet.work(device)).raise_for_status()
+    return fleet, last, fleet.work(last)
+
+
+@pytest.fixture
+def undisturbed(start_aggregator):
+    fleet, last, work = prepared(start_aggregator, "undisturbed")
+    fleet.upload(last, work).raise_for_status()
+    result = result_of(fleet, 1)
+    fleet.close()
+    assert fleet.aggregator.stop() == 0
+    assert result[0] == "done"
+    return result
+
+
+def test_killed_before_during_and_after_the_last_upload_it_finishes_with_the_same_result(start_aggregator, undisturbed):
+    random_instants = random.Random(11)
+    for attempt in range(5):
+        fleet, last, work = prepared(start_aggregator, f"killed-{attempt}")
+        body = last.upload(work, SAMPLES)
+        sender = threading.Thread(target=send_and_ignore, args=(fleet, last, work, body))
+        sender.start()
+        time.sleep(random_instants.uniform(0.0, 1.2))
+        fleet.aggregator.kill()
+        sender.join()
+        fleet.close()
+        fleet.aggregator.start()
+        fleet.reconnect()
+        # As a device does that got no receipt: it sends the same again, whether or not the first arrived.
+        fleet.upload(last, work, body).raise_for_status()
+        assert result_of(fleet, 1) == undisturbed, attempt
+        fleet.close()
+        assert fleet.aggregator.stop() == 0
+
+
+def send_and_ignore(fleet, device, work, body):
+    """Send an upload to a server that may die of it."""
+    try:
+        fleet.upload(device, work, body)
+    except httpx.TransportError:
+        return
+
+
+def test_a_deadline_that_passed_while_the_server_was_down_closes_the_round_at_the_start(start_aggregator):
+    server = start_aggregator()
+    fleet = Fleet(server, devices(2))
+    fleet.publish()
+    fleet.enrol()
+    round_id = fleet.open_round(deadline_s=1.5, quorum=0.5)
+    device = fleet.devices[0]
+    fleet.upload(device, fleet.work(device)).raise_for_status()
+    server.kill()
+    fleet.close()
+    time.sleep(1.6)
+    server.start()
+    fleet.reconnect()
+    assert result_of(fleet, round_id)[0] == "done"
+    fleet.close()
+
+
+def test_a_deadline_closes_a_round_that_nobody_touches(start_aggregator):
+    fleet = Fleet(start_aggregator(), devices(2))
+    fleet.publish()
+    fleet.enrol()
+    round_id = fleet.open_round(deadline_s=0.5, quorum=0.5)
+    for _ in range(200):
+        summary = fleet.round(round_id)["summary"]
+        if summary["state"] != "open":
+            break
+        time.sleep(0.05)
+    assert summary["state"] == "failed"
+    assert "0 of 2" in summary["reason"]
+    fleet.close()
+
+
+def test_sigterm_sends_waiting_devices_home_and_loses_nothing(start_aggregator):
+    server = start_aggregator()
+    fleet = Fleet(server, [FakeDevice(1, ("c0",))])
+    fleet.publish()
+    fleet.enrol()
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(fleet.work(fleet.devices[0], wait_s=60)))
+    waiting.start()
+    time.sleep(0.5)  # the request is on its way; a slower machine makes this test easier to pass, never fail
+    assert server.stop() == 0
+    waiting.join(20)
+    assert answers == [None]
+    fleet.close()
+    server.start()
+    fleet.reconnect()
+    assert len(fleet.admin.get("/v1/devices").json()) == 1
+    assert fleet.admin.get("/v1/public-set").json()["samples"] == len(public_set().labels)
+    fleet.close()
+
+
+def test_a_second_server_on_the_same_folder_does_not_start(start_aggregator):
+    server = start_aggregator()
+    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(server.data), "--port", "0"]
+    second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert second.returncode == 1
+    assert "in use by another aggregator" in second.stderr
+    assert "Traceback" not in second.stderr

@@ -1,0 +1,229 @@
+"""The services: units that systemd accepts and finds closed, and `make install-*` and `uninstall-*` in a folder."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT, sources_digest
+
+SERVICES = ("auricle-edge", "auricle-aggregator")
+
+
+@pytest.fixture(scope="module")
+def wheels():
+    """The packages of both services as an owner without a network would bring them; kept under build/."""
+    folder = ROOT / "build" / f"wheels-{sources_digest('pyproject.toml', 'constraints.txt')}"
+    if not folder.exists():
+        folder.parent.mkdir(exist_ok=True)
+        making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".wheels-"))
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", making]
+        wanted = ["setuptools>=77", ".[edge,mqtt,server]"]
+        subprocess.run([*pip, "--constraint", "constraints.txt", *wanted], cwd=ROOT, check=True)
+        making.rename(folder)
+    return folder
+
+
+class Machine:
+    """A folder that stands for a machine."""
+
+    def __init__(self, folder: Path, wheels: Path):
+        self.folder = folder
+        self.environment = {**os.environ, "DESTDIR": str(folder), "WHEELS": str(wheels), "PYTHON": sys.executable}
+
+    def path(self, name):
+        return self.folder / name.lstrip("/")
+
+    def try_to_make(self, *words):
+        command = ["make", "--no-print-directory", *words]
+        return subprocess.run(
+            command, cwd=ROOT, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+
+    def make(self, *words):
+        result = self.try_to_make(*words)
+        assert result.returncode == 0, result.stdout
+        return result.stdout
+
+    def make_until(self, condition, *words):
+        """Run make, and kill it with all that it started as soon as a condition holds."""
+        process = subprocess.Popen(
+            ["make", *words], cwd=ROOT, env=self.environment, start_new_session=True, stdout=subprocess.DEVNULL
+        )
+        try:
+            deadline = time.monotonic() + 120
+            while not condition():
+                assert process.poll() is None, "make ended before the condition held"
+                assert time.monotonic() < deadline, "the condition never held"
+                time.sleep(0.01)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def files(self):
+        """Return what is on the machine, whichever of the two environments is in use."""
+        current = self.path("/opt/auricle-edge/current").readlink()
+        shown = (str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.suffix != ".pyc")
+        return {f"{name}/".replace(f"auricle-edge/{current}/", "auricle-edge/current/") for name in shown}
+
+    def run(self, name, *words):
+        program = self.path(f"/opt/{name}/current/bin/{name}")
+        return subprocess.run([program, *words], text=True, capture_output=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def edge(tmp_path_factory, wheels):
+    """A machine whose first installation was killed, and then run again."""
+    machine = Machine(tmp_path_factory.mktemp("edge"), wheels)
+    installing = machine.path("/opt/auricle-edge/a/lib/python3.11/site-packages/numpy")
+    machine.make_until(installing.exists, "install-edge")
+    assert not machine.path("/opt/auricle-edge/current").exists()
+    assert not machine.path("/etc/systemd/system/auricle-edge.service").exists()
+    machine.said = machine.make("install-edge")
+    return machine
+
+
+@pytest.fixture(scope="module")
+def aggregator(tmp_path_factory, wheels):
+    machine = Machine(tmp_path_factory.mktemp("aggregator"), wheels)
+    machine.said = machine.make("install-aggregator")
+    return machine
+
+
+def analyze(*words):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed (Debian: apt-get install systemd)")
+    return subprocess.run(
+        ["systemd-analyze", *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_units_expose_little(service):
+    allowed = "--threshold=25"  # tenths: 2.5
+    result = analyze("security", "--offline=yes", allowed, "--no-pager", str(ROOT / f"systemd/{service}.service"))
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_installed_units_are_what_systemd_understands(service, request):
+    machine = request.getfixturevalue(service.removeprefix("auricle-"))
+    system = machine.path("/usr/lib/systemd/system")
+    if not system.exists() and Path("/lib/systemd/system").exists():
+        shutil.copytree("/lib/systemd/system", system, symlinks=True)  # the targets and slices that every unit needs
+    result = analyze("verify", f"--root={machine.folder}", f"{service}.service")
+    shutil.rmtree(system, ignore_errors=True)
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+def test_script_is_clean():
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed (Debian: apt-get install shellcheck)")
+    subprocess.run(["shellcheck", ROOT / "systemd/setup.sh"], check=True)
+
+
+def test_installed_programs_run_and_are_on_the_path(edge, aggregator):
+    assert "run" in edge.run("auricle-edge", "--help")
+    assert "tokens" in aggregator.run("auricle-aggregator", "--help")
+    for machine, service in ((edge, "auricle-edge"), (aggregator, "auricle-aggregator")):
+        link = machine.path(f"/usr/local/bin/{service}").readlink()
+        assert machine.path(str(link)).exists()
+
+
+def test_environment_has_what_the_service_needs_and_not_the_workstations_packages(edge, aggregator):
+    packages = {path.name for path in edge.path("/opt/auricle-edge/current/lib/python3.11/site-packages").iterdir()}
+    assert {"httpx", "edge_client", "paho"} <= packages
+    assert not {"tensorflow", "fastapi", "pytest"} & packages
+    server = aggregator.path("/opt/auricle-aggregator/current/lib/python3.11/site-packages")
+    packages = {path.name for path in server.iterdir()}
+    assert {"fastapi", "aggregator_server"} <= packages
+    assert not {"tensorflow", "soundfile"} & packages
+
+
+def test_state_and_secrets_belong_to_the_service_alone(edge, aggregator):
+    assert edge.path("/var/lib/auricle").stat().st_mode & 0o777 == 0o700
+    assert aggregator.path("/var/lib/auricle-aggregator").stat().st_mode & 0o777 == 0o700
+    assert edge.path("/etc/auricle/edge.env").stat().st_mode & 0o777 == 0o600
+    assert aggregator.path("/etc/auricle/aggregator.env").stat().st_mode & 0o777 == 0o600
+    assert "auricle:" in edge.path("/etc/passwd").read_text()
+    assert "audio:x:" in edge.path("/etc/group").read_text()
+    assert "auricle-aggregator:" in aggregator.path("/etc/passwd").read_text()
+
+
+def test_installation_says_what_is_left_to_do(edge, aggregator):
+    for step in ("/etc/auricle/model.auricle", "auricle-edge devices", "AURICLE_ENROL_TOKEN", "auricle-edge status"):
+        assert step in edge.said
+    assert "systemctl enable --now auricle-edge" in edge.said
+    assert "systemctl enable --now auricle-aggregator" in aggregator.said
+
+
+@dataclass
+class Upgrade:
+    before: set[str]
+    after: set[str]
+    old_environment: str
+    environment: str
+    help_when_interrupted: str
+    said: str
+
+
+@pytest.fixture(scope="module")
+def upgrade(edge):
+    """A machine whose owner changed the configuration is upgraded from an older version; killed, and run again."""
+    own = edge.path("/etc/auricle/edge.toml")
+    own.write_text(own.read_text() + "# mine\n")
+    edge.path("/etc/auricle/edge.toml.default").write_text("# of an older version\n")
+    edge.path("/etc/auricle/edge.env").write_text("AURICLE_ENROL_TOKEN=secret\n")
+    current = edge.path("/opt/auricle-edge/current")
+    before, old = edge.files(), current.readlink().name
+    packages = edge.path(f"/opt/auricle-edge/{'b' if old == 'a' else 'a'}/lib/python3.11/site-packages")
+    edge.make_until((packages / "numpy").exists, "install-edge")
+    interrupted = edge.run("auricle-edge", "--help")
+    said = edge.make("install-edge")
+    return Upgrade(before, edge.files(), old, current.readlink().name, interrupted, said)
+
+
+def test_an_interrupted_upgrade_leaves_the_old_version_working(upgrade):
+    assert "run" in upgrade.help_when_interrupted
+    assert upgrade.environment != upgrade.old_environment
+
+
+def test_installing_again_leaves_nothing_behind(upgrade):
+    assert upgrade.after == upgrade.before
+
+
+def test_a_configuration_is_never_overwritten_and_what_is_new_stands_beside_it(upgrade, edge):
+    assert "edge.toml is kept" in upgrade.said
+    assert edge.path("/etc/auricle/edge.toml").read_text().endswith("# mine\n")
+    assert edge.path("/etc/auricle/edge.env").read_text() == "AURICLE_ENROL_TOKEN=secret\n"
+    assert edge.path("/etc/auricle/edge.toml.default").read_text() == (ROOT / "systemd/edge.toml").read_text()
+
+
+def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path, wheels):
+    machine = Machine(tmp_path, wheels)
+    result = machine.try_to_make("install-edge", "PYTHON=python3.99")
+    assert result.returncode != 0
+    assert "sudo apt-get install --no-install-recommends python3.99 python3.99-venv" in result.stdout
+    assert not machine.path("/etc").exists()
+
+
+def test_uninstalling_keeps_what_was_learned_unless_told_otherwise(aggregator):
+    learned = aggregator.path("/var/lib/auricle-aggregator/auricle.sqlite")
+    learned.write_text("rounds")
+    said = aggregator.make("uninstall-aggregator")
+    assert "PURGE=1" in said
+    assert learned.read_text() == "rounds"
+    assert aggregator.path("/etc/auricle/aggregator.env").exists()
+    assert not aggregator.path("/opt/auricle-aggregator").exists()
+    assert not aggregator.path("/etc/systemd/system/auricle-aggregator.service").exists()
+    aggregator.make("uninstall-aggregator")  # nothing left to remove is no error
+    aggregator.make("uninstall-aggregator", "PURGE=1")
+    assert not learned.parent.exists()
+    assert not aggregator.path("/etc/auricle").exists()

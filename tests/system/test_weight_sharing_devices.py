@@ -1,0 +1,156 @@
+"""Whole devices as processes of their own share a model with a real aggregator, by every method."""
+
+import signal
+
+import numpy as np
+import pytest
+
+from edge_client.audio.recordings import read_recording
+from edge_client.features.mfcc import Mfcc
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.tensors import unpack
+from tests.support.aggregator_process import SETTINGS, Aggregator
+from tests.support.device_fleet import (
+    WORDS,
+    bundle_of,
+    device_fleet,
+    enrolled,
+    finished,
+    link_words,
+    open_round,
+    wait_for,
+)
+from tests.support.sounds import write_clips
+
+FAST = {"augmented_copies": 1, "impressions": 8, "impression_steps": 60}
+EPOCHS = FAST | {"epochs": 8}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory, bundles):
+    """Two devices whose labels overlap, with real words where there are any."""
+    folder = tmp_path_factory.mktemp("fleet")
+    server = Aggregator(folder / "server")
+    real = {"write": link_words, "public": 40, "own": 60} if WORDS.is_dir() else {}  # else melodies
+    running = device_fleet(folder, bundles, server.start, **real)
+    _, device = next(running)
+    first = device("first", "cnn2", ("yes", "no", "up")).start()
+    second = device("second", "cnn2", ("no", "up", "down")).start()
+    enrolled(server, 2)
+    yield server, device, first, second
+    for made in (first, second):
+        assert made.signal(signal.SIGTERM) == 0
+        assert "Traceback" not in made.log()
+    next(running, None)
+    server.kill()
+
+
+def publish(server, path) -> dict:
+    with server.client() as client:
+        answer = client.put("/v1/model", content=path.read_bytes())
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def lineage(fleet, bundles):
+    """A shared model that nobody has trained."""
+    server, *_ = fleet
+    publish(server, bundles["cnn1"])
+    return publish(server, bundles["cnn2"])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "settings", "parts"),
+    [
+        ("fedavg", EPOCHS, {}),
+        ("fedprox", EPOCHS | {"proximal": 0.01}, {"aggregation": {"name": "trimmed_mean", "settings": {"trim": 0.2}}}),
+        ("fedmmd", EPOCHS | {"discrepancy": 0.05}, {"aggregation": {"name": "median"}}),
+        ("fedopt", EPOCHS, {"aggregation": {"server_learning_rate": 0.03}}),
+        ("mutual", EPOCHS | {"epochs": 10}, {"selection": {"name": "uniform", "settings": {"fraction": 1.0}}}),
+        ("user_invariant", FAST | {"steps": 40, "private_epochs": 6}, {}),
+    ],
+)
+def test_every_method_moves_the_fleet_s_accuracy(fleet, lineage, strategy, settings, parts):
+    server, *_ = fleet
+    before = None
+    for _ in range(2):
+        found = finished(server, open_round(server, strategy=strategy, settings=settings, **parts))
+        assert found["summary"]["state"] == "done", found["summary"]
+        assert found["model"] == lineage["sha256"]
+        before = before or found["participants"][0]["metrics"]["global_accuracy"]
+    after = [device["learned_metrics"]["global_accuracy"] for device in found["participants"]]
+    assert after[0] == after[1]  # both measured the same model on the same public recordings
+    assert after[0] > before + 15
+    with server.client() as client:
+        assert client.get("/v1/model").json()["weights"] == found["result_weights"]
+        weights, document = unpack(client.get(f"/v1/blobs/{found['result_weights']}").content)
+    assert document["model"] == lineage["sha256"]
+    assert all(name in weights for name in ("conv1/kernel", "head/kernel"))
+
+
+def recall(server, found, bundle, folder, label, slot, classes) -> float:
+    """Share of fresh clips of a label that the fleet's model names rightly among all classes."""
+    with server.client() as client:
+        weights, _ = unpack(client.get(f"/v1/blobs/{found['result_weights']}").content)
+    model = ModelRuntime.open(bundle)
+    model.set_weights(weights)
+    write_clips(folder, label, 20, seed=55)
+    clips = np.stack([read_recording(path, SETTINGS.sample_rate_hz) for path in sorted((folder / label).iterdir())])
+    mask = (np.arange(model.manifest.capacity) < classes).astype(np.float32)
+    scores = model.predict(model.normalise(Mfcc(SETTINGS)(clips[:, : SETTINGS.clip_samples])), mask)
+    return float((scores.argmax(axis=1) == slot).mean())
+
+
+def test_a_new_sound_gets_a_slot_of_the_shared_model_and_the_old_ones_are_not_forgotten(
+    tmp_path, bundles, start_aggregator
+):
+    running = device_fleet(tmp_path, bundles, start_aggregator)
+    server, device = next(running)
+    publish(server, bundles["cnn2"])
+    first = device("first", "cnn2", ("yes", "no", "up")).start()
+    second = device("second", "cnn2", ("no", "up", "down")).start()
+    enrolled(server, 2)
+
+    def a_round():
+        found = finished(server, open_round(server, strategy="fedavg", settings=EPOCHS))
+        assert found["summary"]["state"] == "done", found["summary"]
+        return found
+
+    a_round()
+    before = a_round()
+    write_clips(first.clips, "stop", 16, seed=7)  # the owner of the first teaches it a word
+    found = a_round()
+    with server.client() as client:
+        classes = client.get("/v1/classes").json()
+    assert [info["discovered_in"] for info in classes] == [None] * 4 + [3]
+    for _ in range(2):
+        found = a_round()
+
+    def old(of):
+        return of["participants"][0]["learned_metrics"]["global_accuracy"]
+
+    assert old(found) > old(before) - 10  # on recordings of the four old classes, the new one among the answers
+    assert recall(server, found, bundles["cnn2"], tmp_path / "fresh", "stop", slot=4, classes=5) >= 0.5
+    maps = [made.state().load_model(bundle_of(made)).progress.label_map for made in (first, second)]
+    assert maps[0].slots[maps[0].slot_of("stop")].class_id == classes[4]["class_id"]
+    assert set(maps[1].class_ids) == {info["class_id"] for info in classes}  # who never heard it knows it too
+    next(running, None)
+
+
+def test_mutual_learning_takes_any_architecture_and_fedavg_says_that_it_does_not(tmp_path, bundles, start_aggregator):
+    running = device_fleet(tmp_path, bundles, start_aggregator)
+    server, device = next(running)
+    publish(server, bundles["cnn1"])
+    first = device("first", "cnn2", ("yes", "no", "up", "down")).start()
+    device("second", "dscnn3", ("yes", "no", "up", "down")).start()
+    enrolled(server, 2)
+    rounds = [finished(server, open_round(server, strategy="mutual", settings=EPOCHS)) for _ in range(2)]
+    assert [found["summary"]["state"] for found in rounds] == ["done", "done"]
+    untrained = rounds[0]["participants"][0]["metrics"]["global_accuracy"]
+    assert rounds[1]["participants"][0]["learned_metrics"]["global_accuracy"] > untrained + 10
+    kept = first.state().load_model(bundle_of(first))
+    assert kept.bundle.manifest.architecture == "cnn2"
+    open_round(server, strategy="fedavg", settings=EPOCHS, deadline_s=30)
+    wait_for(lambda: "'mutual' or 'zero_shot'" in first.log(), what="an explanation")
+    next(running, None)
