@@ -27,6 +27,7 @@ from edge_client.learning.new_sounds.profiles import profiles
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Bools, Floats, Ints
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
@@ -47,7 +48,7 @@ EPOCHS = 12
 class LogMel:
     """Standardised cepstra of every clip, float32 [clips, frames, coefficients], its label and its speaker."""
 
-    x: NDArray[np.float32]
+    x: Floats
     labels: NDArray[np.str_]
     speakers: NDArray[np.str_]
 
@@ -83,11 +84,11 @@ def run_trial(corpus: LogMel, bundles: Path, seed: int, *, shared: bool) -> Tria
     return Trial(reports, known, public_set, truth)
 
 
-def _draw(corpus: LogMel, among: NDArray[np.bool_], label: str, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw(corpus: LogMel, among: Bools, label: str, rng: np.random.Generator) -> Ints:
     return rng.choice(np.flatnonzero(among & (corpus.labels == label)), CLIPS, replace=False)
 
 
-def _public_set(corpus: LogMel, among: NDArray[np.bool_], rng: np.random.Generator) -> PublicSet:
+def _public_set(corpus: LogMel, among: Bools, rng: np.random.Generator) -> PublicSet:
     rows = np.concatenate([_draw(corpus, among, label, rng) for label in KNOWN])
     return PublicSet(
         preset("gudur"),
@@ -101,11 +102,11 @@ def _public_set(corpus: LogMel, among: NDArray[np.bool_], rng: np.random.Generat
 def _describe(
     model: ModelRuntime,
     corpus: LogMel,
-    own: NDArray[np.bool_],
+    own: Bools,
     labels: tuple[str, ...],
     public_set: PublicSet,
     rng: np.random.Generator,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+) -> tuple[Floats, Floats]:
     """Train a device on its words, the new one joining half way; return impressions and profiles of every word."""
     optimiser = Optimiser(0.02)
     clips = {label: _draw(corpus, own, label, rng) for label in labels}
@@ -136,7 +137,7 @@ def adjusted_rand_index(truth: list[str], found: list[int]) -> float:
         ]
     )
 
-    def pairs(counts: NDArray[np.int64]) -> float:
+    def pairs(counts: Ints) -> float:
         return float((counts * (counts - 1) / 2).sum())
 
     both, rows, columns = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))

@@ -25,18 +25,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.audio.recordings import Recordings
 from edge_client.features.mfcc import Mfcc
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings
 
 DATA = Path(os.environ.get("AURICLE_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))
 CLIPS = 32
 # glibc keeps pages of freed arrays once a block of this size was freed; above 32 MiB it would not.
 KEPT_BYTES = 24 << 20
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -67,11 +65,11 @@ def load_clips(settings: FeatureSettings) -> tuple[Floats, str]:
     return (level[:, : settings.clip_samples] * noise).astype(np.float32), f"{CLIPS} synthetic clips"
 
 
-def reference(clip: Floats, settings: FeatureSettings) -> NDArray[np.float64]:
+def reference(clip: Floats, settings: FeatureSettings) -> Doubles:
     """Compute the same features with python_speech_features."""
     from python_speech_features import mfcc
 
-    features: NDArray[np.float64] = mfcc(
+    features: Doubles = mfcc(
         clip,
         samplerate=settings.sample_rate_hz,
         winlen=settings.window_s,

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aggregator_server.strategies.personalisation import schedule
 from aggregator_server.strategies.selection import Candidate, History, select
@@ -29,12 +28,11 @@ from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Ints
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice
 from fleet_protocol.plans import Value, complete
 from fleet_protocol.tensors import Arrays
-
-Rows = NDArray[np.int64]
 
 LABELS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")
 CLIPS = (40,) * 5 + (160,) * 3 + (640,) * 2
@@ -79,7 +77,7 @@ class Corpus:
         self.slots = np.array([LABELS.index(path.parent.name) for path in paths])
         self.speakers = np.array([speaker_of(path) for path in paths])
 
-    def clips(self, rows: Rows) -> Clips:
+    def clips(self, rows: Ints) -> Clips:
         """Return some of them."""
         return Clips(self.x[:, rows], self.slots[rows])
 

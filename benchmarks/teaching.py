@@ -31,6 +31,7 @@ from edge_client.learning.targets import from_slots
 from edge_client.learning.teaching.job import teach
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, Progress
+from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import preset
@@ -38,8 +39,6 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, digest
-
-Floats = NDArray[np.float32]
 
 SETTINGS = preset("gudur")
 RATE = SETTINGS.sample_rate_hz

@@ -21,17 +21,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.bundles import ARCHITECTURES, build_bundles
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import preset
 from model_export.normalisation import Normalisation
 from model_export.specification import Specification
 
 ENGINES = {"keras": "tensorflow", "litert": "ai_edge_litert", "tflite-runtime": "tflite_runtime"}
 SAMPLES, CLASSES, RATE, MOMENTUM = 2400, 10, 0.01, 0.9
-
-Floats = NDArray[np.float32]
 
 
 @dataclasses.dataclass(frozen=True)

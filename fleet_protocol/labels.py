@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import LabelError
 
 
@@ -55,7 +55,7 @@ class LabelMap:
         return tuple(slot.class_id for slot in self.slots)
 
     @property
-    def mask(self) -> NDArray[np.float32]:
+    def mask(self) -> Floats:
         """float32 [capacity]: 1 where a slot is in use."""
         mask = np.zeros(self.capacity, np.float32)
         mask[: len(self.slots)] = 1.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import dacite
 import numpy as np
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Bools, Floats, Ints
 from fleet_protocol.errors import TensorError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import ClassInfo
@@ -31,9 +31,9 @@ class PublicSet:
 
     settings: FeatureSettings
     classes: tuple[ClassInfo, ...]
-    features: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    synthetic: NDArray[np.bool_]
+    features: Floats
+    labels: Ints
+    synthetic: Bools
 
     @property
     def class_ids(self) -> tuple[str, ...]:
@@ -73,12 +73,12 @@ class PublicSet:
         return cls(settings, classes, features.astype(np.float32), labels.astype(np.int64), synthetic)
 
 
-def pack_consensus(scores: NDArray[np.float32], class_ids: tuple[str, ...]) -> bytes:
+def pack_consensus(scores: Floats, class_ids: tuple[str, ...]) -> bytes:
     """Serialise the fleet's scores, float32 [samples, classes]."""
     return pack({"scores": scores}, {"classes": list(class_ids)})
 
 
-def unpack_consensus(data: bytes) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+def unpack_consensus(data: bytes) -> tuple[Floats, tuple[str, ...]]:
     """Read what :func:`pack_consensus` wrote: (float32 [samples, classes], class ids).
 
     Raises:

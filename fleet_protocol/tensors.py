@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as _load
 from safetensors.numpy import save as _save
 
+from fleet_protocol.arrays import Array
 from fleet_protocol.errors import TensorError
 
-Array = NDArray[Any]
 Arrays = dict[str, Array]
 
 _METADATA_KEY = "auricle"

@@ -12,8 +12,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Array
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
 from fleet_protocol.tensors import Arrays
 from model_export import zoo
@@ -25,7 +25,7 @@ from model_export.trainable import Trainable, weight_name
 Converter = Any
 
 
-def build_bundle(specification: Specification, weights: Mapping[str, NDArray[Any]] | None = None) -> bytes:
+def build_bundle(specification: Specification, weights: Mapping[str, Array] | None = None) -> bytes:
     """Build a bundle; ``weights`` replace the seeded initial ones.
 
     Raises:
@@ -77,7 +77,7 @@ def weights_of(model: keras.Model) -> Arrays:
     return {weight_name(v): np.asarray(v.value, np.float32) for v in model.trainable_variables}
 
 
-def load_weights(model: keras.Model, weights: Mapping[str, NDArray[Any]]) -> None:
+def load_weights(model: keras.Model, weights: Mapping[str, Array]) -> None:
     """Give a network the weights of a bundle or of a device.
 
     Raises:

@@ -25,9 +25,7 @@ from model_export.recordings import features_of
 from model_export.specification import ACTIVATIONS, DOWNSAMPLINGS, Specification
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from fleet_protocol.arrays import Floats
     from fleet_protocol.tensors import Arrays
 
 
@@ -115,7 +113,7 @@ def _build(chosen: argparse.Namespace) -> list[str]:
 
 
 def _write_inference_models(
-    path: Path, specification: Specification, labels: str | None, features: NDArray[np.float32] | None
+    path: Path, specification: Specification, labels: str | None, features: Floats | None
 ) -> None:
     """Write NAME.float32.tflite and NAME.int8.tflite beside a bundle, with its weights; and NAME.labels.txt."""
     from model_export.inference import Inference

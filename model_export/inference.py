@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Floats
 from fleet_protocol.tensors import Arrays
 from model_export import zoo
 from model_export.bundle import Converter, convert, load_weights
@@ -58,7 +58,7 @@ class Inference(tf.Module):  # type: ignore[misc]
         """
         return convert(self._converter())
 
-    def int8(self, features: NDArray[np.float32] | None = None) -> bytes:
+    def int8(self, features: Floats | None = None) -> bytes:
         """Convert to a TFLite model with int8 weights and activations, and float32 input and output.
 
         Args:
@@ -70,7 +70,7 @@ class Inference(tf.Module):  # type: ignore[misc]
         """
         clips = self._noise() if features is None else features[:: -(-len(features) // _CALIBRATION_CLIPS)]
 
-        def calibration() -> Iterator[list[NDArray[np.float32]]]:
+        def calibration() -> Iterator[list[Floats]]:
             return ([clip[None]] for clip in clips)
 
         converter = self._converter()
@@ -93,7 +93,7 @@ class Inference(tf.Module):  # type: ignore[misc]
         function = tf.function(self.__call__, autograph=False).get_concrete_function(spec)
         return tf.lite.TFLiteConverter.from_concrete_functions([function], self)
 
-    def _noise(self) -> NDArray[np.float32]:
+    def _noise(self) -> Floats:
         normalisation = self._specification.normalisation
         generator = np.random.default_rng(self._specification.seed)
         noise = generator.normal(size=(_CALIBRATION_CLIPS, *self._specification.settings.shape))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings, preset
 from model_export.errors import ExportError
 
@@ -23,7 +23,7 @@ class Normalisation:
     std: tuple[float, ...]
 
     @classmethod
-    def measure(cls, features: NDArray[np.float32]) -> Normalisation:
+    def measure(cls, features: Floats) -> Normalisation:
         """Measure features [clips, frames, coefficients] over clips and frames.
 
         Raises:

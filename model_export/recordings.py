@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from edge_client.audio.recordings import Recordings
 from edge_client.features.mfcc import Mfcc
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 from model_export.errors import ExportError
 
@@ -16,7 +14,7 @@ from model_export.errors import ExportError
 _CLIPS = 2000
 
 
-def features_of(folder: Path, settings: FeatureSettings) -> NDArray[np.float32]:
+def features_of(folder: Path, settings: FeatureSettings) -> Floats:
     """Return float32 [clips, frames, coefficients] of at most 2,000 clips, of every label alike.
 
     Args:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import RoundPlan, Update
@@ -83,7 +81,7 @@ class RoundInputs:
     round_id: int
     plan: RoundPlan
     public_set: PublicSet
-    consensus: NDArray[np.float32]
+    consensus: Floats
     contributions: tuple[Contribution, ...]
     new_classes: int | None = None
     assigned: Mapping[tuple[str, int], str] = field(default_factory=dict)
@@ -114,7 +112,7 @@ class RoundResult:
     """
 
     public_set: PublicSet
-    consensus: NDArray[np.float32] | None
+    consensus: Floats | None
     assignments: tuple[Assigned, ...]
     details: dict[str, Any]
     weights: Arrays | None = None

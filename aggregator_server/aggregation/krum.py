@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aggregator_server.aggregation.updates import Updates, Vector, floor_of, stable_order
+from aggregator_server.aggregation.updates import Updates, floor_of, stable_order
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
+from fleet_protocol.arrays import Doubles, Floats
 
 _COLUMNS = 1_024
 
@@ -25,7 +25,7 @@ _COLUMNS = 1_024
 class Chosen:
     """What Krum made of the uploads: the weights, float32 [weights], and whose they are, best score first."""
 
-    weights: Vector
+    weights: Floats
     device_ids: tuple[str, ...]
 
 
@@ -62,7 +62,7 @@ def multi_krum(updates: Updates, byzantine: float, keep: float) -> Chosen:
     return Chosen(weighted_mean(updates, chosen), tuple(updates.device_ids[row] for row in best))
 
 
-def krum_scores(updates: Updates, byzantine: float) -> NDArray[np.float64]:
+def krum_scores(updates: Updates, byzantine: float) -> Doubles:
     """Return s(k) of every device, float64 [devices].
 
     Raises:
@@ -77,11 +77,11 @@ def krum_scores(updates: Updates, byzantine: float) -> NDArray[np.float64]:
     distances = squared_distances(updates)
     np.fill_diagonal(distances, np.inf)
     nearest = np.sort(distances, axis=1)[:, : count - liars - 2]
-    scores: NDArray[np.float64] = nearest.sum(axis=1)
+    scores: Doubles = nearest.sum(axis=1)
     return scores
 
 
-def squared_distances(updates: Updates) -> NDArray[np.float64]:
+def squared_distances(updates: Updates) -> Doubles:
     """Return || theta_k - theta_j ||^2 of all pairs, float64 [devices, devices].
 
     By the products of all pairs, |a|^2 + |b|^2 - 2 a b, in float64: of float32 weights that differ in their third
@@ -92,5 +92,5 @@ def squared_distances(updates: Updates) -> NDArray[np.float64]:
         block = updates.matrix[:, start : start + _COLUMNS].astype(np.float64)
         products += block @ block.T
     squares = np.diagonal(products)
-    distances: NDArray[np.float64] = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0)
+    distances: Doubles = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0)
     return distances

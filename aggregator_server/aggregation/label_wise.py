@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aggregator_server.errors import AggregationError
+from fleet_protocol.arrays import Bools, Doubles, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class DeviceScores:
     """
 
     device_id: str
-    columns: NDArray[np.int64]
-    scores: NDArray[np.float32]
+    columns: Ints
+    scores: Floats
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class LabelWise:
         plain_mean: columns whose weights summed to 0, so that the plain mean was taken.
     """
 
-    scores: NDArray[np.float32]
+    scores: Floats
     accuracies: dict[str, float]
     betas: dict[int, dict[str, float]]
     plain_mean: tuple[int, ...]
 
 
-def accuracy(device: DeviceScores, labels: NDArray[np.int64], synthetic: NDArray[np.bool_]) -> float:
+def accuracy(device: DeviceScores, labels: Ints, synthetic: Bools) -> float:
     """Return a device's accuracy on the public samples of its classes, 0 to 1.
 
     A sample counts as right when its class has the device's largest score. Recordings alone count; data impressions
@@ -72,9 +72,9 @@ def accuracy(device: DeviceScores, labels: NDArray[np.int64], synthetic: NDArray
 
 def label_wise(
     devices: Sequence[DeviceScores],
-    labels: NDArray[np.int64],
-    synthetic: NDArray[np.bool_],
-    previous: NDArray[np.float32],
+    labels: Ints,
+    synthetic: Bools,
+    previous: Floats,
     normalise: bool = True,
 ) -> LabelWise:
     """Average scores label by label; a label that nobody uploaded keeps its column.
@@ -105,9 +105,9 @@ def label_wise(
     return LabelWise(scores, accuracies, betas, tuple(plain_mean))
 
 
-def _owners(devices: Sequence[DeviceScores]) -> dict[int, list[tuple[str, NDArray[np.float64]]]]:
+def _owners(devices: Sequence[DeviceScores]) -> dict[int, list[tuple[str, Doubles]]]:
     """Every uploaded column's owners with their scores, float64 [samples]."""
-    owners: dict[int, list[tuple[str, NDArray[np.float64]]]] = {}
+    owners: dict[int, list[tuple[str, Doubles]]] = {}
     for device in devices:
         for index, column in enumerate(device.columns):
             values = device.scores[:, index].astype(np.float64)
@@ -115,7 +115,7 @@ def _owners(devices: Sequence[DeviceScores]) -> dict[int, list[tuple[str, NDArra
     return owners
 
 
-def _float32(values: NDArray[np.float64], column: int) -> NDArray[np.float32]:
+def _float32(values: Doubles, column: int) -> Floats:
     largest = float(np.abs(values).max(initial=0.0))
     if largest > float(np.finfo(np.float32).max):
         raise AggregationError(

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from aggregator_server.aggregation.updates import Sizes, Updates, Vector, floor_of, in_blocks, stable_order
+from aggregator_server.aggregation.updates import Updates, floor_of, in_blocks, stable_order
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
+from fleet_protocol.arrays import Doubles, Floats
 
 _ROWS = 8  # looked at together: what a processor's cache holds
 _TASK = 4 * _ROWS
@@ -32,12 +33,12 @@ class Pruned:
         highest: by layer, the devices dropped for the largest deviations, largest last.
     """
 
-    weights: Vector
+    weights: Floats
     lowest: dict[str, list[str]]
     highest: dict[str, list[str]]
 
 
-def layer_wise_pruning(updates: Updates, sizes: Sizes, v_l: float, v_h: float) -> Pruned:
+def layer_wise_pruning(updates: Updates, sizes: Doubles, v_l: float, v_h: float) -> Pruned:
     """Average every layer over the devices whose deviation from the mean is neither small nor large.
 
     Args:
@@ -69,7 +70,7 @@ def layer_wise_pruning(updates: Updates, sizes: Sizes, v_l: float, v_h: float) -
     return Pruned(weights, _names(updates, lowest), _names(updates, highest))
 
 
-def layer_deviations(updates: Updates) -> dict[str, NDArray[np.float64]]:
+def layer_deviations(updates: Updates) -> dict[str, Doubles]:
     """Return every device's distance from the plain mean (9, 10), by layer: float64 [devices]."""
     mean = weighted_mean(updates, np.ones(len(updates)))
     squares = _squares(updates, mean, np.float32)
@@ -78,7 +79,7 @@ def layer_deviations(updates: Updates) -> dict[str, NDArray[np.float64]]:
     return dict(zip(updates.layout.layer_columns, np.sqrt(squares), strict=True))
 
 
-def _squares(updates: Updates, mean: Vector, dtype: DTypeLike) -> NDArray[np.float64]:
+def _squares(updates: Updates, mean: Floats, dtype: DTypeLike) -> Doubles:
     """Squared distances from the mean, float64 [layers, devices]."""
     layers = list(updates.layout.layer_columns.values())
     squares = np.empty((len(layers), len(updates)))
@@ -103,7 +104,7 @@ def _dropped(name: str, share: float, count: int) -> int:
     return floor_of(share, count)
 
 
-def _only(sizes: Sizes, kept: NDArray[np.intp]) -> Sizes:
+def _only(sizes: Doubles, kept: NDArray[np.intp]) -> Doubles:
     """Sizes with 0 for everybody who is not kept; all alike where the kept ones have none."""
     chosen = np.zeros(len(sizes))
     chosen[kept] = sizes[kept] if sizes[kept].any() else 1.0

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aggregator_server.aggregation.updates import Updates, Vector, in_blocks
+from aggregator_server.aggregation.updates import Updates, in_blocks
+from fleet_protocol.arrays import Doubles, Floats
 
 _COLUMNS = 256
 
 
-def coordinate_median(updates: Updates) -> Vector:
+def coordinate_median(updates: Updates) -> Floats:
     """Return the median of every weight, float32 [weights]; of an even number, the mean of the two in the middle."""
     middle = slice((len(updates) - 1) // 2, len(updates) // 2 + 1)
     return by_rank(updates, lambda ranked: ranked[:, middle].mean(axis=1, dtype=np.float64))
 
 
-def by_rank(updates: Updates, combine: Callable[[NDArray[np.float32]], NDArray[np.float64]]) -> Vector:
+def by_rank(updates: Updates, combine: Callable[[Floats], Doubles]) -> Floats:
     """Apply ``combine`` to the ascending values of every weight, float32 [some weights, devices]."""
     result = np.empty(updates.layout.width, np.float32)
 

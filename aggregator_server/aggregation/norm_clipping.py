@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from aggregator_server.aggregation.updates import Updates, Vector, in_blocks
+from aggregator_server.aggregation.updates import Updates, in_blocks
 from aggregator_server.errors import AggregationError
+from fleet_protocol.arrays import Floats
 
 _ROWS = 32
 
 
-def clip_norms(updates: Updates, previous: Vector, limit: float) -> dict[str, float]:
+def clip_norms(updates: Updates, previous: Floats, limit: float) -> dict[str, float]:
     """Shorten the updates whose norm is above a limit; the others stay as they are, to the last bit.
 
     Their rows of the matrix are overwritten: it is the only copy of the uploads, and may be most of the memory.

@@ -13,15 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aggregator_server.aggregation.updates import Vector
 from aggregator_server.errors import AggregationError
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.tensors import Arrays
 
-_Floats = NDArray[np.float64]
-
-SQUARES: dict[str, Callable[[_Floats, _Floats, float], _Floats]] = {
+SQUARES: dict[str, Callable[[Doubles, Doubles, float], Doubles]] = {
     "adagrad": lambda v, squared, _: v + squared,
     "yogi": lambda v, squared, beta_2: v - (1 - beta_2) * squared * np.sign(v - squared),
     "adam": lambda v, squared, beta_2: beta_2 * v + (1 - beta_2) * squared,
@@ -30,15 +27,15 @@ SQUARES: dict[str, Callable[[_Floats, _Floats, float], _Floats]] = {
 
 def server_step(
     optimiser: str,
-    previous: Vector,
-    combined: Vector,
+    previous: Floats,
+    combined: Floats,
     state: Arrays,
     *,
     learning_rate: float,
     beta_1: float,
     beta_2: float,
     tau: float,
-) -> tuple[Vector, Arrays]:
+) -> tuple[Floats, Arrays]:
     """Take one step from the previous weights along the combined update.
 
     Args:
@@ -68,7 +65,7 @@ def server_step(
     return moved.astype(np.float32), {f"{optimiser}.m": m.astype(np.float32), f"{optimiser}.v": v.astype(np.float32)}
 
 
-def _continued(optimiser: str, state: Arrays, width: int) -> tuple[_Floats, _Floats] | None:
+def _continued(optimiser: str, state: Arrays, width: int) -> tuple[Doubles, Doubles] | None:
     kept = [state.get(f"{optimiser}.{name}") for name in "mv"]
     if any(array is None or array.shape != (width,) for array in kept):
         return None

@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from aggregator_server.aggregation.median import by_rank
-from aggregator_server.aggregation.updates import Updates, Vector, floor_of
+from aggregator_server.aggregation.updates import Updates, floor_of
 from aggregator_server.errors import AggregationError
+from fleet_protocol.arrays import Floats
 
 
-def trimmed_mean(updates: Updates, trim: float) -> Vector:
+def trimmed_mean(updates: Updates, trim: float) -> Floats:
     """Return the trimmed mean of every weight, float32 [weights].
 
     Args:

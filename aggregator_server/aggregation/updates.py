@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.errors import AggregationError
+from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.bundle import Layer
-from fleet_protocol.tensors import Array, Arrays
-
-Vector = NDArray[np.float32]
-Sizes = NDArray[np.float64]
+from fleet_protocol.tensors import Arrays
 
 _THREADS = min(4, os.cpu_count() or 1)
 _ROWS = 32  # of one task that fills rows
@@ -60,7 +58,7 @@ class Layout:
         """Number of weights."""
         return sum(prod(self.shapes[name]) for name in self.columns)
 
-    def flatten(self, arrays: Mapping[str, Array], into: Vector | None = None) -> Vector:
+    def flatten(self, arrays: Mapping[str, Array], into: Floats | None = None) -> Floats:
         """Write arrays into one row, float32 [width]; arrays that the layout does not name are left out.
 
         Raises:
@@ -78,7 +76,7 @@ class Layout:
             row[columns] = array.reshape(-1)
         return row
 
-    def split(self, row: Vector) -> Arrays:
+    def split(self, row: Floats) -> Arrays:
         """Cut a row, float32 [width], into its arrays."""
         return {name: row[columns].reshape(self.shapes[name]) for name, columns in self.columns.items()}
 
@@ -95,7 +93,7 @@ class Updates:
 
     layout: Layout
     device_ids: tuple[str, ...]
-    matrix: NDArray[np.float32]
+    matrix: Floats
 
     def __post_init__(self) -> None:
         if self.matrix.shape != (len(self.device_ids), self.layout.width) or not self.device_ids:
@@ -147,7 +145,7 @@ def in_blocks(work: Callable[[slice], None], length: int, size: int) -> None:
             pass
 
 
-def stable_order(values: Sequence[float] | Sizes) -> NDArray[np.intp]:
+def stable_order(values: Sequence[float] | Doubles) -> NDArray[np.intp]:
     """Return the indices that sort ascending; values that agree to six digits count as equal and keep their order.
 
     The sixth digit is about as far as float32 sums can be trusted: beyond it, rounding would choose among devices.

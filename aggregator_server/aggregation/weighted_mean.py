@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from aggregator_server.aggregation.updates import Sizes, Updates, Vector, in_blocks
+from aggregator_server.aggregation.updates import Updates, in_blocks
 from aggregator_server.errors import AggregationError
+from fleet_protocol.arrays import Doubles, Floats
 
 _COLUMNS = 8_192  # of one task
 _FEW = 64  # rows that are averaged sooner than threads have started
 _ROWS = 16  # summed in float32, which is fast; the sums are added in float64, which keeps the digits
 
 
-def weighted_mean(updates: Updates, sizes: Sizes, columns: slice | None = None) -> Vector:
+def weighted_mean(updates: Updates, sizes: Doubles, columns: slice | None = None) -> Floats:
     """Return the weighted mean of rows, float32 [columns], right to about the last digit.
 
     Args:
@@ -51,5 +52,5 @@ def weighted_mean(updates: Updates, sizes: Sizes, columns: slice | None = None) 
             total[block] += products.sum(axis=0)
 
     in_blocks(add, len(total), _COLUMNS if len(part) > _FEW else len(total))
-    mean: Vector = (total / weights.sum(dtype=np.float64)).astype(np.float32)
+    mean: Floats = (total / weights.sum(dtype=np.float64)).astype(np.float32)
     return mean

@@ -13,45 +13,46 @@ from aggregator_server.aggregation.median import coordinate_median
 from aggregator_server.aggregation.norm_clipping import clip_norms
 from aggregator_server.aggregation.server_optimisers import server_step
 from aggregator_server.aggregation.trimmed_mean import trimmed_mean
-from aggregator_server.aggregation.updates import Sizes, Updates, Vector
+from aggregator_server.aggregation.updates import Updates
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.messages import Choice
 from fleet_protocol.plans import complete
 from fleet_protocol.tensors import Arrays
 
 Settings = Mapping[str, Any]  # of the types that fleet_protocol.plans says
-Combined = tuple[Vector, dict[str, Any]]
+Combined = tuple[Floats, dict[str, Any]]
 
 
-def _weighted_mean(updates: Updates, sizes: Sizes, settings: Settings) -> Combined:
+def _weighted_mean(updates: Updates, sizes: Doubles, settings: Settings) -> Combined:
     return weighted_mean(updates, sizes if settings["by_size"] else np.ones(len(updates))), {}
 
 
-def _lpa(updates: Updates, sizes: Sizes, settings: Settings) -> Combined:
+def _lpa(updates: Updates, sizes: Doubles, settings: Settings) -> Combined:
     pruned = layer_wise_pruning(updates, sizes, settings["v_l"], settings["v_h"])
     return pruned.weights, {"dropped_lowest": pruned.lowest, "dropped_highest": pruned.highest}
 
 
-def _median(updates: Updates, _: Sizes, __: Settings) -> Combined:
+def _median(updates: Updates, _: Doubles, __: Settings) -> Combined:
     return coordinate_median(updates), {}
 
 
-def _trimmed_mean(updates: Updates, _: Sizes, settings: Settings) -> Combined:
+def _trimmed_mean(updates: Updates, _: Doubles, settings: Settings) -> Combined:
     return trimmed_mean(updates, settings["trim"]), {}
 
 
-def _krum(updates: Updates, _: Sizes, settings: Settings) -> Combined:
+def _krum(updates: Updates, _: Doubles, settings: Settings) -> Combined:
     chosen = krum(updates, settings["byzantine"])
     return chosen.weights, {"chosen": list(chosen.device_ids)}
 
 
-def _multi_krum(updates: Updates, _: Sizes, settings: Settings) -> Combined:
+def _multi_krum(updates: Updates, _: Doubles, settings: Settings) -> Combined:
     chosen = multi_krum(updates, settings["byzantine"], settings["keep"])
     return chosen.weights, {"chosen": list(chosen.device_ids)}
 
 
-RULES: dict[str, Callable[[Updates, Sizes, Settings], Combined]] = {
+RULES: dict[str, Callable[[Updates, Doubles, Settings], Combined]] = {
     "weighted_mean": _weighted_mean,
     "lpa": _lpa,
     "median": _median,
@@ -62,7 +63,7 @@ RULES: dict[str, Callable[[Updates, Sizes, Settings], Combined]] = {
 
 
 def aggregate_weights(
-    choice: Choice, uploads: Updates, sizes: Sizes, previous: Arrays, state: Arrays
+    choice: Choice, uploads: Updates, sizes: Doubles, previous: Arrays, state: Arrays
 ) -> tuple[Arrays, Arrays, dict[str, Any]]:
     """Combine the devices' weights as a plan says; the same bit for bit for the same inputs.
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.public_set import PublicSet
 
 # The distance of two sounds that are surely not the same: the largest that a cosine gives.
@@ -43,8 +43,8 @@ class ReportedClass:
     device_id: str
     slot: int
     name: str | None
-    impressions: NDArray[np.float32]
-    profile: NDArray[np.float32] | None = None
+    impressions: Floats
+    profile: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class KnownClass:
 
     device_id: str
     class_id: str
-    impressions: NDArray[np.float32]
-    profile: NDArray[np.float32] | None = None
+    impressions: Floats
+    profile: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def discover(
     return Discovery(groups, {"counted_by": counted_by, "projection": projection})
 
 
-def k_medoids(distances: NDArray[np.float64], count: int, seed: int) -> tuple[NDArray[np.int64], float]:
+def k_medoids(distances: Doubles, count: int, seed: int) -> tuple[Ints, float]:
     """Cluster by FasterPAM (Schubert & Rousseeuw 2021): (int64 [n] labels, sum of distances to the medoids)."""
     import kmedoids  # heavy: it pulls in scikit-learn where that is installed
 
@@ -135,7 +135,7 @@ def k_medoids(distances: NDArray[np.float64], count: int, seed: int) -> tuple[ND
     return np.asarray(result.labels, np.int64), float(result.loss)
 
 
-def cosine_distances(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def cosine_distances(points: Doubles) -> Doubles:
     """Return float64 [n, n] of 1 - cosine for the rows of float64 [n, features]."""
     unit = _unit(points)
     distances = 1.0 - unit @ unit.T
@@ -143,7 +143,7 @@ def cosine_distances(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.clip(distances, 0.0, 2.0))
 
 
-def silhouette(distances: NDArray[np.float64], labels: NDArray[np.int64], alone: float | None = None) -> float:
+def silhouette(distances: Doubles, labels: Ints, alone: float | None = None) -> float:
     """Return the mean silhouette (Rousseeuw 1987), in -1..1; 0 for a single cluster.
 
     Args:
@@ -168,7 +168,7 @@ def silhouette(distances: NDArray[np.float64], labels: NDArray[np.int64], alone:
     return float((values if alone is not None else np.where(sizes[own] > 1, values, 0.0)).mean())
 
 
-def _between_same_and_different(distances: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
+def _between_same_and_different(distances: Doubles, labels: Ints) -> float | None:
     """Return how far from its like a point that stands alone is taken to be: as far as its like rarely is.
 
     That is a third of the way from the mean distance within classes to the mean distance between them (a quarter and
@@ -179,13 +179,13 @@ def _between_same_and_different(distances: NDArray[np.float64], labels: NDArray[
     return float((2 * same.mean() + different.mean()) / 3) if len(same) and len(different) else None
 
 
-def _numbered(names: list[str]) -> NDArray[np.int64]:
+def _numbered(names: list[str]) -> Ints:
     return np.unique(np.array(names, dtype=np.str_), return_inverse=True)[1].astype(np.int64).reshape(-1)
 
 
 def _descriptors(
     items: Sequence[ReportedClass | KnownClass], known: Sequence[KnownClass], public_set: PublicSet
-) -> NDArray[np.float64]:
+) -> Doubles:
     """Return float64 [items, features], whose cosines say how alike two items are."""
     profiles = [item.profile for item in items if item.profile is not None]
     if len(profiles) == len(items):
@@ -200,7 +200,7 @@ def _descriptors(
     return np.stack([(means[id(item)] - centres.get(item.device_id, 0.0)).ravel() for item in items])
 
 
-def _residuals(profiles: NDArray[np.float32], public_set: PublicSet) -> NDArray[np.float64]:
+def _residuals(profiles: Floats, public_set: PublicSet) -> Doubles:
     """Take the mean over each public class out of profiles: float64 [profiles, public recordings].
 
     Which classes a device finds alike depends on the classes that it knows; which CLIPS of a class it finds alike
@@ -214,7 +214,7 @@ def _residuals(profiles: NDArray[np.float32], public_set: PublicSet) -> NDArray[
     return residuals
 
 
-def _unit(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _unit(points: Doubles) -> Doubles:
     norms = np.linalg.norm(points, axis=1, keepdims=True)
     return np.asarray(points / np.where(norms == 0, 1.0, norms))
 
@@ -231,7 +231,7 @@ def _counts(reports: Sequence[ReportedClass], most: int, count: int | None) -> t
     return counted_by, range(count, count + 1)
 
 
-def _project(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _project(points: Doubles) -> Doubles:
     """Principal components for a picture, float64 [n, 2]."""
     centred = points - points.mean(axis=0)
     left, scale, _ = np.linalg.svd(centred, full_matrices=False)

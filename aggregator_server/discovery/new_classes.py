@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aggregator_server.aggregation.contract import Assigned
 from aggregator_server.discovery.clustering import Discovery, ReportedClass
 from aggregator_server.names import majority_name, unique_name
+from fleet_protocol.arrays import Floats
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 
@@ -72,7 +72,7 @@ def settle(
     return Settled(grown, tuple(assignments), details)
 
 
-def extend(consensus: NDArray[np.float32], samples: int, classes: int) -> NDArray[np.float32]:
+def extend(consensus: Floats, samples: int, classes: int) -> Floats:
     """Return the consensus with zero rows and columns for what joined: float32 [samples, classes]."""
     grown = np.zeros((samples, classes), np.float32)
     grown[: consensus.shape[0], : consensus.shape[1]] = consensus

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
 from aggregator_server.discovery.clustering import KnownClass, ReportedClass, discover
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
 from aggregator_server.names import check_name
+from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import TensorError
 from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays, require
@@ -20,7 +20,6 @@ from fleet_protocol.tensors import Arrays, require
 _SLOTS = 65_536
 _REPORTS = 256  # clustering takes memory by the square of the reports
 
-Floats = NDArray[np.float32]
 Shapes = dict[str, tuple[int | None, ...]]
 
 

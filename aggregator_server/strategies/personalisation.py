@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Doubles, Ints
 from fleet_protocol.plans import Value
 
 
@@ -73,13 +73,13 @@ def group_by_size(sizes: Mapping[str, float], count: int) -> tuple[tuple[str, ..
     )
 
 
-def _breaks(x: NDArray[np.float64], weights: NDArray[np.float64], count: int) -> list[int]:
+def _breaks(x: Doubles, weights: Doubles, count: int) -> list[int]:
     """Return where each of ``count`` groups of ascending values begins, by dynamic programming over the last break."""
     n = len(x)
     zero = np.zeros(1)
     total, first, second = (np.concatenate([zero, np.cumsum(weights * x**power)]) for power in (0, 1, 2))
 
-    def spread(begin: NDArray[np.int64], end: int) -> NDArray[np.float64]:
+    def spread(begin: Ints, end: int) -> Doubles:
         """Sum of squared distances to the mean of values begin..end-1."""
         mass, moment = total[end] - total[begin], first[end] - first[begin]
         return np.asarray(second[end] - second[begin] - moment * moment / mass)

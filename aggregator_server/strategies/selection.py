@@ -1,7 +1,7 @@
 """Which devices take part in a round: pure functions, by the name that a plan gives.
 
 ``dynamic`` is the selection of Xu et al. 2025: devices with few clips first, those with many once the loss has settled.
-Probabilities are computed afresh for every round from the devices that are there when it opens.
+Doubles are computed afresh for every round from the devices that are there when it opens.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
 from fleet_protocol.plans import Value
-
-Probabilities = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -73,24 +71,24 @@ def select(candidates: Sequence[Candidate], choice: Choice, history: History, se
     return tuple(sorted(present[index].device_id for index in np.argsort(waiting, kind="stable")[:count]))
 
 
-def data_sizes(candidates: Sequence[Candidate]) -> NDArray[np.float64]:
+def data_sizes(candidates: Sequence[Candidate]) -> Doubles:
     """Return D_k, float64 [candidates], above 0; of devices that have not said it, the median of the others (or 1)."""
     told = np.array([candidate.clips for candidate in candidates], np.float64)
     known = told[told > 0]
     return np.where(told > 0, told, np.median(known) if len(known) else 1.0)
 
 
-def equal(sizes: NDArray[np.float64], _history: History, _settings: Mapping[str, Value]) -> Probabilities:
+def equal(sizes: Doubles, _history: History, _settings: Mapping[str, Value]) -> Doubles:
     """P_k = 1 / N."""
     return np.full(len(sizes), 1.0 / len(sizes))
 
 
-def size_proportional(sizes: NDArray[np.float64], _history: History, _settings: Mapping[str, Value]) -> Probabilities:
+def size_proportional(sizes: Doubles, _history: History, _settings: Mapping[str, Value]) -> Doubles:
     """P_k = D_k / sum D, as FedProx draws its devices (Li et al. 2020)."""
     return np.asarray(sizes / sizes.sum())
 
 
-def dynamic(sizes: NDArray[np.float64], history: History, settings: Mapping[str, Value]) -> Probabilities:
+def dynamic(sizes: Doubles, history: History, settings: Mapping[str, Value]) -> Doubles:
     """P_k = (1/D_k) / sum 1/D while r < R, D_k / sum D afterwards (Xu et al. 2025, section 3.1).
 
     R is the setting ``switch_round``, or where that is 0 the round after which the loss stopped falling.
@@ -111,7 +109,7 @@ def settled_after(losses: Sequence[float], patience: int) -> int | None:
     return None
 
 
-PROBABILITIES: dict[str, Callable[[NDArray[np.float64], History, Mapping[str, Value]], Probabilities]] = {
+PROBABILITIES: dict[str, Callable[[Doubles, History, Mapping[str, Value]], Doubles]] = {
     "all": equal,
     "uniform": equal,
     "size_proportional": size_proportional,

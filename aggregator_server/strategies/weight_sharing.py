@@ -20,16 +20,17 @@ from aggregator_server.aggregation.contract import (
     SharedModel,
     UploadTerms,
 )
-from aggregator_server.aggregation.updates import Layout, Sizes, Updates, stack_updates
+from aggregator_server.aggregation.updates import Layout, Updates, stack_updates
 from aggregator_server.aggregation.weights import aggregate_weights
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
 from aggregator_server.errors import AggregationError, MalformedUpdateError
+from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice, Update
 from fleet_protocol.tensors import Arrays
 
 PREFIX = "weights/"
-Combine = Callable[[Choice, Updates, Sizes, Arrays, Arrays], tuple[Arrays, Arrays, dict[str, Any]]]
+Combine = Callable[[Choice, Updates, Doubles, Arrays, Arrays], tuple[Arrays, Arrays, dict[str, Any]]]
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:

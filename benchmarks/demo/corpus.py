@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from benchmarks.demo import DemoError
 from edge_client.audio.resampling import resample
+from fleet_protocol.arrays import Floats
 
 RATE_HZ = 16_000
 ACCENTS = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-029", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-us-nyc")
@@ -34,8 +35,6 @@ _EFFECTS = ("Demonic", "Tweaky", "UniRobot", "anikaRobot", "croak", "fast", "whi
 _SNR_DB = (3.0, 20.0)
 _LEVEL = (0.05, 0.4)
 _COLOURS = (0.0, 0.5, 1.0, 1.5, 2.0)
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

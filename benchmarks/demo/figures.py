@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.demo.outcome import RoundOutcome, UserRound, row_of
 from benchmarks.demo.recognition import Impressions, Similarity
+from fleet_protocol.arrays import Doubles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -158,7 +159,7 @@ def _plane(axis: Axes, items: Sequence[Impressions], colours: dict[str, Any]) ->
     axis.legend(handles=handles, loc="best")
 
 
-def _components(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _components(points: Doubles) -> Doubles:
     """Project float64 [n, features] onto its first two principal components."""
     centred = points - points.mean(axis=0)
     return np.asarray(centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T)

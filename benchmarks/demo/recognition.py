@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.demo.devices import Device
 from benchmarks.demo.outcome import NewClass, Recognition
 from edge_client.audio.recordings import Recordings
 from edge_client.features.mfcc import Mfcc
 from edge_client.learning.new_sounds.impressions import class_similarity
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import Update, parse
 from fleet_protocol.tensors import unpack
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Similarity:
 
     user: str
     labels: tuple[str, ...]
-    matrix: NDArray[np.float64]
+    matrix: Doubles
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Impressions:
     user: str
     labels: tuple[str, ...]
     new: tuple[bool, ...]
-    values: NDArray[np.float64]
+    values: Doubles
 
 
 def read_held_out(folder: Path, settings: FeatureSettings) -> HeldOut:

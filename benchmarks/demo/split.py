@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.demo import DemoError
 from benchmarks.demo.deal import DEVICES, KEYWORDS, SOUNDS, Deal, deal
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.errors import RecordingError
+from fleet_protocol.arrays import Doubles
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.partition.group_dealing import deal_groups
 
@@ -120,7 +120,7 @@ def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int) -> Split:
     )
 
 
-def _targets(clips: Mapping[str, Sequence[Path]], plan: Deal) -> NDArray[np.float64]:
+def _targets(clips: Mapping[str, Sequence[Path]], plan: Deal) -> Doubles:
     """Return how many clips each part should get: float64 [public, test, devices...; known and new labels]."""
     labels = plan.known + plan.new
     targets = np.zeros((2 + DEVICES, len(labels)))
@@ -138,7 +138,7 @@ def _targets(clips: Mapping[str, Sequence[Path]], plan: Deal) -> NDArray[np.floa
 def _assign(
     clips: Mapping[str, Sequence[Path]],
     labels: Sequence[str],
-    targets: NDArray[np.float64],
+    targets: Doubles,
     rng: np.random.Generator,
 ) -> list[Clips]:
     """Return each part's clips, shuffled: groups go, largest first, to the part that lacks most of what they have."""

@@ -14,8 +14,9 @@ import numpy as np
 
 from benchmarks.bundles import ROOT, BenchmarkError
 from edge_client.config import load_config
-from edge_client.daemon.listening_loop import Floats, Listener, load_listening
+from edge_client.daemon.listening_loop import Listener, load_listening
 from edge_client.events import open_sinks
+from fleet_protocol.arrays import Floats
 
 _SECONDS = 60
 _TRIES = 5

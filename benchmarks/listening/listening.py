@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.listening.material import Floats
 from benchmarks.listening.scoring import Heard, Score, score
 from benchmarks.listening.streams import Stream
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import Loaded
 from edge_client.detection.detector import Detector
 from edge_client.detection.posterior_handling import PosteriorHandler
+from fleet_protocol.arrays import Floats
 
 
 @dataclass(frozen=True)

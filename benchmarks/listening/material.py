@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.bundles import BenchmarkError
 from edge_client.audio.recordings import read_recording, speaker_of
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
 # What the first device knows in Gudur & Perepu 2021, table 1.
@@ -20,8 +20,6 @@ TRAINING, TUNING = 0.6, 0.2
 # Sounds that go on and on; none of them is heard in training.
 URBAN = ("air_conditioner", "children_playing", "drilling", "engine_idling", "street_music")
 URBAN_CLIPS = 20
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

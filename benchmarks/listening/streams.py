@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.listening.material import Clip, Half
 from edge_client.audio.recordings import read_clip
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
 # Root mean square of a word where it is loud, dB full scale; a speaker is nearer or farther by so many dB.
@@ -17,8 +17,6 @@ GAP_S = (1.5, 4.0)
 SECTION_S = 20.0
 _FADE_S = 0.01
 _LOUD_S = 0.03
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def _background(half: Half, length: int, rate: int, rng: np.random.Generator) ->
     return background
 
 
-def _loudness(speech: NDArray[np.float64], rate: int) -> float:
+def _loudness(speech: Doubles, rate: int) -> float:
     """Return the root mean square of the loudest tenth of 30 ms frames and what comes near it (within 20 dB)."""
     size = round(_LOUD_S * rate)
     power = np.square(speech[: len(speech) // size * size].reshape(-1, size)).mean(axis=1)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.listening.material import KNOWN, Floats, Material
+from benchmarks.listening.material import KNOWN, Material
 from edge_client.config import Config, load_config
 from edge_client.learning.teaching.job import teach
 from edge_client.storage.device_state import DeviceState
+from fleet_protocol.arrays import Floats
 
 _CONFIG = """
 [device]

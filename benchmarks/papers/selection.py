@@ -11,12 +11,12 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.papers.keywords import keyword_clips
 from benchmarks.papers.report import Results, gain, markdown_table, mean_and_spread
 from benchmarks.papers.run import Figures, Run
 from benchmarks.papers.scale import Scale
+from fleet_protocol.arrays import Doubles
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
@@ -102,7 +102,7 @@ def reached(base: Figures, other: Figures) -> list[tuple[int, float, float]]:
     return found
 
 
-def _smooth(accuracy: Sequence[float]) -> NDArray[np.float64]:
+def _smooth(accuracy: Sequence[float]) -> Doubles:
     return np.convolve(accuracy, np.full(_SMOOTH, 1 / _SMOOTH), "valid")
 
 

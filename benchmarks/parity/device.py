@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.parity.variants import MOMENTUM, PROXIMAL, TEMPERATURE, batches, mask, padded, rate
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.tensors import Arrays
 
 
-def difference(ours: NDArray[Any] | float, theirs: NDArray[Any]) -> float:
+def difference(ours: Array | float, theirs: Array) -> float:
     """Return the largest difference, relative to the largest value."""
     return float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-12))
 
@@ -61,7 +61,7 @@ def compare(folder: Path, steps: int, name: str) -> dict[str, Any]:
     }
 
 
-def gradient_differences(manifest: Manifest, ours: Arrays, theirs: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+def gradient_differences(manifest: Manifest, ours: Arrays, theirs: Mapping[str, Array]) -> dict[str, float]:
     """Return the difference in every array's gradient, relative to its largest value.
 
     Where that is below a tenth of its layer's, as with an attention's keys at the start, that tenth stands instead:
@@ -77,9 +77,7 @@ def gradient_differences(manifest: Manifest, ours: Arrays, theirs: Mapping[str, 
     return differences
 
 
-def train(
-    runtime: ModelRuntime, learning_rate: float, x: NDArray[np.float32], targets: NDArray[np.float32]
-) -> list[float]:
+def train(runtime: ModelRuntime, learning_rate: float, x: Floats, targets: Floats) -> list[float]:
     """Take the steps, leaving the padding to the runtime; return the losses."""
     rows = x.shape[1] - padded(x.shape[1])
     scale = np.float32(rows / x.shape[1])  # the runtime means over the rows it is given, the reference over the batch

@@ -15,17 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.parity.variants import (
-    CAPACITY,
-    MOMENTUM,
-    PROXIMAL,
-    TEMPERATURE,
-    Floats,
-    batches,
-    mask,
-    rate,
-    specification,
-)
+from benchmarks.parity.variants import CAPACITY, MOMENTUM, PROXIMAL, TEMPERATURE, batches, mask, rate, specification
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from model_export import zoo
 from model_export.bundle import build_bundle

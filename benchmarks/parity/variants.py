@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import preset
 from model_export.designs import ARCHITECTURES, BLOCKS, ConvolutionalRecurrent
 from model_export.normalisation import Normalisation
@@ -18,8 +18,6 @@ VARIANTS: dict[str, dict[str, str]] = {
 LARGER: dict[str, dict[str, str]] = {name: {"architecture": name} for name in ARCHITECTURES if name not in BLOCKS}
 CAPACITY, BATCH, STEPS = 32, 32, 50
 MOMENTUM, TEMPERATURE, PROXIMAL = 0.9, 2.0, 0.1
-
-Floats = NDArray[np.float32]
 
 
 def specification(variant: str, batch: int) -> Specification:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # the process that records (portaudio_process.py) does without NumPy
-    import numpy as np
-    from numpy.typing import NDArray
+    from fleet_protocol.arrays import Floats
 
 
 class ClipSource(Protocol):
@@ -20,5 +19,5 @@ class ClipSource(Protocol):
     def clips_for_round(self, round_number: int, label: str) -> list[Path]:
         """Return a label's clips for a round: the same for the same round, none for an unknown label."""
 
-    def load(self, clips: Sequence[Path]) -> NDArray[np.float32]:
+    def load(self, clips: Sequence[Path]) -> Floats:
         """Return float32 [clips, samples] in -1..1, in order, without those that cannot be used."""

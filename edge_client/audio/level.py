@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fleet_protocol.arrays import Floats
 
 # What exact silence counts as; 16 bits end at -90 dB.
 FLOOR_DB = -120.0
 
 
-def peak_dbfs(samples: NDArray[np.float32]) -> float:
+def peak_dbfs(samples: Floats) -> float:
     """Return the level of the largest of float32 [samples], in dB of full scale."""
     return _decibels(float(np.abs(samples).max(initial=0.0)))
 
 
-def rms_dbfs(samples: NDArray[np.float32]) -> float:
+def rms_dbfs(samples: Floats) -> float:
     """Return the root mean square of float32 [samples], in dB of full scale."""
     return _decibels(math.sqrt(float(np.mean(np.square(samples, dtype=np.float64)))) if len(samples) else 0.0)
 

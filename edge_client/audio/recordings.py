@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.audio.resampling import resample
 from edge_client.errors import AudioError, RecordingError
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
 SUFFIXES = frozenset({".wav", ".flac", ".ogg"})
@@ -90,7 +90,7 @@ class Recordings:
         wanted = int(rng.integers(self._per_round[0], self._per_round[1] + 1))
         return [clips[i] for i in rng.permutation(len(clips))[:wanted]]
 
-    def load(self, clips: Sequence[Path]) -> NDArray[np.float32]:
+    def load(self, clips: Sequence[Path]) -> Floats:
         """Return float32 [clips, samples]; a damaged recording is left out, noted in ``skipped`` and logged once."""
         samples = np.empty((len(clips), self._settings.clip_samples), np.float32)
         count = 0
@@ -111,7 +111,7 @@ def speaker_of(path: Path) -> str:
     return (stem.partition("_nohash_") if "_nohash_" in stem else stem.partition("_"))[0]
 
 
-def read_clip(path: Path, settings: FeatureSettings) -> NDArray[np.float32]:
+def read_clip(path: Path, settings: FeatureSettings) -> Floats:
     """Read one clip: float32 [clip_samples] at the settings' rate.
 
     Of a longer recording the loudest stretch is taken: a bark or a word may lie anywhere in it, and the start is
@@ -124,7 +124,7 @@ def read_clip(path: Path, settings: FeatureSettings) -> NDArray[np.float32]:
     return np.pad(samples, (0, settings.clip_samples - len(samples)))
 
 
-def loudest_stretch(samples: NDArray[np.float32], settings: FeatureSettings) -> NDArray[np.float32]:
+def loudest_stretch(samples: Floats, settings: FeatureSettings) -> Floats:
     """Return the clip-long stretch of the greatest energy, the first of equals; all of a shorter recording."""
     length = settings.clip_samples
     if len(samples) <= length:
@@ -135,7 +135,7 @@ def loudest_stretch(samples: NDArray[np.float32], settings: FeatureSettings) -> 
     return samples[start : start + length]
 
 
-def read_recording(path: Path, sample_rate_hz: int) -> NDArray[np.float32]:
+def read_recording(path: Path, sample_rate_hz: int) -> Floats:
     """Read a recording's first minute as one channel: float32 [samples] in -1..1, resampled to a rate in Hz.
 
     Raises:

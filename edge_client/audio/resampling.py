@@ -11,9 +11,9 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.errors import RecordingError
+from fleet_protocol.arrays import Floats
 
 _ATTENUATION_DB = 80.0
 # Zero crossings of the sinc on each side; the transition band shrinks as they grow.
@@ -23,7 +23,7 @@ _LARGEST_DOWN = 2_000
 _RATES_HZ = (1_000, 768_000)
 
 
-def resample(samples: NDArray[np.float32], from_hz: int, to_hz: int) -> NDArray[np.float32]:
+def resample(samples: Floats, from_hz: int, to_hz: int) -> Floats:
     """Convert a recording to another sample rate, without shifting it in time.
 
     Args:
@@ -49,9 +49,7 @@ def resample(samples: NDArray[np.float32], from_hz: int, to_hz: int) -> NDArray[
     for first in range(min(up, length)):
         count = -(-(length - first) // up)
         start, phase = divmod(first * down, up)
-        windows: NDArray[np.float32] = np.ndarray(
-            (count, 2 * reach), np.float32, padded, 4 * (start + 1), (4 * down, 4)
-        )
+        windows: Floats = np.ndarray((count, 2 * reach), np.float32, padded, 4 * (start + 1), (4 * down, 4))
         np.einsum("nk,k->n", windows, phases[phase], out=resampled[first::up])
     return resampled
 
@@ -86,7 +84,7 @@ class StreamResampler:
             self._matrix[start + 1 : start + 1 + self._overlap, output] = phases[phase]
         self._pending = np.zeros(reach, np.float32)
 
-    def push(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    def push(self, samples: Floats) -> Floats:
         """Take the next block, float32 [any]; return what is certain by now, float32 [any, also none].
 
         What it still holds back is a few milliseconds, at most the filter's length and one step.
@@ -99,8 +97,8 @@ class StreamResampler:
         if not steps:
             return np.empty(0, np.float32)
         shape = (steps, self._step + self._overlap)
-        windows: NDArray[np.float32] = np.ndarray(shape, np.float32, pending, 0, (4 * self._step, 4))
-        resampled: NDArray[np.float32] = np.ascontiguousarray(windows) @ self._matrix
+        windows: Floats = np.ndarray(shape, np.float32, pending, 0, (4 * self._step, 4))
+        resampled: Floats = np.ascontiguousarray(windows) @ self._matrix
         return resampled.reshape(-1)
 
 
@@ -117,7 +115,7 @@ def _ratio(from_hz: int, to_hz: int) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=8)
-def _filter_bank(up: int, down: int) -> tuple[NDArray[np.float32], int]:
+def _filter_bank(up: int, down: int) -> tuple[Floats, int]:
     """Return (float32 [up, 2 * reach], reach): the filter of each phase, over input samples -reach < t <= reach.
 
     Times are counted in input samples; the cut-off sits half a transition band below half of the lower rate.

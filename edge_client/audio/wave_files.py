@@ -6,10 +6,11 @@ import io
 import wave
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fleet_protocol.arrays import Floats
 
 
-def encode_wave(samples: NDArray[np.float32], rate_hz: int) -> bytes:
+def encode_wave(samples: Floats, rate_hz: int) -> bytes:
     """Return a WAV file; read again, its samples are within half a step (2^-16) of these.
 
     Args:

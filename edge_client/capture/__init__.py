@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # the process that records (portaudio_process.py) does without NumPy
-    import numpy as np
-    from numpy.typing import NDArray
+    from fleet_protocol.arrays import Floats
 
 
 class AudioSource(Protocol):
@@ -28,7 +27,7 @@ class AudioSource(Protocol):
     def reopened(self) -> int:
         """How many times the stream was opened anew, because it died or fell silent."""
 
-    def read(self, samples: int, timeout_s: float) -> NDArray[np.float32]:
+    def read(self, samples: int, timeout_s: float) -> Floats:
         """Return the next samples: float32 [samples] in -1..1; fewer (also none) only when the timeout ends first."""
 
     def close(self) -> None:

@@ -10,9 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.arecord import open_arecord
 from edge_client.capture.pcm_stream import PcmStream
@@ -22,6 +19,7 @@ from edge_client.capture.silence import SilenceWatch
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
 from edge_client.rate_limited_log import RateLimitedLog
+from fleet_protocol.arrays import Floats
 
 Opener = Callable[[MicrophoneConfig, int, threading.Event], PcmStream]
 
@@ -81,7 +79,7 @@ class Microphone:
         self._thread = threading.Thread(target=self._run, args=(stream,), name="microphone", daemon=True)
         self._thread.start()
 
-    def read(self, samples: int, timeout_s: float) -> NDArray[np.float32]:
+    def read(self, samples: int, timeout_s: float) -> Floats:
         """Return the next samples: float32 [samples] in -1..1; fewer (also none) only when the timeout ends first."""
         taken = self._ring.take(samples, timeout_s)
         self.frames += len(taken)

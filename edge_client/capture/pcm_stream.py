@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.capture.pcm_process import PcmProcess
+from fleet_protocol.arrays import Floats
 
 _FULL_SCALE = 32_768.0
 
@@ -28,12 +28,12 @@ class PcmStream:
     rate_hz: int
     channels: int
 
-    def read(self, timeout_s: float) -> NDArray[np.float32]:
+    def read(self, timeout_s: float) -> Floats:
         """Return what came meanwhile, the mean of all channels: float32 [any] in -1..1, none when the timeout ends.
 
         Raises:
             AudioError: the recording ended.
         """
         frames = self.process.read(self.channels, timeout_s)
-        mixed: NDArray[np.float32] = frames.mean(axis=1, dtype=np.float32)
+        mixed: Floats = frames.mean(axis=1, dtype=np.float32)
         return mixed / np.float32(_FULL_SCALE)

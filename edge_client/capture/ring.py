@@ -10,7 +10,8 @@ import threading
 import time
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fleet_protocol.arrays import Floats
 
 
 class SampleRing:
@@ -24,7 +25,7 @@ class SampleRing:
         self._closed = False
         self._changed = threading.Condition()
 
-    def put(self, samples: NDArray[np.float32]) -> int:
+    def put(self, samples: Floats) -> int:
         """Append float32 [any]; return how many older samples had to go for it."""
         capacity = len(self._samples)
         with self._changed:
@@ -41,7 +42,7 @@ class SampleRing:
             self._changed.notify()
         return dropped
 
-    def take(self, samples: int, timeout_s: float) -> NDArray[np.float32]:
+    def take(self, samples: int, timeout_s: float) -> Floats:
         """Return the oldest samples: float32 [samples], fewer when the timeout ends first or nothing more can come."""
         taken = np.empty(samples, np.float32)
         count = 0
@@ -60,7 +61,7 @@ class SampleRing:
             self._closed = True
             self._changed.notify()
 
-    def _move(self, target: NDArray[np.float32]) -> int:
+    def _move(self, target: Floats) -> int:
         """Fill a target as far as the samples go; return how many."""
         count = min(len(target), self._held)
         before_end = min(count, len(self._samples) - self._first)

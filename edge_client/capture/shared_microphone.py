@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.capture import AudioSource
 from edge_client.errors import BusyError
 from edge_client.storage.locks import is_locked, take_lock
+from fleet_protocol.arrays import Floats
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class LentMicrophone:
         """How many times the stream was opened anew."""
         return self._reopened + (self._source.reopened if self._source else 0)
 
-    def read(self, samples: int, timeout_s: float) -> NDArray[np.float32]:
+    def read(self, samples: int, timeout_s: float) -> Floats:
         """Return the next samples, float32 [samples] in -1..1; fewer when the timeout ends first, none while lent.
 
         Raises:

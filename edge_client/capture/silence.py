@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.errors import AudioError
+from fleet_protocol.arrays import Floats
 
 _LONGEST_S = 3_600.0
 
@@ -22,7 +22,7 @@ class SilenceWatch:
         self._first_patience_s = self._patience_s = patience_s
         self._silent_s = 0.0
 
-    def hear(self, samples: NDArray[np.float32], rate_hz: int) -> None:
+    def hear(self, samples: Floats, rate_hz: int) -> None:
         """Take the next samples: float32 [any].
 
         Raises:

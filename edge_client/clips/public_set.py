@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.audio.recordings import Recordings
 from edge_client.errors import RecordingError
 from edge_client.features.mfcc import Mfcc
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
@@ -62,11 +62,11 @@ def _require_labels(recordings: Recordings, labels: Sequence[str], per_label: in
             )
 
 
-def _draw(recordings: Recordings, label: str, wanted: int, rng: np.random.Generator, mfcc: Mfcc) -> NDArray[np.float32]:
+def _draw(recordings: Recordings, label: str, wanted: int, rng: np.random.Generator, mfcc: Mfcc) -> Floats:
     """Return float32 [wanted, frames, coefficients] of random clips of a label."""
     clips = recordings.clips(label)
     drawn = [clips[i] for i in rng.permutation(len(clips))]
-    parts: list[NDArray[np.float32]] = []
+    parts: list[Floats] = []
     missing = wanted
     while missing and drawn:
         batch, drawn = drawn[: min(missing, 64)], drawn[min(missing, 64) :]

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.capture import AudioSource
 from edge_client.clips.take_check import cut_take, levels_db, room_level_db
 from edge_client.errors import TakeError
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
-
-Floats = NDArray[np.float32]
 
 _ROOM_S = 3.0
 _COUNTDOWN = (3, 2, 1)

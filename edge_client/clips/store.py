@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.audio.resampling import resample
 from edge_client.audio.wave_files import encode_wave
@@ -24,6 +23,7 @@ from edge_client.clips.labels import BACKGROUND, check_label
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
 from edge_client.storage.locks import is_locked, take_lock
+from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import flush_folder, leftovers, make_folder, remove_durably, write_durably
 
 # How long a command waits for another one that is changing the store, in seconds.
@@ -73,7 +73,7 @@ class ClipStore:
             if self._depth == 0:
                 os.close(descriptor)
 
-    def add(self, label: str, samples: NDArray[np.float32], rate_hz: int) -> Path:
+    def add(self, label: str, samples: Floats, rate_hz: int) -> Path:
         """Store a clip and return its path; one that the label has already is not stored twice.
 
         Args:
@@ -91,7 +91,7 @@ class ClipStore:
                 self._write(path, data)
         return path
 
-    def holds(self, label: str, samples: NDArray[np.float32], rate_hz: int) -> bool:
+    def holds(self, label: str, samples: Floats, rate_hz: int) -> bool:
         """Tell whether a label has this very clip already.
 
         Raises:
@@ -99,7 +99,7 @@ class ClipStore:
         """
         return self._stored_form(label, samples, rate_hz)[0].exists()
 
-    def add_background(self, samples: NDArray[np.float32], rate_hz: int, clip_s: float) -> None:
+    def add_background(self, samples: Floats, rate_hz: int, clip_s: float) -> None:
         """Keep what the room sounds like when nothing happens, in pieces as long as a clip; the newest few stay.
 
         Raises:
@@ -222,7 +222,7 @@ class ClipStore:
             raise ClipError(f"another command is changing the clips in {self.folder}; wait for it to end")
         return descriptor
 
-    def _stored_form(self, label: str, samples: NDArray[np.float32], rate_hz: int) -> tuple[Path, bytes]:
+    def _stored_form(self, label: str, samples: Floats, rate_hz: int) -> tuple[Path, bytes]:
         label = label if label == BACKGROUND else check_label(label)
         if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
             raise ClipError(f"a clip must be one channel of finite samples, not an array of shape {samples.shape}")

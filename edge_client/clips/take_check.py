@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.audio.recordings import loudest_stretch
 from edge_client.errors import TakeError
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import FeatureSettings
-
-Floats = NDArray[np.float32]
 
 FRAME_S = 0.01
 _SILENCE_DB = -120.0
@@ -24,11 +22,11 @@ _SHORTEST_S = 0.05
 _MARGIN_S = 0.1
 
 
-def levels_db(samples: Floats, rate_hz: int) -> NDArray[np.float64]:
+def levels_db(samples: Floats, rate_hz: int) -> Doubles:
     """Return the level of every 10 ms, in dB full scale, at least -120; a constant offset does not count."""
     length = round(FRAME_S * rate_hz)
     frames = samples[: len(samples) // length * length].reshape(-1, length).astype(np.float64)
-    levels: NDArray[np.float64] = 20.0 * np.log10(np.maximum(frames.std(axis=1), 10 ** (_SILENCE_DB / 20)))
+    levels: Doubles = 20.0 * np.log10(np.maximum(frames.std(axis=1), 10 ** (_SILENCE_DB / 20)))
     return levels
 
 

@@ -11,12 +11,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from edge_client.audio.wave_files import encode_wave
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError
+from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import leftovers, write_durably
 
 _NAME = re.compile(r"(\d{13,})-(\d{4})-([0-9a-f]{8})\.wav")
@@ -55,7 +53,7 @@ class UnknownRing:
         self._config = config
         self._rate_hz = sample_rate_hz
 
-    def add(self, heard_at: float, score: float, window: NDArray[np.float32]) -> None:
+    def add(self, heard_at: float, score: float, window: Floats) -> None:
         """Keep a sound; the oldest go once there are too many, or when they have expired.
 
         Args:

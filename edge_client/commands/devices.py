@@ -7,12 +7,10 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from edge_client.capture.microphone import Microphone
     from edge_client.capture.sound_devices import CaptureDevice
     from edge_client.commands import Commands
+    from fleet_protocol.arrays import Floats
 
 # At which the test listens; most models hear so.
 _RATE_HZ = 16_000
@@ -75,7 +73,7 @@ def _test(name: str, backend: str, seconds: float) -> int:
     return _judge(np.concatenate(heard), microphone)
 
 
-def _show_level(samples: NDArray[np.float32]) -> None:
+def _show_level(samples: Floats) -> None:
     """Print a meter, on a terminal always on the same line."""
     from edge_client.audio.level import peak_dbfs, rms_dbfs
 
@@ -85,7 +83,7 @@ def _show_level(samples: NDArray[np.float32]) -> None:
     print(f"\r{line}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True)
 
 
-def _judge(samples: NDArray[np.float32], microphone: Microphone) -> int:
+def _judge(samples: Floats, microphone: Microphone) -> int:
     """Print what was heard; return 0 when it was sound."""
     from edge_client.audio.level import peak_dbfs, rms_dbfs
 

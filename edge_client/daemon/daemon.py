@@ -12,9 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from edge_client.capture.microphone import open_microphone
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.store import ClipStore
@@ -30,6 +27,7 @@ from edge_client.daemon.teaching_loop import Teacher
 from edge_client.daemon.training_process import Trainer
 from edge_client.events import Event, open_sinks
 from edge_client.storage.device_state import DeviceState
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 
@@ -158,7 +156,7 @@ class Daemon:
             self._listener = self._source = None
             source.close()
 
-    def _keep_unknown(self, event: Event, window: NDArray[np.float32]) -> None:
+    def _keep_unknown(self, event: Event, window: Floats) -> None:
         """Keep an unknown sound for its owner to name."""
         try:
             self._unknown.add(event.time, event.score, window)

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.capture import AudioSource
 from edge_client.config import Config
@@ -21,9 +20,9 @@ from edge_client.events import Announcing, Event, Sink
 from edge_client.events.delivery import BoundedLog
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
+from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
 
-Floats = NDArray[np.float32]
 Loaded = tuple[ModelRuntime, LabelMap]
 
 log = logging.getLogger(__name__)

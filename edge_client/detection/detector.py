@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.posterior_handling import PosteriorHandler
@@ -16,10 +15,9 @@ from edge_client.detection.unknown_sounds import UnknownSounds
 from edge_client.events import Event
 from edge_client.features.sliding import SlidingMfcc
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
-
-Floats = NDArray[np.float32]
 
 log = logging.getLogger(__name__)
 

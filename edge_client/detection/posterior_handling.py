@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from fleet_protocol.arrays import Floats
 
 # A label that was heard can be heard again after its averaged score fell below this share of its threshold.
 _RELEASE = 0.5

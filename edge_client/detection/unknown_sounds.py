@@ -10,11 +10,9 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.config.sections import DetectorConfig
-
-Floats = NDArray[np.float32]
+from fleet_protocol.arrays import Floats
 
 _FLOOR_S = 10.0
 _FLOOR_QUANTILE = 0.25

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.audio.recordings import SUFFIXES, read_recording
 from edge_client.errors import RecordingError
+from fleet_protocol.arrays import Floats, Ints
 
 # What a listening device hears lies anywhere in its window, near or far, in more noise or less.
 LISTENING_SHIFT_S = 0.25
@@ -23,7 +23,6 @@ SHIFT_S = 0.1
 NOISE_VOLUME = 0.1
 NOISE_PROBABILITY = 0.8
 
-Floats = NDArray[np.float32]
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +99,7 @@ def augment_for_listening(
     return np.clip(heard * gains, -1.0, 1.0).astype(np.float32)
 
 
-def splice(clips: Floats, labels: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+def splice(clips: Floats, labels: Ints, rng: np.random.Generator) -> Floats:
     """Return as many clips that are no label's: each of the quarters of several clips of at least two labels.
 
     They stand for sounds that the device does not know. (Quarters of one label's clips would not do: an engine's, in

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from edge_client.errors import FeatureError
+from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
 # Frames are transformed in chunks that stay in the second-level cache.
@@ -45,7 +45,7 @@ class Mfcc:
         self._cepstra = _cepstral_matrix(settings)
         self._workspaces = threading.local()
 
-    def __call__(self, samples: NDArray[Any]) -> NDArray[np.float32]:
+    def __call__(self, samples: Array) -> Floats:
         """Compute the features of one clip or of many.
 
         Pre-emphasis is computed in the samples' own precision, as in the reference, and the rest in float64: quiet
@@ -71,7 +71,7 @@ class Mfcc:
             into[...] = self._cepstra_of(workspace.energies)
         return features.reshape(*samples.shape[:-1], *self.settings.shape)
 
-    def _pre_emphasise(self, clip: NDArray[Any], signal: NDArray[Any]) -> None:
+    def _pre_emphasise(self, clip: Array, signal: Array) -> None:
         """Fill the samples that the windows span with y[t] = x[t] - a x[t-1] of the cropped or padded clip."""
         end = min(len(signal), self.settings.clip_samples)
         given = min(end, len(clip))
@@ -97,7 +97,7 @@ class Mfcc:
                 np.matmul(squares[:, parts], weights, out=energies[:, bands])
             np.einsum("ij->i", squares, out=energies[:, -1])
 
-    def _cepstra_of(self, energies: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _cepstra_of(self, energies: Doubles) -> Doubles:
         """Return float64 [frames, coefficients] from [frames, mel_bands + 1]; overwrites its argument."""
         energies[:, -1] /= self.settings.fft_size
         energies[energies == 0] = _FLOOR
@@ -126,10 +126,10 @@ class _Workspace:
         energies: float64 [frames, mel_bands + 1]: energy in each band and, last, in all bins.
     """
 
-    signal: NDArray[Any]
-    windows: NDArray[Any]
-    padded: NDArray[np.float64]
-    energies: NDArray[np.float64]
+    signal: Array
+    windows: Array
+    padded: Doubles
+    energies: Doubles
 
     @classmethod
     def of(cls, settings: FeatureSettings, dtype: np.dtype[Any]) -> _Workspace:
@@ -146,7 +146,7 @@ class _Workspace:
         )
 
 
-def _require_samples(samples: NDArray[Any]) -> NDArray[Any]:
+def _require_samples(samples: Array) -> Array:
     """Return floating-point samples of rank 1 or 2, all finite."""
     samples = np.asarray(samples)
     if samples.dtype.kind in "iu":
@@ -180,7 +180,7 @@ def _require_consistent(settings: FeatureSettings) -> None:
 
 
 @functools.lru_cache(maxsize=8)
-def _mel_filters(settings: FeatureSettings) -> tuple[tuple[slice, slice, NDArray[np.float64]], ...]:
+def _mel_filters(settings: FeatureSettings) -> tuple[tuple[slice, slice, Doubles], ...]:
     """Return blocks of the triangular filters: (parts, bands, float64 [parts, bands]).
 
     Parts are the bins' real and imaginary parts in turn, so each bin's weight stands twice. The power spectrum's
@@ -194,7 +194,7 @@ def _mel_filters(settings: FeatureSettings) -> tuple[tuple[slice, slice, NDArray
     # A side of width zero has no bins; dividing by 1 there keeps the arithmetic quiet.
     rising = (bins - left) / np.maximum(centre - left, 1.0)
     falling = (right - bins) / np.maximum(right - centre, 1.0)
-    filters: NDArray[np.float64] = np.where((bins >= left) & (bins < centre), rising, 0.0)
+    filters: Doubles = np.where((bins >= left) & (bins < centre), rising, 0.0)
     filters = np.where((bins >= centre) & (bins < right), falling, filters) / settings.fft_size
     blocks = []
     for bands in np.array_split(np.arange(settings.mel_bands), min(_BAND_BLOCKS, settings.mel_bands)):
@@ -209,11 +209,11 @@ def _hz_to_mel(frequency_hz: float) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def _cepstral_matrix(settings: FeatureSettings) -> NDArray[np.float64]:
+def _cepstral_matrix(settings: FeatureSettings) -> Doubles:
     """Return float64 [mel_bands, coefficients]: orthonormal DCT-II with the lifter in it."""
     order = np.arange(settings.coefficients)
     band = np.arange(settings.mel_bands)[:, None]
-    matrix: NDArray[np.float64] = np.sqrt(2.0 / settings.mel_bands) * np.cos(
+    matrix: Doubles = np.sqrt(2.0 / settings.mel_bands) * np.cos(
         np.pi * order * (2 * band + 1) / (2 * settings.mel_bands)
     )
     matrix[:, 0] /= np.sqrt(2.0)

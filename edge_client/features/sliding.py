@@ -9,12 +9,10 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.features.mfcc import Mfcc
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
-
-Floats = NDArray[np.float32]
 
 
 class SlidingMfcc:

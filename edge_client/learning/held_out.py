@@ -10,10 +10,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from edge_client.audio.recordings import Recordings, speaker_of
+from fleet_protocol.arrays import Floats
 
 
 class Split:
@@ -53,7 +51,7 @@ class Split:
         drawn = self._recordings.clips_for_round(round_number, label)
         return [path for path in drawn if path not in self._held_out]
 
-    def load(self, clips: Sequence[Path]) -> NDArray[np.float32]:
+    def load(self, clips: Sequence[Path]) -> Floats:
         """Return float32 [clips, samples], as :meth:`Recordings.load` does."""
         return self._recordings.load(clips)
 

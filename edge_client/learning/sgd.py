@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.model.runtime import ModelRuntime
-
-Floats = NDArray[np.float32]
+from fleet_protocol.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def alpha_update(own: Floats, consensus: Floats | None, clips: int) -> Floats:
     return scaled if consensus is None else consensus + scaled
 
 
-def accuracy(scores: Floats, labels: NDArray[np.int64], columns: Sequence[int]) -> float:
+def accuracy(scores: Floats, labels: Ints, columns: Sequence[int]) -> float:
     """Share of right answers among the samples of some classes, as a fraction 0..1 (nan where there are none).
 
     Args:

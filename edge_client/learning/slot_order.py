@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.learning.class_links import unlinked
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Layer
 from fleet_protocol.errors import LabelError
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class SlotOrder:
         """Return float32 [rows, own capacity] of [rows, shared capacity]; slots without a pair become 0."""
         return _moved(values, self.shared, self.own, self.own_capacity)
 
-    def slots_to_shared(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    def slots_to_shared(self, slots: Ints) -> Ints:
         """Return the shared model's slots of the device's slots, int64 [n]."""
         place = dict(zip(self.own, self.shared, strict=True))
         return np.array([place[int(slot)] for slot in slots], np.int64)

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from fleet_protocol.arrays import Floats, Ints
 
 
-def from_slots(slots: NDArray[np.int64], capacity: int) -> Floats:
+def from_slots(slots: Ints, capacity: int) -> Floats:
     """Turn int64 [rows] slots into one-hot targets: plain cross-entropy."""
     targets = np.zeros((len(slots), capacity), np.float32)
     targets[np.arange(len(slots)), slots] = 1.0

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.audio import ClipSource
 from edge_client.features.augmentation import BackgroundNoise, augment
 from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats, Ints
 
-Floats = NDArray[np.float32]
 # Makes a variant of every clip: (clips, sample rate in Hz, rng, noise) -> clips.
 Augment = Callable[[Floats, int, np.random.Generator, BackgroundNoise | None], Floats]
 
@@ -29,7 +28,7 @@ class Clips:
     """
 
     x: Floats
-    slots: NDArray[np.int64]
+    slots: Ints
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """Pick one variant of every clip: float32 [clips, frames, coefficients]; not to be written to."""

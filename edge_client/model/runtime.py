@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.errors import ModelError
 from edge_client.model.interpreter import open_graph
+from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.tensors import Arrays
-
-Floats = NDArray[np.float32]
 
 # Rows of one prediction: large enough that a call's overhead vanishes, small enough for a Pi's cache and memory.
 _PREDICT_ROWS = 64
@@ -139,7 +136,7 @@ class ModelRuntime:
         result = self._signatures["get_weights"]()
         return {name: np.array(result[name]) for name in self.manifest.weight_shapes}
 
-    def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Replace the weights, make them the proximal term's anchor, and stop the optimiser's momentum.
 
         Raises:
@@ -168,7 +165,7 @@ class ModelRuntime:
         return _float32("x", x, (len(x) if np.ndim(x) else 0, *self.manifest.input_shape))
 
 
-def _float32(what: str, value: NDArray[Any], shape: tuple[int, ...]) -> Floats:
+def _float32(what: str, value: Array, shape: tuple[int, ...]) -> Floats:
     """Return a contiguous float32 array after checking its shape and that it is finite."""
     array = np.ascontiguousarray(value, np.float32)
     if array.shape != shape:
@@ -180,13 +177,13 @@ def _float32(what: str, value: NDArray[Any], shape: tuple[int, ...]) -> Floats:
     return array
 
 
-def _scalar(name: str, value: float) -> NDArray[np.float32]:
+def _scalar(name: str, value: float) -> Floats:
     if not np.isfinite(value):
         raise ModelError(f"{name} must be finite, not {value}")
     return np.array(value, np.float32)
 
 
-def _temperature(value: float) -> NDArray[np.float32]:
+def _temperature(value: float) -> Floats:
     if not value > 0:
         raise ModelError(f"temperature must be above 0, not {value}")
     return _scalar("temperature", value)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Manifest
 from fleet_simulator.data.log_mel_archive import pictures
 from fleet_simulator.data.log_mel_features import picture_features
@@ -16,7 +17,6 @@ from fleet_simulator.data.recording_layouts import LAYOUTS, NOBODY, Entry
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.data_section import DataSection
 
-Floats = NDArray[np.float32]
 _POOL = 1024
 _SPEAKERS = 200
 
@@ -36,13 +36,13 @@ class Corpus:
     """
 
     names: tuple[str, ...]
-    labels: NDArray[np.int64]
+    labels: Ints
     speakers: NDArray[np.str_]
-    features: Callable[[NDArray[np.int64]], Floats]
-    trained: Callable[[NDArray[np.int64]], Floats] | None = None
+    features: Callable[[Ints], Floats]
+    trained: Callable[[Ints], Floats] | None = None
     windows: int = 1
 
-    def on_devices(self, rows: NDArray[np.int64]) -> Floats:
+    def on_devices(self, rows: Ints) -> Floats:
         """Return rows as devices have them, float32 [n, variants, frames, coefficients]."""
         return self.features(rows)[:, None] if self.trained is None else self.trained(rows)
 
@@ -73,7 +73,7 @@ def synthetic(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
     labels = rng.integers(data.classes, size=data.clips)
     speakers = rng.integers(people, size=data.clips)
 
-    def features(rows: NDArray[np.int64]) -> Floats:
+    def features(rows: Ints) -> Floats:
         # Two pictures of the pool are added, so that hardly any two clips are the same.
         around = noise[rows % _POOL] + noise[rows // _POOL % _POOL]
         return np.asarray(of_class[labels[rows]] + of_speaker[speakers[rows]] + around, np.float32)
@@ -116,7 +116,7 @@ def _labelled(data: DataSection, found: Sequence[Entry]) -> tuple[tuple[str, ...
     return names, labelled
 
 
-def _drawn(data: DataSection, entries: Sequence[Entry], seed: int) -> NDArray[np.int64]:
+def _drawn(data: DataSection, entries: Sequence[Entry], seed: int) -> Ints:
     """Return the rows of the speakers that are used, and of as large a share of nobody's clips."""
     speakers = np.array([entry.speaker for entry in entries])
     names = np.unique(speakers[speakers != NOBODY])

@@ -15,11 +15,11 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_simulator.data.recording_layouts import NOBODY, Entry
 from fleet_simulator.errors import CorpusError
 
-Floats = NDArray[np.float32]
 FRAMES = 98  # of 25 ms, every 10 ms
 BANDS = 40
 FLOOR = np.float32(1e-6)
@@ -98,11 +98,9 @@ def cepstra(power: Floats, settings: FeatureSettings) -> Floats:
     return np.asarray(np.log(parts.mean(axis=2)) @ dct_matrix(settings.coefficients).T, np.float32)
 
 
-def dct_matrix(coefficients: int) -> NDArray[np.float64]:
+def dct_matrix(coefficients: int) -> Doubles:
     """Return the orthonormal DCT-II, float64 [coefficients, bands]."""
     bands = np.arange(BANDS)
-    dct: NDArray[np.float64] = np.sqrt(2 / BANDS) * np.cos(
-        np.pi * (bands + 0.5) * np.arange(coefficients)[:, None] / BANDS
-    )
+    dct: Doubles = np.sqrt(2 / BANDS) * np.cos(np.pi * (bands + 0.5) * np.arange(coefficients)[:, None] / BANDS)
     dct[0] /= np.sqrt(2)
     return dct

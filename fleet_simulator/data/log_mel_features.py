@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_simulator.data.log_mel_archive import cepstra, mel_power, pictures, read_pictures
 from fleet_simulator.data.log_mel_noise import varied, with_white_noise
 from fleet_simulator.data.recording_layouts import BACKGROUNDS, Entry
 from fleet_simulator.experiment.data_section import DataSection
 
-Floats = NDArray[np.float32]
 _CHUNK = 1024  # pictures taken at a time
 
 

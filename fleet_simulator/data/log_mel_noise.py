@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.features.augmentation import NOISE_PROBABILITY, NOISE_VOLUME, SHIFT_S
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_simulator.data.log_mel_archive import BANDS, FLOOR, FRAMES
 
-Floats = NDArray[np.float32]
 _RATE_HZ, _HOP, _WINDOW, _FFT, _HIGH_HZ = 16_000, 160, 400, 512, 4_000  # of the archive's pictures
 _POOL = 12_000  # frames of noise, two minutes
 _SHIFT = round(SHIFT_S * _RATE_HZ / _HOP)
@@ -93,11 +93,11 @@ def _spectra(rng: np.random.Generator) -> NDArray[np.complex128]:
     return np.asarray(np.fft.rfft(frames * _hann(), _FFT), np.complex128)
 
 
-def _hann() -> NDArray[np.float64]:
+def _hann() -> Doubles:
     return np.hanning(_WINDOW + 1)[:-1]
 
 
-def mel_filters() -> NDArray[np.float64]:
+def mel_filters() -> Doubles:
     """Return the pictures' triangular HTK filters, float64 [bins, bands]."""
     edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + _HIGH_HZ / 700), BANDS + 2) / 2595) - 1)
     bins = (np.arange(_FFT // 2 + 1) * _RATE_HZ / _FFT)[:, None]

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.audio.recordings import loudest_stretch, read_recording
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment
 from edge_client.features.mfcc import Mfcc
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_simulator.data.recording_layouts import Entry
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.data_section import DataSection
-
-Floats = NDArray[np.float32]
 
 
 def recording_features(

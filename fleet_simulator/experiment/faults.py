@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.tensors import Arrays
 
-Floats = NDArray[np.float32]
-Labels = NDArray[np.int64]
 ATTACKS = ("sign_flip", "scaling", "noise", "label_flip")
 
 
@@ -46,7 +44,7 @@ def attacking_devices(faults: FaultsSection, devices: int, seed: int) -> frozens
     return frozenset(int(device) for device in np.random.default_rng([seed, 4]).permutation(devices)[:count])
 
 
-def taught_labels(labels: Labels, owned: Sequence[slice], faults: FaultsSection, classes: int, seed: int) -> Labels:
+def taught_labels(labels: Ints, owned: Sequence[slice], faults: FaultsSection, classes: int, seed: int) -> Ints:
     """Return the labels as the devices have them.
 
     Args:

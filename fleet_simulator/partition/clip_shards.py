@@ -21,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.learning.training_data import Clips
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.atomic_files import flush_folder
 from fleet_simulator.data.corpora import Corpus
 
-Floats = NDArray[np.float32]
-Rows = NDArray[np.int64]
 _ROWS = 4096  # written at a time
 
 
@@ -33,9 +32,9 @@ _ROWS = 4096  # written at a time
 class Owned:
     """One device's rows of a corpus: to train on, to choose between models by, and to judge that choice by."""
 
-    train: Rows
-    choose: Rows
-    judge: Rows
+    train: Ints
+    choose: Ints
+    judge: Ints
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class ClipShards:
     """
 
     names: tuple[str, ...]
-    ends: Rows
+    ends: Ints
     slots: NDArray[np.int16]
     variants: Callable[[slice], Floats]
 
@@ -62,18 +61,18 @@ class ClipShards:
 
     @property
     def public(self) -> slice:
-        """Rows of the public set."""
+        """Ints of the public set."""
         return self._shard(len(self.ends) - 3)
 
     @property
     def test(self) -> slice:
-        """Rows that the fleet's model is judged by."""
+        """Ints that the fleet's model is judged by."""
         return self._shard(len(self.ends) - 2)
 
     @property
-    def sizes(self) -> Rows:
+    def sizes(self) -> Ints:
         """Clips that every device trains on, int64 [devices]."""
-        sizes: Rows = np.diff(self.ends)[: 3 * self.devices : 3]
+        sizes: Ints = np.diff(self.ends)[: 3 * self.devices : 3]
         return sizes
 
     def rows(self, device: int) -> slice:
@@ -88,7 +87,7 @@ class ClipShards:
         """Return the rows that a device's choice is judged by."""
         return self._shard(3 * device + 2)
 
-    def labels(self, rows: slice) -> Rows:
+    def labels(self, rows: slice) -> Ints:
         """Return the slots of rows, int64 [n]."""
         return self.slots[rows].astype(np.int64)
 
@@ -112,9 +111,9 @@ class ClipShards:
 def deal(
     corpus: Corpus,
     owned: Sequence[Owned],
-    public: Rows,
-    test: Rows,
-    taught: Callable[[Rows, Sequence[slice]], Rows] = lambda labels, _: labels,
+    public: Ints,
+    test: Ints,
+    taught: Callable[[Ints, Sequence[slice]], Ints] = lambda labels, _: labels,
 ) -> ClipShards:
     """Put a corpus into shards, which read its features as they are needed.
 

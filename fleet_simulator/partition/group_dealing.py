@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
+from fleet_protocol.arrays import Doubles, Ints
 
 
 def deal_groups(
-    counts: Counts, targets: NDArray[np.float64], bounded: int, rng: np.random.Generator, *, spread: bool = False
-) -> tuple[Counts, Counts]:
+    counts: Ints, targets: Doubles, bounded: int, rng: np.random.Generator, *, spread: bool = False
+) -> tuple[Ints, Ints]:
     """Give groups, largest first, to the part that lacks most of what they have.
 
     Args:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fleet_simulator.partition.clip_shards import Owned, Rows
+from fleet_protocol.arrays import Ints
+from fleet_simulator.partition.clip_shards import Owned
 
 
-def hold_out(devices: Sequence[Rows], share: float, seed: int, windows: int = 1) -> list[Owned]:
+def hold_out(devices: Sequence[Ints], share: float, seed: int, windows: int = 1) -> list[Owned]:
     """Split every device's rows at random; each of the two halves is ``share / 2`` of them, rounded.
 
     Args:
@@ -22,7 +23,7 @@ def hold_out(devices: Sequence[Rows], share: float, seed: int, windows: int = 1)
     return [_owned(rows.reshape(-1, windows), share, rng) for rows in devices]
 
 
-def _owned(recordings: Rows, share: float, rng: np.random.Generator) -> Owned:
+def _owned(recordings: Ints, share: float, rng: np.random.Generator) -> Owned:
     edge = round(share / 2 * len(recordings))
     if not edge:
         return Owned(recordings.ravel(), recordings[:0].ravel(), recordings[:0].ravel())

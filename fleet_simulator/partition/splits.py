@@ -7,21 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Doubles, Ints
 from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import Experiment
 
-Rows = NDArray[np.int64]
-Shares = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of a corpus: one array for each device, those of the public set, and those that models are judged by."""
+    """Ints of a corpus: one array for each device, those of the public set, and those that models are judged by."""
 
-    devices: tuple[Rows, ...]
-    public: Rows
-    test: Rows
+    devices: tuple[Ints, ...]
+    public: Ints
+    test: Ints
 
 
 def split(corpus: Corpus, experiment: Experiment) -> Split:
@@ -58,7 +56,7 @@ def split(corpus: Corpus, experiment: Experiment) -> Split:
     return Split(tuple(whole[:-2]), *whole[-2:])
 
 
-def _owners(speakers: NDArray[np.str_]) -> tuple[Rows, Rows, Rows]:
+def _owners(speakers: NDArray[np.str_]) -> tuple[Ints, Ints, Ints]:
     """Return every clip's owner, the owners that are speakers, and those that stand for one of nobody's clips."""
     names, who = np.unique(speakers, return_inverse=True)
     alone = np.flatnonzero(speakers == "")
@@ -66,13 +64,13 @@ def _owners(speakers: NDArray[np.str_]) -> tuple[Rows, Rows, Rows]:
     return who, np.flatnonzero(names != ""), who[alone]
 
 
-def _shares(devices: int, spread: float, seed: int) -> Shares:
+def _shares(devices: int, spread: float, seed: int) -> Doubles:
     """Return the devices' shares of the data, float64 [devices] of sum 1: lognormal, or alike where spread is 0."""
     sizes = np.exp(spread * np.random.default_rng([seed, 8]).standard_normal(devices))
     return np.asarray(sizes / sizes.sum(), np.float64)
 
 
-def _apportioned(count: int, shares: Shares, least: int) -> Rows:
+def _apportioned(count: int, shares: Doubles, least: int) -> Ints:
     """Divide a count of things by shares and largest remainders, int64 [devices]; each device gets ``least`` first."""
     wanted = (count - least * len(shares)) * shares
     counts = least + wanted.astype(np.int64)
@@ -81,7 +79,7 @@ def _apportioned(count: int, shares: Shares, least: int) -> Rows:
     return np.asarray(counts, np.int64)
 
 
-def _by_speaker(who: Rows, people: Rows, strays: Rows, shares: Shares) -> list[Rows]:
+def _by_speaker(who: Ints, people: Ints, strays: Ints, shares: Doubles) -> list[Ints]:
     devices = len(shares)
     if len(people) < devices:
         raise CorpusError(
@@ -94,7 +92,7 @@ def _by_speaker(who: Rows, people: Rows, strays: Rows, shares: Shares) -> list[R
     return _grouped(owner[who], devices)
 
 
-def _dirichlet(labels: Rows, rows: Rows, concentrations: Shares, rng: np.random.Generator) -> list[Rows]:
+def _dirichlet(labels: Ints, rows: Ints, concentrations: Doubles, rng: np.random.Generator) -> list[Ints]:
     """Deal every class out by shares of its own, drawn from Dirichlet(concentrations)."""
     devices = len(concentrations)
     owner = np.full(len(labels), -1)
@@ -105,7 +103,7 @@ def _dirichlet(labels: Rows, rows: Rows, concentrations: Shares, rng: np.random.
     return _grouped(owner, devices)
 
 
-def _grouped(owner: Rows, devices: int) -> list[Rows]:
+def _grouped(owner: Ints, devices: int) -> list[Ints]:
     """Return the rows of each owner, ascending; owner -1 is nobody."""
     order = np.argsort(owner, kind="stable")
     return np.split(order, np.searchsorted(owner[order], np.arange(devices + 1)))[1:-1]

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import ClassInfo
@@ -24,15 +24,12 @@ from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
 from fleet_simulator.partition.group_dealing import deal_groups
 
-Floats = NDArray[np.float32]
-Rows = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Stock:
     """A user's clips of one label: rows of the corpus, and how many of them the user has from which round on."""
 
-    rows: Rows
+    rows: Ints
     arrivals: tuple[tuple[int, int], ...]
 
     def available(self, round_id: int) -> int:
@@ -80,15 +77,15 @@ class UserClips:
         ]
         self._bounds = experiment.zero_shot.clips
 
-    def features(self, rows: Rows) -> Floats:
+    def features(self, rows: Ints) -> Floats:
         """Return float32 [n, frames, coefficients], not normalised."""
         return np.asarray(self._corpus.features(rows) * self._std + self._mean, np.float32)
 
-    def own_features(self, rows: Rows) -> Floats:
+    def own_features(self, rows: Ints) -> Floats:
         """Return the same of clips that users have, with the noise that is in these."""
         return np.asarray(self._corpus.on_devices(rows)[:, 0] * self._std + self._mean, np.float32)
 
-    def of_round(self, user: int, round_id: int) -> dict[str, Rows]:
+    def of_round(self, user: int, round_id: int) -> dict[str, Ints]:
         """Return the rows that a user takes into a round by label, in alphabetical order as on a device."""
         drawn = {}
         for label in sorted(self.stocks[user]):
@@ -100,7 +97,7 @@ class UserClips:
             drawn[label] = self.stocks[user][label].rows[rng.permutation(count)[:wanted]]
         return drawn
 
-    def _deal(self, experiment: ZeroShotExperiment) -> list[dict[str, Rows]]:
+    def _deal(self, experiment: ZeroShotExperiment) -> list[dict[str, Ints]]:
         labels = experiment.labels
         column = {slot: place for place, slot in enumerate(self._slots.values())}
         rows = np.flatnonzero(np.isin(self._corpus.labels, list(column)))
@@ -124,7 +121,7 @@ class UserClips:
         return parts
 
 
-def _targets(experiment: ZeroShotExperiment, counts: Rows) -> NDArray[np.float64]:
+def _targets(experiment: ZeroShotExperiment, counts: Ints) -> Doubles:
     """Return how many clips of each label public set, test and users should get: float64 [2 + users, labels]."""
     targets = np.zeros((2 + len(experiment.users), len(experiment.labels)))
     for place, (label, count) in enumerate(zip(experiment.labels, counts, strict=True)):
@@ -136,7 +133,7 @@ def _targets(experiment: ZeroShotExperiment, counts: Rows) -> NDArray[np.float64
     return targets
 
 
-def _require_clips(experiment: ZeroShotExperiment, parts: list[dict[str, Rows]]) -> None:
+def _require_clips(experiment: ZeroShotExperiment, parts: list[dict[str, Ints]]) -> None:
     wanted = [("the public set", experiment.known), ("the test", experiment.labels)]
     wanted += [(f"user {number}", user.all_labels) for number, user in enumerate(experiment.users, 1)]
     for (who, labels), part in zip(wanted, parts, strict=True):

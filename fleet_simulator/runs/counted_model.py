@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from edge_client.model.runtime import Floats, ModelRuntime
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Bundle
 
 

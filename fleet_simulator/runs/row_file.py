@@ -8,9 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from fleet_protocol.arrays import Floats
 
 
 class RowFile:

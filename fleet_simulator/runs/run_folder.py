@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.storage.locks import take_lock
+from fleet_protocol.arrays import Bools
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import Arrays, pack, unpack
@@ -37,7 +38,7 @@ class State:
 
     weights: Arrays
     server: Arrays
-    uploaded: NDArray[np.bool_]
+    uploaded: Bools
     own_versions: NDArray[np.uint8]
     rounds: list[dict[str, Any]] = field(default_factory=list)
 

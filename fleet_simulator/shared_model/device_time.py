@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fleet_protocol.arrays import Doubles
 from fleet_simulator.experiment.sections import FleetSection
 
 
@@ -23,7 +23,7 @@ class DeviceTime:
         transfer_s: seconds for one model down and one up.
     """
 
-    sample_s: NDArray[np.float64]
+    sample_s: Doubles
     transfer_s: float
 
     @classmethod

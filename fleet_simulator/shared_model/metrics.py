@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fleet_protocol.arrays import Ints
 
 
-def measures(confusion: NDArray[np.int64]) -> dict[str, float]:
+def measures(confusion: Ints) -> dict[str, float]:
     """Return a model's figures, each 0..1.
 
     Args:

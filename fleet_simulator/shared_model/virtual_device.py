@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aggregator_server.aggregation import Layout, Updates, aggregate_weights
 from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
@@ -16,6 +15,7 @@ from edge_client.learning.methods.registry import SHARED_METHODS
 from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.slot_order import SlotOrder
 from edge_client.learning.training_data import Clips, held_out_accuracy
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice
@@ -37,7 +37,6 @@ from fleet_simulator.shared_model.tasks import (
     next_version,
 )
 
-Floats = NDArray[np.float32]
 _JUDGED = 256  # clips, at most, that a device's own model is judged by
 
 
@@ -107,7 +106,7 @@ class VirtualDevices:
         self._uploads.write(block.place, self._mean(block, rows) if self.setup.averages else rows)
         return trained
 
-    def confusion(self, task: TestRows) -> NDArray[np.int64]:
+    def confusion(self, task: TestRows) -> Ints:
         """Return how many test clips of each class (row) the fleet's model took for each (column)."""
         self._load(0, task.rounds)
         self.shared.set_weights(self._weights)
@@ -228,7 +227,7 @@ class VirtualDevices:
         slots: Sequence[int] = range(self.classes)
         return SlotOrder(tuple(slots), tuple(slots), own_capacity, self.shared.manifest.capacity, self.classes)
 
-    def _mask(self, slots: NDArray[np.int64], block: Block) -> Floats:
+    def _mask(self, slots: Ints, block: Block) -> Floats:
         """Return the outputs to train: as on a device, those for which clips or the public set speak."""
         if not block.settings["restrict"]:
             return self._all_classes

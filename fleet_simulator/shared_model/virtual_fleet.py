@@ -13,7 +13,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aggregator_server.aggregation import Updates, aggregate_weights
 from aggregator_server.strategies.registry import strategy, unchanged
@@ -21,6 +20,7 @@ from aggregator_server.strategies.selection import Candidate, History, select
 from aggregator_server.strategies.statistics import DeviceStatistics
 from edge_client.learning.methods.registry import SHARED_METHODS
 from edge_client.learning.methods.user_invariant import label_entropy
+from fleet_protocol.arrays import Ints
 from fleet_protocol.messages import Choice
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import CorpusError
@@ -157,7 +157,7 @@ class VirtualFleet:
         test = self.shards.test
         starts = range(test.start, test.stop, _TEST_ROWS)
         tasks = [TestRows(round_id, slice(start, min(start + _TEST_ROWS, test.stop))) for start in starts]
-        confusion: NDArray[np.int64] = np.sum(pool.run(tasks), axis=0)
+        confusion: Ints = np.sum(pool.run(tasks), axis=0)
         return measures(confusion) | ({"confusion": confusion.tolist()} if last else {})
 
 

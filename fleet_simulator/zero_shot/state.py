@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import TensorError
 from fleet_protocol.labels import LabelMap
@@ -35,7 +33,7 @@ class FleetState:
     """
 
     public_set: PublicSet
-    consensus: NDArray[np.float32] | None = None
+    consensus: Floats | None = None
     assigned: dict[tuple[str, int], str] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
     rounds: list[dict[str, Any]] = field(default_factory=list)

@@ -15,13 +15,14 @@ from edge_client.learning.rounds.job import Fleet
 from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Ints
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Work
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
 from fleet_simulator.experiment.zero_shot_sections import UserSection
-from fleet_simulator.partition.zero_shot_clips import Rows, UserClips, as_clips, variants
+from fleet_simulator.partition.zero_shot_clips import UserClips, as_clips, variants
 from fleet_simulator.shared_model.tasks import device_id
 from model_export.quiet import native_output_hidden
 
@@ -131,7 +132,7 @@ class VirtualUser:
             ]
         return measured
 
-    def to_train_on(self, job: ZeroShot, drawn: Mapping[str, Rows]) -> Clips:
+    def to_train_on(self, job: ZeroShot, drawn: Mapping[str, Ints]) -> Clips:
         """Return clips with their variants; ``drawn``: the rows of every label, each of which has a slot."""
         copies, shift_s = int(job.settings["augmented_copies"]), float(job.settings["shift_s"])
         features = {job.label_map.slot_of(label): self.clips.own_features(rows) for label, rows in drawn.items()}
@@ -167,7 +168,7 @@ class VirtualUser:
             "recognised": self._named(slot, self.clips.test[word]), "mistaken": self._named(slot, np.concatenate(own)),
         }  # fmt: skip
 
-    def _named(self, slot: int, rows: Rows) -> float:
+    def _named(self, slot: int, rows: Ints) -> float:
         """Return the share of test clips that the model takes for a slot's class, in %."""
         x = self.model.normalise(self.clips.features(rows))
         return 100 * float((self.model.predict(x, self.memory.label_map.mask).argmax(axis=1) == slot).mean())

@@ -9,9 +9,9 @@ t = label - lambda dMMD^2/dz is exact.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from edge_client.learning.methods.local_method import Floats, LocalMethod, LocalTask, Training
+from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Training
+from fleet_protocol.arrays import Doubles, Floats
 
 # Kernel widths as factors on the mean squared distance (Long et al. 2015 take powers of two around it).
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -60,7 +60,7 @@ def discrepancy_gradient(local: Floats, fleet: Floats) -> Floats:
     return np.asarray(gradient, np.float32)
 
 
-def _kernel(a: Floats, b: Floats, widths: list[float]) -> NDArray[np.float64]:
+def _kernel(a: Floats, b: Floats, widths: list[float]) -> Doubles:
     squared = ((a[:, None, :].astype(np.float64) - b[None]) ** 2).sum(axis=2)
     return np.asarray(sum(np.exp(-squared / width) for width in widths))
 

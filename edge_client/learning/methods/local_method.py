@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.learning.slot_order import SlotOrder
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats
 from fleet_protocol.setting import Value
 
-Floats = NDArray[np.float32]
 Targets = Callable[[Floats, Floats], Floats]
 
 

@@ -5,7 +5,8 @@ Only the plug-in, the shared model, travels; the own model may have any architec
 
 from __future__ import annotations
 
-from edge_client.learning.methods.local_method import Floats, LocalMethod, LocalTask, Training
+from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Training
+from fleet_protocol.arrays import Floats
 
 
 def prepare(task: LocalTask) -> Training:

@@ -8,11 +8,11 @@ evenly spread over the classes, take more steps.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from edge_client.learning.methods.local_method import Floats, LocalMethod, LocalTask, Training
+from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Training
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
+from fleet_protocol.arrays import Floats, Ints
 
 # A mean loss in nats at which a model names its own clips with 95 % certainty: it has learned them by heart.
 OVERFITTED = 0.05
@@ -55,7 +55,7 @@ def utility(clips: int, entropy: float, most: float, classes: int) -> float:
     return 2 * size * evenness / (size + evenness) if size + evenness else 0.0
 
 
-def label_entropy(slots: NDArray[np.int64]) -> float:
+def label_entropy(slots: Ints) -> float:
     """Return the entropy in nats of the distribution of int64 [clips] over their labels."""
     counts = np.unique(slots, return_counts=True)[1]
     shares = counts / counts.sum()

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.new_sounds.profiles import profiles
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
-
-Floats = NDArray[np.float32]
 
 
 def describe(

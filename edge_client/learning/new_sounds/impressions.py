@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.errors import ModelError
 from edge_client.model.runtime import ModelRuntime
-
-Floats = NDArray[np.float32]
+from fleet_protocol.arrays import Doubles, Floats
 
 # Rows of the similarity matrix are scaled to [floor, 1]: a Dirichlet distribution needs positive concentrations.
 _FLOOR = 0.01
@@ -46,7 +44,7 @@ class Synthesis:
     temperature: float = 1.0
 
 
-def class_similarity(head: Floats) -> NDArray[np.float64]:
+def class_similarity(head: Floats) -> Doubles:
     """Return C(i, j) = cosine of the head's weights into classes i and j (equation 1).
 
     Args:
@@ -58,9 +56,7 @@ def class_similarity(head: Floats) -> NDArray[np.float64]:
     return np.asarray(unit.T @ unit)
 
 
-def soft_labels(
-    similarity: NDArray[np.float64], label: int, count: int, scale: float, rng: np.random.Generator
-) -> Floats:
+def soft_labels(similarity: Doubles, label: int, count: int, scale: float, rng: np.random.Generator) -> Floats:
     """Draw labels of one class: float32 [count, classes], each with its largest entry at ``label`` (equation 2).
 
     The row of the similarity matrix is scaled to 0..1, floored, and only THEN multiplied by ``scale``: normalising

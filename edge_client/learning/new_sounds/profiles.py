@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from fleet_protocol.arrays import Doubles, Floats, Ints
 
 # Added to the covariance's diagonal, in shares of its mean: a new class may have fewer clips than the embedding has
 # dimensions. From 0.003 to 0.05 it made no difference.
 _SHRINKAGE = 0.01
 
 
-def profiles(public: Floats, own: Floats, slots: NDArray[np.int64], wanted: Sequence[int]) -> Floats:
+def profiles(public: Floats, own: Floats, slots: Ints, wanted: Sequence[int]) -> Floats:
     """Return float32 [len(wanted), public recordings]: whitened cosines of recordings and class means, -1..1.
 
     Args:
@@ -42,6 +41,6 @@ def profiles(public: Floats, own: Floats, slots: NDArray[np.int64], wanted: Sequ
     return np.ascontiguousarray(cosines, np.float32)
 
 
-def _unit(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _unit(points: Doubles) -> Doubles:
     norms = np.linalg.norm(points, axis=1, keepdims=True)
     return np.asarray(points / np.where(norms > 0, norms, 1.0))

@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Update, Work
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

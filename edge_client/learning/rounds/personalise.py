@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
@@ -19,8 +18,6 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.plans import Value
 from fleet_protocol.tensors import Arrays
-
-Floats = NDArray[np.float32]
 
 
 def personalise(

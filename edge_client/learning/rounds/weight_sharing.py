@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
@@ -24,14 +23,13 @@ from edge_client.learning.slot_order import SlotOrder, move_head
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Bundle, Manifest
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassReport, Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
-
-Floats = NDArray[np.float32]
 
 
 class WeightSharing:
@@ -128,7 +126,7 @@ class WeightSharing:
         mask, rehearsal = self._rehearsal(order, theirs.slots)
         return LocalTask(self.shared, self.model, order, mask, theirs, clips, self.settings, self.rng), rehearsal
 
-    def _rehearsal(self, order: SlotOrder, slots: NDArray[np.int64]) -> tuple[Floats, Rehearsal]:
+    def _rehearsal(self, order: SlotOrder, slots: Ints) -> tuple[Floats, Rehearsal]:
         """Return the outputs to train, and what keeps the others' classes from being forgotten.
 
         That is the fleet's opinion on the public recordings, once it has one, and the data impressions of classes of

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
@@ -21,13 +20,12 @@ from edge_client.learning.sgd import Optimiser, accuracy, alpha_update, train_ep
 from edge_client.learning.targets import from_consensus, from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassReport, Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
-
-Floats = NDArray[np.float32]
 
 
 class ZeroShot:

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.errors import ModelError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
@@ -19,11 +18,10 @@ from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
-
-Floats = NDArray[np.float32]
 
 # Rows of each label in one pass: rare labels are repeated, common ones drawn from, so that all weigh the same.
 _ROWS = 100
@@ -165,7 +163,7 @@ class _Rehearsal:
         return np.concatenate([self.public[rows], self.always]), np.concatenate([self.scores[rows], self.labels])
 
 
-def _discovered(lesson: Lesson, own: set[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _discovered(lesson: Lesson, own: set[int]) -> tuple[Ints, Ints]:
     """Return rows and slots of the public set's data impressions, of known classes without own clips."""
     assert lesson.public_set is not None
     columns = {class_id: column for column, class_id in enumerate(lesson.public_set.class_ids)}
@@ -178,7 +176,7 @@ def _discovered(lesson: Lesson, own: set[int]) -> tuple[NDArray[np.int64], NDArr
     return rows, np.array([slot_of[int(label)] for label in labels[rows]], np.int64)
 
 
-def _balanced(slots: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+def _balanced(slots: Ints, rng: np.random.Generator) -> Ints:
     """Draw the clips of one pass: equally many of every label."""
     parts = [np.resize(rng.permutation(np.flatnonzero(slots == slot)), _ROWS) for slot in np.unique(slots)]
     return np.concatenate(parts)

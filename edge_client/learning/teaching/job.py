@@ -11,7 +11,6 @@ import logging
 import time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.audio.recordings import Recordings
 from edge_client.clips.files import store_digest
@@ -26,10 +25,9 @@ from edge_client.learning.teaching.negatives import QUIET_ROWS, artificial_noise
 from edge_client.learning.training_data import Clips, gather, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, SavedModel
+from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays
-
-Floats = NDArray[np.float32]
 
 log = logging.getLogger(__name__)
 

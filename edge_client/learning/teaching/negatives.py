@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_client.clips.labels import BACKGROUND
 from edge_client.config import Config
 from edge_client.features.augmentation import BackgroundNoise
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
-
-Floats = NDArray[np.float32]
 
 # Windows of the room, and as many of artificial noise, that a lesson takes.
 QUIET_ROWS = 400
