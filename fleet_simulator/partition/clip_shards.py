@@ -61,12 +61,12 @@ class ClipShards:
 
     @property
     def public(self) -> slice:
-        """Ints of the public set."""
+        """Rows of the public set."""
         return self._shard(len(self.ends) - 3)
 
     @property
     def test(self) -> slice:
-        """Ints that the fleet's model is judged by."""
+        """Rows that the fleet's model is judged by."""
         return self._shard(len(self.ends) - 2)
 
     @property

@@ -15,7 +15,7 @@ from fleet_simulator.experiment.sections import Experiment
 
 @dataclass(frozen=True)
 class Split:
-    """Ints of a corpus: one array for each device, those of the public set, and those that models are judged by."""
+    """Rows of a corpus: one array for each device, those of the public set, and those that models are judged by."""
 
     devices: tuple[Ints, ...]
     public: Ints
