@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from aggregator_server.errors import AggregatorError
 from aggregator_server.security import ADMIN_VARIABLE, ENROL_VARIABLE, load_tokens
+from fleet_protocol.errors import AuricleError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except AggregatorError as error:
+    except AuricleError as error:
         print(f"auricle-aggregator: {error}", file=sys.stderr)
         return 1
 

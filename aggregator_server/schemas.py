@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from fleet_protocol.messages import ClassInfo, RoundPlan, RoundState
-from fleet_protocol.plans import Value
+from fleet_protocol.setting import Value
 
 # A misspelt field of a request is refused, not ignored.
 _STRICT = {"extra": "forbid"}

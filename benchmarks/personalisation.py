@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from aggregator_server.selection.contract import Candidate, History
+from aggregator_server.selection.draw import select
 from aggregator_server.strategies.personalisation import schedule
-from aggregator_server.strategies.selection import Candidate, History, select
+from aggregator_server.strategies.plan_methods import complete
 from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import augment
@@ -31,7 +33,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Ints
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice
-from fleet_protocol.plans import Value, complete
+from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
 LABELS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")

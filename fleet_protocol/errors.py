@@ -7,7 +7,8 @@ AuricleError
 │   ├── PlanError            a round plan names an unknown method or setting, or a value out of range
 │   ├── BundleError          a model bundle is damaged, foreign, or of another version
 │   └── FeatureMismatchError two sides computed their features with different settings
-└── LabelError               a label map cannot take or name a class
+├── LabelError               a label map cannot take or name a class
+└── PluginError              an installed package's method cannot be used
 """
 
 from __future__ import annotations
@@ -43,3 +44,7 @@ class FeatureMismatchError(ProtocolError):
 
 class LabelError(AuricleError):
     """A label map cannot take, rename or find a class."""
+
+
+class PluginError(AuricleError):
+    """A method of an installed package cannot be loaded, is of another kind, or has a name that is taken."""

@@ -1,8 +1,12 @@
-"""One setting of a method: its default, type and range."""
+"""The settings of a method: their defaults, types and ranges."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from fleet_protocol.errors import PlanError
 
 Value = float | int | str | bool
 
@@ -24,3 +28,38 @@ class Setting:
     low: float | None = None
     high: float | None = None
     options: tuple[str, ...] = ()
+
+
+Settings = Mapping[str, Setting]
+
+
+def complete(method: str, known: Settings, given: Mapping[str, Value]) -> dict[str, Value]:
+    """Check the settings given for a method, and add the defaults of the others.
+
+    Args:
+        method: what error messages call it: ``selection method 'uniform'``.
+        known: its settings.
+        given: some of them.
+
+    Raises:
+        PlanError: a setting is unknown, of a wrong type or out of range; says what is allowed.
+    """
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise PlanError(f"{method} has no setting {unknown[0]!r}; known: {', '.join(known) or 'none at all'}")
+    return {name: _value(given, name, setting) for name, setting in known.items()}
+
+
+def _value(given: Mapping[str, Value], name: str, setting: Setting) -> Value:
+    value = given.get(name, setting.default)
+    kind = type(setting.default)
+    if type(value) is not kind and not (kind is float and type(value) is int):
+        raise PlanError(f"setting {name!r} ({setting.about}) must be of type {kind.__name__}, not {value!r}")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        low = -math.inf if setting.low is None else setting.low
+        high = math.inf if setting.high is None else setting.high
+        if not low <= value <= high:  # holds for NaN too, and for integers that no float can hold
+            raise PlanError(f"setting {name!r} ({setting.about}) must be from {low:g} to {high:g}, not {value!r}")
+    if setting.options and value not in setting.options:
+        raise PlanError(f"setting {name!r} ({setting.about}) must be {', '.join(setting.options)}, not {value!r}")
+    return float(value) if kind is float else value

@@ -1,8 +1,7 @@
-"""Krum and Multi-Krum (Blanchard et al. 2017, "Machine learning with adversaries", section 4).
+"""Krum (Blanchard et al. 2017, "Machine learning with adversaries", section 4).
 
     s(k) = sum of || theta_k - theta_j ||^2 over the n - f - 2 devices j nearest to k
-    Krum:        theta = theta_k with the smallest s(k)
-    Multi-Krum:  theta = the mean of the m devices with the smallest s(k)
+    theta = theta_k with the smallest s(k)
 
 n devices, of which up to f may send anything; n >= 2 f + 3. How many clips a device says it has does not count.
 """
@@ -13,11 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of, stable_order
-from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.setting import Setting
 
+BYZANTINE = Setting(
+    0.2, "share of the devices that may lie, rounded down to f; n >= 2 f + 3 uploads are needed", 0.0, LESS_THAN_HALF
+)
 _COLUMNS = 1_024
 
 
@@ -41,25 +44,6 @@ def krum(updates: Updates, byzantine: float) -> Chosen:
     """
     best = int(stable_order(krum_scores(updates, byzantine))[0])
     return Chosen(updates.matrix[best].copy(), (updates.device_ids[best],))
-
-
-def multi_krum(updates: Updates, byzantine: float, keep: float) -> Chosen:
-    """Return the plain mean of the uploads with the best scores.
-
-    Args:
-        updates: the uploads.
-        byzantine: share of the devices that may lie; f is that share of n, rounded down.
-        keep: m as a share of n, rounded down, at least one.
-
-    Raises:
-        AggregationError: n < 2 f + 3, or ``keep`` is no share.
-    """
-    if not 0 <= keep <= 1:
-        raise AggregationError(f"keep is a share of the devices from 0 to 1, not {keep!r}")
-    best = stable_order(krum_scores(updates, byzantine))[: max(1, floor_of(keep, len(updates)))]
-    chosen = np.zeros(len(updates))
-    chosen[best] = 1.0
-    return Chosen(weighted_mean(updates, chosen), tuple(updates.device_ids[row] for row in best))
 
 
 def krum_scores(updates: Updates, byzantine: float) -> Doubles:
@@ -94,3 +78,11 @@ def squared_distances(updates: Updates) -> Doubles:
     squares = np.diagonal(products)
     distances: Doubles = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0)
     return distances
+
+
+def _combine(updates: Updates, _: Doubles, values: Values) -> Combined:
+    chosen = krum(updates, values["byzantine"])
+    return chosen.weights, {"chosen": list(chosen.device_ids)}
+
+
+RULE = Rule("krum", {"byzantine": BYZANTINE}, _combine)

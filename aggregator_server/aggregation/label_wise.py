@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aggregator_server.aggregation.rule import ScoreRule
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Bools, Doubles, Floats, Ints
+from fleet_protocol.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -123,3 +125,8 @@ def _float32(values: Doubles, column: int) -> Floats:
             "start the next round with the aggregation setting normalise=true"
         )
     return values.astype(np.float32)
+
+
+RULE = ScoreRule(
+    "label_wise", {"normalise": Setting(True, "divide by sum(beta) label by label; false: the paper to the letter")}
+)

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of, in_blocks, stable_order
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.setting import Setting
 
 _ROWS = 8  # looked at together: what a processor's cache holds
 _TASK = 4 * _ROWS
@@ -113,3 +115,18 @@ def _only(sizes: Doubles, kept: NDArray[np.intp]) -> Doubles:
 
 def _names(updates: Updates, dropped: dict[str, NDArray[np.intp]]) -> dict[str, list[str]]:
     return {layer: [updates.device_ids[row] for row in rows] for layer, rows in dropped.items()}
+
+
+def _combine(updates: Updates, sizes: Doubles, values: Values) -> Combined:
+    pruned = layer_wise_pruning(updates, sizes, values["v_l"], values["v_h"])
+    return pruned.weights, {"dropped_lowest": pruned.lowest, "dropped_highest": pruned.highest}
+
+
+RULE = Rule(
+    "lpa",
+    {
+        "v_l": Setting(0.1, "share of the devices dropped from a layer for the least deviation", 0.0, LESS_THAN_HALF),
+        "v_h": Setting(0.1, "share of the devices dropped from a layer for the most deviation", 0.0, LESS_THAN_HALF),
+    },
+    _combine,
+)

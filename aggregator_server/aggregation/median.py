@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from aggregator_server.aggregation.rule import Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, in_blocks
 from fleet_protocol.arrays import Doubles, Floats
 
@@ -34,3 +35,10 @@ def by_rank(updates: Updates, combine: Callable[[Floats], Doubles]) -> Floats:
 
     in_blocks(rank, updates.layout.width, _COLUMNS)
     return result
+
+
+def _combine(updates: Updates, _: Doubles, __: Values) -> Combined:
+    return coordinate_median(updates), {}
+
+
+RULE = Rule("median", {}, _combine)

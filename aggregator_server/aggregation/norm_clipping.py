@@ -10,6 +10,11 @@ import numpy as np
 from aggregator_server.aggregation.updates import Updates, in_blocks
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Floats
+from fleet_protocol.setting import Setting
+
+CLIPPING: dict[str, Setting] = {
+    "clip_norm": Setting(0.0, "largest L2 norm of a device's update, longer ones are shortened; 0: none is", 0.0, 1e9),
+}
 
 _ROWS = 32
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from aggregator_server.aggregation.median import by_rank
+from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of
 from aggregator_server.errors import AggregationError
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.setting import Setting
 
 
 def trimmed_mean(updates: Updates, trim: float) -> Floats:
@@ -29,3 +31,14 @@ def trimmed_mean(updates: Updates, trim: float) -> Floats:
         raise AggregationError(f"trim is cut off at either end, so it must be from 0 to below 0.5, not {trim!r}")
     cut = floor_of(trim, len(updates))
     return by_rank(updates, lambda ranked: ranked[:, cut : len(updates) - cut].mean(axis=1, dtype=np.float64))
+
+
+def _combine(updates: Updates, _: Doubles, values: Values) -> Combined:
+    return trimmed_mean(updates, values["trim"]), {}
+
+
+RULE = Rule(
+    "trimmed_mean",
+    {"trim": Setting(0.1, "share of the values cut off at either end, weight by weight", 0.0, LESS_THAN_HALF)},
+    _combine,
+)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from aggregator_server.aggregation.rule import Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, in_blocks
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.setting import Setting
 
 _COLUMNS = 8_192  # of one task
 _FEW = 64  # rows that are averaged sooner than threads have started
@@ -54,3 +56,14 @@ def weighted_mean(updates: Updates, sizes: Doubles, columns: slice | None = None
     in_blocks(add, len(total), _COLUMNS if len(part) > _FEW else len(total))
     mean: Floats = (total / weights.sum(dtype=np.float64)).astype(np.float32)
     return mean
+
+
+def _combine(updates: Updates, sizes: Doubles, values: Values) -> Combined:
+    return weighted_mean(updates, sizes if values["by_size"] else np.ones(len(updates))), {}
+
+
+RULE = Rule(
+    "weighted_mean",
+    {"by_size": Setting(True, "weigh a device by its number of clips; false: all alike (FedKWS-UI)")},
+    _combine,
+)

@@ -7,9 +7,9 @@ from statistics import median
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.store import Store
 from aggregator_server.store.tables import DeviceRow, ParticipantRow, RoundRow
-from aggregator_server.strategies.selection import Candidate, History
 
 # How exactly it is known when a device was last heard of: not every question for work is worth a write to the disk.
 _SEEN_EVERY_S = 30.0

@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 from aggregator_server.rounds.candidates import read_candidates
 from aggregator_server.rounds.history import Group, schedule_of
 from aggregator_server.rounds.opening import insert_round
+from aggregator_server.selection.draw import data_sizes
 from aggregator_server.store.tables import RoundRow
 from aggregator_server.strategies.personalisation import schedule
-from aggregator_server.strategies.selection import data_sizes
 from fleet_protocol.messages import RoundPlan, parse
 
 

@@ -13,89 +13,21 @@ import logging
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import InvalidPlanError, RoundClosedError, RoundOpenError
+from aggregator_server.errors import RoundClosedError, RoundOpenError
 from aggregator_server.rounds.groups import go_on
 from aggregator_server.rounds.opening import insert_round
+from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.queries import require_round
 from aggregator_server.rounds.result import apply_result, compute_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import read_open_round
-from aggregator_server.schemas import Method, RoundRequest
+from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
-from aggregator_server.strategies.registry import Strategy, strategy
-from fleet_protocol.errors import PlanError
-from fleet_protocol.messages import Choice, RoundPlan
-from fleet_protocol.plans import METHODS, Value, complete
+from aggregator_server.strategies.registry import strategy
 
 _log = logging.getLogger(__name__)
-_LONGEST_S = 30 * 86_400.0
 _REASON_LENGTH = 1_000
-
-
-def make_plan(request: RoundRequest) -> RoundPlan:
-    """Turn a request into a plan with every setting filled in.
-
-    Raises:
-        UnknownStrategyError: there is no such strategy.
-        InvalidPlanError: a setting is unknown, of a wrong type or out of range.
-    """
-    chosen = strategy(request.strategy)
-    _check(request)
-    selection = request.selection or Method(chosen.selection)
-    personalisation = request.personalisation
-    if personalisation.name == "group_balanced" and not chosen.shares_model:
-        raise InvalidPlanError(
-            f"strategy {request.strategy!r} shares no model that groups could train among themselves; "
-            "its personalisation can be: local, none"
-        )
-    try:
-        return RoundPlan(
-            complete("local", Choice(chosen.local, request.settings)),
-            _aggregation(chosen, request.aggregation),
-            complete("selection", Choice(selection.name, selection.settings)),
-            float(request.deadline_s),
-            float(request.quorum),
-            request.seed,
-            complete("personalisation", Choice(personalisation.name, personalisation.settings)),
-        )
-    except PlanError as error:
-        raise InvalidPlanError(str(error)) from error
-
-
-def _check(request: RoundRequest) -> None:
-    """Check the numbers that are no method's settings.
-
-    Raises:
-        InvalidPlanError: one is out of range.
-    """
-    if not 0 < request.deadline_s <= _LONGEST_S:
-        raise InvalidPlanError(f"deadline_s must be above 0 and at most {_LONGEST_S:g} s, not {request.deadline_s!r}")
-    if not 0 <= request.quorum <= 1:
-        raise InvalidPlanError(f"quorum is a share from 0 to 1, not {request.quorum!r}")
-    if not 0 <= request.seed < 2**31:
-        raise InvalidPlanError(f"seed must be from 0 to {2**31 - 1}, not {request.seed!r}")
-    if request.new_classes is not None and not 1 <= request.new_classes <= 1_000:
-        raise InvalidPlanError(f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}")
-
-
-def _aggregation(chosen: Strategy, wanted: Method | dict[str, Value]) -> Choice:
-    """Return the plan's aggregation part: the rule that was named, else the strategy's own with these settings.
-
-    Raises:
-        InvalidPlanError: the strategy cannot use that rule.
-        PlanError: a setting is wrong.
-    """
-    if not isinstance(wanted, Method):  # a name alone reads like one setting, and no rule has a setting of that name
-        wanted = Method(str(wanted["name"])) if list(wanted) == ["name"] else Method(chosen.aggregation, wanted)
-    method = wanted
-    allowed = chosen.aggregations or (chosen.aggregation,)
-    if method.name not in allowed:
-        raise InvalidPlanError(
-            f"this strategy cannot use the aggregation {method.name!r}; it can use: {', '.join(sorted(allowed))}"
-        )
-    own = {name: value for name, value in chosen.defaults.items() if name in METHODS["aggregation"][method.name]}
-    return complete("aggregation", Choice(method.name, own | method.settings))
 
 
 def open_round(store: Store, request: RoundRequest, now: float) -> int:
@@ -111,7 +43,7 @@ def open_round(store: Store, request: RoundRequest, now: float) -> int:
         open_id = session.scalar(select(RoundRow.round_id).where(RoundRow.state == "open"))
         if open_id is not None:
             raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
-        return insert_round(session, request.strategy, plan, request.new_classes, now).round_id
+        return insert_round(session, strategy(request.strategy).name, plan, request.new_classes, now).round_id
 
 
 def cancel_round(store: Store, round_id: int, now: float) -> None:

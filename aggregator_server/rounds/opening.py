@@ -13,9 +13,9 @@ from aggregator_server.fleet.public_sets import current_consensus, current_versi
 from aggregator_server.fleet.shared_models import starting_point
 from aggregator_server.rounds.candidates import read_candidates, read_history
 from aggregator_server.rounds.history import Group
+from aggregator_server.selection.draw import select
 from aggregator_server.store.tables import ParticipantRow, RoundRow
 from aggregator_server.strategies.registry import strategy as lookup
-from aggregator_server.strategies.selection import select
 from aggregator_server.strategies.statistics import read_statistics
 from fleet_protocol.messages import RoundPlan
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_protocol.arrays import Doubles, Ints
-from fleet_protocol.plans import Value
+from fleet_protocol.setting import Value
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from aggregator_server.aggregation.contract import RoundInputs, RoundResult, Upl
 from aggregator_server.aggregation.label_wise import DeviceScores, label_wise
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
+from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays
 
@@ -58,3 +59,6 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         known_again + (settled.assignments if settled else ()),
         details,
     )
+
+
+STRATEGY = Strategy(name="zero_shot", local="zero_shot", aggregation="label_wise", check=check, aggregate=aggregate)

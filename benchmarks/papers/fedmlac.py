@@ -40,7 +40,7 @@ METHODS: Mapping[str, Method] = {
     "FedAvg": Method("fedavg", {"learning_rate": 0.1}),
     "FedProx": Method("fedprox", {"learning_rate": 0.1, "proximal": 0.1}),
     "FedOPT": Method("fedopt", {"learning_rate": 0.1}, {"server_learning_rate": 0.01}),
-    "FedMLAC": Method("mutual", {"learning_rate": 0.2, "own_share": 0.5}),
+    "FedMLAC": Method("fedmlac", {"learning_rate": 0.2, "own_share": 0.5}),
 }
 # Without mutual learning the plug-in is trained by the labels, and pruned all the same.
 PARTS = {
@@ -66,7 +66,7 @@ class Condition:
 
     def experiment(self, method: Method, seed: int) -> Experiment:
         """Return a method's experiment."""
-        mutual = method.strategy == "mutual"
+        mutual = method.strategy == "fedmlac"
         rounds = RoundsSection(
             self.rounds, method.strategy, seed, evaluate_every=max(1, self.rounds // 10),
             local={**PASSES, **method.local}, aggregation=dict(method.aggregation),
@@ -90,7 +90,7 @@ def runs(scale: Scale) -> list[Run]:
 
 
 def _run(scale: Scale, name: str, condition: Condition, method: Method, seed: int) -> Run:
-    cost = condition.rounds * condition.ratio / 8 * (4.5 if method.strategy == "mutual" else 1.0)
+    cost = condition.rounds * condition.ratio / 8 * (4.5 if method.strategy == "fedmlac" else 1.0)
     return Run(name, seed, condition.experiment(method, seed), cost_s=cost * (100 if scale.full else 1))
 
 
@@ -145,7 +145,7 @@ def _parts(scale: Scale) -> Sequence[tuple[str, Condition, Method]]:
     found += [("FedMLAC, heterogeneous without LPA", mixed, PARTS["without LPA"])]
     return found + [
         (f"{name}, own architecture", own_architecture, method)
-        for name, method in METHODS.items() if method.strategy != "mutual"
+        for name, method in METHODS.items() if method.strategy != "fedmlac"
     ]  # fmt: skip
 
 

@@ -53,9 +53,9 @@ METHODS = {
     "FedProx": Method("fedprox", {"proximal": 0.01}, _AVERAGE),
     "FedMMD": Method("fedmmd", {"discrepancy": 0.01}, _AVERAGE),
     "FedOPT": Method("fedopt", {}, _AVERAGE | {"server_learning_rate": 0.003}),
-    "ALT alone": Method("user_invariant", {"smoothing": 0.0, "adversarial": 0.0, "private_epochs": 0}, _AVERAGE),
-    "ALO alone": Method("user_invariant", {"adaptive": False}, _AVERAGE),
-    "FedKWS-UI": Method("user_invariant", {}, _AVERAGE),
+    "ALT alone": Method("fedkws_ui", {"smoothing": 0.0, "adversarial": 0.0, "private_epochs": 0}, _AVERAGE),
+    "ALO alone": Method("fedkws_ui", {"adaptive": False}, _AVERAGE),
+    "FedKWS-UI": Method("fedkws_ui", {}, _AVERAGE),
 }
 BASELINES = ("FedAvg", "FedProx", "FedMMD", "FedOPT")
 
@@ -111,7 +111,7 @@ def _run(
     rate = network.rates.get(tuned, network.rates["FedAvg"])
     rounds, steps, at_once = (300, 50, 20) if scale.full else (9, 15, 8)
     local: dict[str, Value] = {"steps": steps, "rehearsal": 0.0, "restrict": False, "learning_rate": rate}
-    if how.strategy == "user_invariant" and not scale.full:
+    if how.strategy == "fedkws_ui" and not scale.full:
         local["private_epochs"] = 2
     selection: dict[str, Value] = {"name": "uniform", "fraction": at_once / fleet.devices}
     section = RoundsSection(

@@ -20,7 +20,8 @@ from pathlib import Path
 from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
-from edge_client.learning.methods.registry import SHARED_METHODS
+from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.learning.methods.registry import local_methods
 from edge_client.learning.rounds.clips import own_clips, slots_of, to_judge_by, to_train_on
 from edge_client.learning.rounds.job import Fleet, RoundJob
 from edge_client.learning.rounds.personalise import personalise
@@ -101,12 +102,11 @@ def _job(work: Work) -> type[ZeroShot] | type[WeightSharing]:
     Raises:
         WorkError: it is one that this version does not know.
     """
-    if work.plan.local.name == "zero_shot":
-        return ZeroShot
-    if work.plan.local.name in SHARED_METHODS:
-        return WeightSharing
-    known = ", ".join(["zero_shot", *SHARED_METHODS])
-    raise WorkError(f"this device knows no local method {work.plan.local.name!r} (known: {known}); update its software")
+    method = local_methods().get(work.plan.local.name)
+    if method is None:
+        known, name = ", ".join(local_methods()), work.plan.local.name
+        raise WorkError(f"this device knows no local method {name!r} (known: {known}); update its software")
+    return WeightSharing if isinstance(method, LocalMethod) else ZeroShot
 
 
 def _fleet(state: DeviceState, work: Work) -> Fleet:

@@ -11,7 +11,8 @@ import dacite
 
 from aggregator_server.errors import AggregatorError
 from edge_client.config.toml_lines import place
-from edge_client.learning.methods.registry import SHARED_METHODS
+from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.learning.methods.registry import local_methods, shared_model_method
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_simulator.errors import ExperimentError
@@ -144,7 +145,7 @@ def _require_personal(experiment: Experiment, local: str) -> None:
     name = experiment.personal.name
     if name == "none":
         return
-    if SHARED_METHODS[local].keeps_own:
+    if shared_model_method(local).keeps_own:
         raise ExperimentError(
             f"name = {name!r}: with {local} the devices have models of their own already; use the strategies fedavg, "
             "fedprox, fedmmd or fedopt"
@@ -154,10 +155,11 @@ def _require_personal(experiment: Experiment, local: str) -> None:
 
 
 def _require_shared_model(strategy: str, local: str) -> None:
-    if local not in SHARED_METHODS:
+    if not isinstance(local_methods()[local], LocalMethod):
+        known = sorted(name for name, method in local_methods().items() if isinstance(method, LocalMethod))
         raise ExperimentError(
             f"strategy = {strategy!r}: the simulator runs strategies that share a model, with the local methods "
-            f"{', '.join(sorted(SHARED_METHODS))}"
+            f"{', '.join(known)}"
         )
 
 
@@ -170,9 +172,9 @@ def _require_bundles(model: ModelSection, local: str) -> None:
     shared = read_bundle(model.bundle).manifest
     for path in model.own:
         own = read_bundle(path).manifest
-        if not SHARED_METHODS[local].any_architecture and own.weight_shapes != shared.weight_shapes:
+        if not shared_model_method(local).any_architecture and own.weight_shapes != shared.weight_shapes:
             raise ExperimentError(
                 f"own = {path}: {local} needs the fleet's bundle on every device; leave 'own' out, or use the "
-                "strategy 'mutual', which takes any architecture"
+                "strategy 'fedmlac', which takes any architecture"
             )
         own.feature_settings.require_same(shared.feature_settings, str(path), f"the shared model ({model.bundle})")

@@ -11,10 +11,10 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aggregator_server.rounds.lifecycle import make_plan
+from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import Method, RoundRequest
+from aggregator_server.strategies.plan_methods import complete
 from fleet_protocol.messages import Choice, RoundPlan
-from fleet_protocol.plans import complete
 from fleet_protocol.setting import Value
 from fleet_simulator.errors import RefusedKeyError as RefusedKeyError
 from fleet_simulator.errors import require as _require

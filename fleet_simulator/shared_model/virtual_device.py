@@ -11,7 +11,7 @@ import numpy as np
 
 from aggregator_server.aggregation import Layout, Updates, aggregate_weights
 from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
-from edge_client.learning.methods.registry import SHARED_METHODS
+from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.slot_order import SlotOrder
 from edge_client.learning.training_data import Clips, held_out_accuracy
@@ -61,7 +61,7 @@ class VirtualDevices:
             WorkerError: there are no clips in the folder.
         """
         self.setup = setup
-        self.method = SHARED_METHODS[setup.local]
+        self.method = shared_model_method(setup.local)
         found = shards or open_shards(setup.folder / "data")
         if found is None:
             raise WorkerError(f"{setup.folder / 'data'} is gone; the same command makes it again")

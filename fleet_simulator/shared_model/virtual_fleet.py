@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.aggregation import Updates, aggregate_weights
-from aggregator_server.strategies.registry import strategy, unchanged
-from aggregator_server.strategies.selection import Candidate, History, select
+from aggregator_server.selection.contract import Candidate, History
+from aggregator_server.selection.draw import select
+from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.statistics import DeviceStatistics
-from edge_client.learning.methods.registry import SHARED_METHODS
-from edge_client.learning.methods.user_invariant import label_entropy
+from aggregator_server.strategies.strategy import unchanged
+from edge_client.learning.methods.registry import shared_model_method
+from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Ints
 from fleet_protocol.messages import Choice
 from fleet_protocol.tensors import Arrays
@@ -85,7 +87,7 @@ class VirtualFleet:
         state.weights, state.server = self.aggregate(blocks, devices, state.weights, state.server)
         self.models.write(0, self.layout.flatten(state.weights))
         state.uploaded[devices] = True
-        if SHARED_METHODS[self.plan.local.name].keeps_own:
+        if shared_model_method(self.plan.local.name).keeps_own:
             self._own_models.flush()
             for device in devices:
                 state.own_versions[device] = next_version(int(state.own_versions[device]))

@@ -51,7 +51,7 @@ def test_runs_go_on_from_one_warm_start_that_knows_something(bundles, tmp_path):
     bundle, folder = bundles["ann3"], tmp_path / "warm"
     data = DataSection("synthetic", clips=1200, classes=4, speakers=40, noise=0.5, public=0.3)
     found = []
-    for strategy in ("fedavg", "user_invariant"):
+    for strategy in ("fedavg", "fedkws_ui"):
         rounds = RoundsSection(1, strategy, 3, local={"steps": 1, "learning_rate": 1e-6})
         experiment = Experiment(data, FleetSection(4), ModelSection(bundle), rounds)
         found.append(from_warm_start(experiment, bundle, 0.02, 5, folder)["rounds"][-1]["accuracy"])

@@ -67,8 +67,8 @@ def lineage(fleet, bundles):
         ("fedprox", EPOCHS | {"proximal": 0.01}, {"aggregation": {"name": "trimmed_mean", "settings": {"trim": 0.2}}}),
         ("fedmmd", EPOCHS | {"discrepancy": 0.05}, {"aggregation": {"name": "median"}}),
         ("fedopt", EPOCHS, {"aggregation": {"server_learning_rate": 0.03}}),
-        ("mutual", EPOCHS | {"epochs": 10}, {"selection": {"name": "uniform", "settings": {"fraction": 1.0}}}),
-        ("user_invariant", FAST | {"steps": 40, "private_epochs": 6}, {}),
+        ("fedmlac", EPOCHS | {"epochs": 10}, {"selection": {"name": "uniform", "settings": {"fraction": 1.0}}}),
+        ("fedkws_ui", FAST | {"steps": 40, "private_epochs": 6}, {}),
     ],
 )
 def test_every_method_moves_the_fleet_s_accuracy(fleet, lineage, strategy, settings, parts):
@@ -145,12 +145,12 @@ def test_mutual_learning_takes_any_architecture_and_fedavg_says_that_it_does_not
     first = device("first", "cnn2", ("yes", "no", "up", "down")).start()
     device("second", "dscnn3", ("yes", "no", "up", "down")).start()
     enrolled(server, 2)
-    rounds = [finished(server, open_round(server, strategy="mutual", settings=EPOCHS)) for _ in range(2)]
+    rounds = [finished(server, open_round(server, strategy="fedmlac", settings=EPOCHS)) for _ in range(2)]
     assert [found["summary"]["state"] for found in rounds] == ["done", "done"]
     untrained = rounds[0]["participants"][0]["metrics"]["global_accuracy"]
     assert rounds[1]["participants"][0]["learned_metrics"]["global_accuracy"] > untrained + 10
     kept = first.state().load_model(bundle_of(first))
     assert kept.bundle.manifest.architecture == "cnn2"
     open_round(server, strategy="fedavg", settings=EPOCHS, deadline_s=30)
-    wait_for(lambda: "'mutual' or 'zero_shot'" in first.log(), what="an explanation")
+    wait_for(lambda: "'fedmlac' or 'zero_shot'" in first.log(), what="an explanation")
     next(running, None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Training
+from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
+from edge_client.learning.methods.settings import SHARED_MODEL
 
 
-def prepare(_task: LocalTask) -> Training:
+def prepare(_task: LocalTask) -> TrainingPlan:
     """Targets are the labels."""
-    return Training(lambda _x, labels: labels)
+    return TrainingPlan(lambda _x, labels: labels)
 
 
-METHOD = LocalMethod(prepare)
+METHOD = LocalMethod("fedavg", SHARED_MODEL, prepare)

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Training
+from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
+from edge_client.learning.methods.settings import SHARED_MODEL
 from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.setting import Setting
 
 # Kernel widths as factors on the mean squared distance (Long et al. 2015 take powers of two around it).
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _SMALLEST = 1e-8
 
 
-def prepare(task: LocalTask) -> Training:
+def prepare(task: LocalTask) -> TrainingPlan:
     """Targets are the labels, less lambda times the discrepancy's gradient."""
     mask, weight = task.mask, task.number("discrepancy")
     on = np.flatnonzero(mask)
@@ -32,7 +34,7 @@ def prepare(task: LocalTask) -> Training:
         wanted[:, on] -= weight * len(x) * discrepancy_gradient(local, theirs)
         return wanted
 
-    return Training(targets)
+    return TrainingPlan(targets)
 
 
 def logits(probabilities: Floats) -> Floats:
@@ -71,4 +73,6 @@ def _kernel_widths(local: Floats, fleet: Floats) -> list[float]:
     return [max(mean, _SMALLEST) * factor for factor in _WIDTHS]
 
 
-METHOD = LocalMethod(prepare)
+_SETTINGS = {"discrepancy": Setting(0.01, "lambda of the discrepancy", 0.0, 1e3)}
+
+METHOD = LocalMethod("fedmmd", SHARED_MODEL | _SETTINGS, prepare)

@@ -17,7 +17,7 @@ from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
-from fleet_protocol.setting import Value
+from fleet_protocol.setting import Settings, Value
 
 Targets = Callable[[Floats, Floats], Floats]
 
@@ -68,7 +68,7 @@ class LocalTask:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingPlan:
     """How a method trains the shared model.
 
     Attributes:
@@ -85,18 +85,39 @@ class Training:
 
 @dataclass(frozen=True)
 class LocalMethod:
-    """A local method.
+    """A local method that trains the shared model.
 
     Attributes:
-        prepare: does what comes before the training, and says how to train.
-        any_architecture: whether the device's bundle may be another than the shared one.
-        keeps_own: whether the device's model is trained on its own (by ``prepare`` or the targets) and kept; else
-            it becomes what the shared model was trained to.
+        name: Name in plans.
+        settings: Settings that a plan can give it.
+        prepare: Does what comes before the training, and says how to train.
+        any_architecture: Whether the device's bundle may differ from the shared one.
+        keeps_own: Whether the device keeps a model that is trained on its own (by ``prepare`` or the targets); else
+            the device's model becomes what the shared model was trained to.
+        aliases: Former names, which are still accepted.
     """
 
-    prepare: Callable[[LocalTask], Training]
+    name: str
+    settings: Settings
+    prepare: Callable[[LocalTask], TrainingPlan]
     any_architecture: bool = False
     keeps_own: bool = False
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScoreMethod:
+    """A local method that uploads scores on the public set (edge_client/learning/rounds/zero_shot.py).
+
+    Attributes:
+        name: Name in plans.
+        settings: Settings that a plan can give it.
+        aliases: Former names, which are still accepted.
+    """
+
+    name: str
+    settings: Settings
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,7 +133,7 @@ class Rehearsal:
     targets: Floats
 
 
-def train_shared(task: LocalTask, training: Training, rehearsal: Rehearsal) -> float:
+def train_shared(task: LocalTask, training: TrainingPlan, rehearsal: Rehearsal) -> float:
     """Train the shared model in place; return the mean loss of the last pass over the clips."""
     model, mask = task.shared, task.mask
     rate, momentum = task.number("learning_rate"), task.number("momentum")

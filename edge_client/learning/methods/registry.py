@@ -1,14 +1,30 @@
-"""The local methods that share a model, by the names that a plan gives them."""
+"""The local methods that this device knows: those of this folder, and those of installed packages."""
 
 from __future__ import annotations
 
-from edge_client.learning.methods import fedavg, fedmmd, fedprox, mutual, user_invariant
-from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.errors import WorkError
+from edge_client.learning.methods.local_method import LocalMethod, ScoreMethod
+from fleet_protocol.registry import Registry, discover
 
-SHARED_METHODS: dict[str, LocalMethod] = {
-    "fedavg": fedavg.METHOD,
-    "fedprox": fedprox.METHOD,
-    "fedmmd": fedmmd.METHOD,
-    "mutual": mutual.METHOD,
-    "user_invariant": user_invariant.METHOD,
-}
+
+def local_methods() -> Registry[LocalMethod | ScoreMethod]:
+    """Return every local method by name.
+
+    Raises:
+        PluginError: an installed package's method cannot be used.
+    """
+    return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", LocalMethod | ScoreMethod)
+
+
+def shared_model_method(name: str) -> LocalMethod:
+    """Return a local method that trains the shared model.
+
+    Raises:
+        WorkError: this device knows none of that name.
+        PluginError: an installed package's method cannot be used.
+    """
+    method = local_methods().get(name)
+    if not isinstance(method, LocalMethod):
+        known = ", ".join(name for name, method in local_methods().items() if isinstance(method, LocalMethod))
+        raise WorkError(f"no local method {name!r} trains a shared model here (these do: {known})")
+    return method

@@ -32,7 +32,7 @@ def describe(
         clips: normalised for the model, with its slots.
         public: the public set's normalised features, float32 [samples, frames, coefficients].
         slots: the classes to describe, each with at least one clip.
-        settings: of the synthesis (fleet_protocol.local_methods).
+        settings: of the synthesis (edge_client/learning/methods/settings.py).
         rng: draws what is random in it.
     """
     synthesis = Synthesis(

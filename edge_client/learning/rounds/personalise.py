@@ -16,7 +16,7 @@ from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.plans import Value
+from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
 

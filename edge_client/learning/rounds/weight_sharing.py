@@ -14,8 +14,7 @@ import numpy as np
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
 from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
-from edge_client.learning.methods.registry import SHARED_METHODS
-from edge_client.learning.methods.user_invariant import label_entropy
+from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.rounds.job import Fleet, percent, round_rng
 from edge_client.learning.sgd import accuracy
@@ -23,6 +22,7 @@ from edge_client.learning.slot_order import SlotOrder, move_head
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Bundle, Manifest
 from fleet_protocol.errors import ProtocolError
@@ -45,7 +45,7 @@ class WeightSharing:
         """
         if fleet.model is None:
             raise ProtocolError(f"round {work.round_id} ({work.plan.local.name}) came without a shared model")
-        self.method = SHARED_METHODS[work.plan.local.name]
+        self.method = shared_model_method(work.plan.local.name)
         self.model = model
         self.bundle: Bundle = fleet.model
         _require_features(model.manifest, self.bundle.manifest, fleet)
@@ -199,7 +199,7 @@ def _require_same_model(own: Manifest, shared: Manifest, method: str) -> None:
         raise ModelError(
             f"{method} trains the fleet's model ({shared.architecture}, capacity {shared.capacity}) and this device's "
             f"bundle is another ({own.architecture}, capacity {own.capacity}): install the fleet's bundle, or open "
-            "rounds with the strategy 'mutual' or 'zero_shot', which take any architecture"
+            "rounds with the strategy 'fedmlac' or 'zero_shot', which take any architecture"
         )
 
 

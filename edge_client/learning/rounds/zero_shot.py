@@ -13,13 +13,13 @@ import numpy as np
 
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
-from edge_client.learning.methods.user_invariant import label_entropy
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.rounds.job import Fleet, percent, round_rng
 from edge_client.learning.sgd import Optimiser, accuracy, alpha_update, train_epoch
 from edge_client.learning.targets import from_consensus, from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from aggregator_server.aggregation.krum import krum, krum_scores, multi_krum, squared_distances
+from aggregator_server.aggregation.krum import krum, krum_scores, squared_distances
+from aggregator_server.aggregation.multi_krum import multi_krum
 from aggregator_server.errors import AggregationError
 from tests.support.update_sets import fleets, updates
 

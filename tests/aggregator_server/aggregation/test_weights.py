@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator_server.aggregation import aggregate_weights
-from aggregator_server.aggregation.weights import RULES
+from aggregator_server.aggregation.rule import rules, weight_rules
 from aggregator_server.errors import AggregationError
-from fleet_protocol.aggregation_methods import AGGREGATION
+from aggregator_server.strategies.plan_methods import complete
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice
-from fleet_protocol.plans import complete
 from tests.support.checkout import ROOT
 from tests.support.update_sets import LAYOUT, fleets, updates, uploaded
 
@@ -27,20 +26,16 @@ def combine(name, fleet, sizes, state=None, **settings):
     return LAYOUT.flatten(weights), after, details
 
 
-def test_every_rule_that_a_plan_can_name_for_weights_is_there():
-    assert set(RULES) == set(AGGREGATION) - {"label_wise"}
-
-
 def test_the_table_of_methods_names_every_rule_and_setting():
     text = (ROOT / "docs" / "methods.md").read_text()
-    for name in RULES:
-        assert all(f"`{word}`" in text for word in (name, *AGGREGATION[name])), name
+    for name in rules():
+        assert all(f"`{word}`" in text for word in (name, *rules()[name].all_settings)), name
 
 
 @settings(derandomize=True, deadline=None)
 @given(
     fleets(least=5),
-    st.sampled_from(sorted(RULES)),
+    st.sampled_from(sorted(weight_rules())),
     st.sampled_from(["none", "yogi"]),
     st.randoms(use_true_random=False),
 )
@@ -64,7 +59,7 @@ def test_one_device_alone_is_the_fleet(case, name):
 
 
 @settings(derandomize=True, deadline=None)
-@given(fleets(), st.integers(3, 8), st.sampled_from(sorted(RULES)))
+@given(fleets(), st.integers(3, 8), st.sampled_from(sorted(weight_rules())))
 def test_devices_that_agree_are_what_comes_out(case, count, name):
     row = case[0].matrix[0]
     result, *_ = combine(name, updates(np.tile(row, (count, 1))), np.arange(1.0, count + 1))

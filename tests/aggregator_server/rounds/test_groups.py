@@ -8,7 +8,8 @@ import pytest
 from aggregator_server.errors import InvalidPlanError
 from aggregator_server.fleet.devices import revoke
 from aggregator_server.fleet.shared_models import publish_model
-from aggregator_server.rounds.lifecycle import cancel_round, make_plan, open_round
+from aggregator_server.rounds.lifecycle import cancel_round, open_round
+from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.queries import describe_round, summarise_round
 from aggregator_server.rounds.work import acknowledge
 from aggregator_server.schemas import Method, RoundRequest
@@ -206,4 +207,4 @@ def test_groups_need_a_model_to_share_and_the_refusal_says_what_is_possible():
     with pytest.raises(InvalidPlanError, match=r"'zero_shot' shares no model.*local, none"):
         make_plan(RoundRequest("zero_shot", personalisation=GROUPS))
     assert make_plan(RoundRequest("zero_shot", personalisation=Method("local"))).personalisation.name == "local"
-    assert make_plan(RoundRequest("mutual", personalisation=GROUPS)).personalisation.name == "group_balanced"
+    assert make_plan(RoundRequest("fedmlac", personalisation=GROUPS)).personalisation.name == "group_balanced"

@@ -10,7 +10,8 @@ from aggregator_server import errors
 from aggregator_server.fleet.classes import list_classes, rename_class
 from aggregator_server.fleet.devices import list_devices, revoke
 from aggregator_server.fleet.public_sets import describe_public_set, publish
-from aggregator_server.rounds.lifecycle import advance, cancel_round, make_plan, next_deadline
+from aggregator_server.rounds.lifecycle import advance, cancel_round, next_deadline
+from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.queries import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store

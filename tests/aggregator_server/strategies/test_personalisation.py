@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator_server.strategies.personalisation import Schedule, group_by_size, rounds_per_group, schedule
+from aggregator_server.strategies.plan_methods import complete
 from fleet_protocol.messages import Choice
-from fleet_protocol.plans import complete
 
 SIZES = st.dictionaries(st.text("abcdef", min_size=1, max_size=6), st.integers(1, 10_000), min_size=1, max_size=12)
 

@@ -9,16 +9,17 @@ import pytest
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError, ModelTooSmallError, NoModelError
 from aggregator_server.fleet.shared_models import describe_model
-from aggregator_server.rounds.lifecycle import make_plan
+from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.queries import describe_round
 from aggregator_server.rounds.work import next_work
 from aggregator_server.schemas import Method, RoundRequest
-from aggregator_server.strategies.registry import STRATEGIES
-from aggregator_server.strategies.statistics import DeviceStatistics, adaptive_local_training
+from aggregator_server.strategies.fedkws_ui import adaptive_local_training
+from aggregator_server.strategies.plan_methods import complete
+from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.statistics import DeviceStatistics
 from aggregator_server.strategies.weight_sharing import aggregate, check
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.messages import Choice, ClassReport
-from fleet_protocol.plans import complete
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import SETTINGS, SharingDevice, public_set, tiny_bundle
 from tests.support.core_fleet import CoreFleet, devices
@@ -26,7 +27,7 @@ from tests.support.core_fleet import CoreFleet, devices
 WORK = {"round_id": 3, "public_set": "0" * 64}
 BUNDLE = unpack_bundle(tiny_bundle(), "a bundle")
 TERMS = UploadTerms("0" * 64, 24, public_set().class_ids, SETTINGS, BUNDLE.manifest)
-SHARING = [name for name, strategy in STRATEGIES.items() if strategy.shares_model]
+SHARING = [name for name, strategy in strategies().items() if strategy.shares_model]
 
 
 def contribution(device, **changes):
@@ -63,7 +64,7 @@ def test_a_new_class_starts_with_the_columns_of_those_who_reported_it():
     assert result.public_set.class_ids == ("c0", "c1", "c2", "c3", "c4", "c5")
 
 
-@pytest.mark.parametrize("rule", STRATEGIES["fedavg"].aggregations)
+@pytest.mark.parametrize("rule", strategies()["fedavg"].aggregations)
 @pytest.mark.parametrize("strategy", SHARING)
 def test_every_strategy_works_with_every_rule_whoever_comes_first(strategy, rule):
     given = [contribution(SharingDevice(n, ("c0",))) for n in range(1, 8)]
@@ -189,7 +190,7 @@ def test_arrays_that_do_not_fit_are_refused(change, words):
 
 
 def test_the_steps_of_adaptive_local_training_by_hand():
-    local = complete("local", Choice("user_invariant"))
+    local = complete("local", Choice("fedkws_ui"))
     even = np.log(4)
     told = (DeviceStatistics("a", 40, even), DeviceStatistics("b", 20, even / 2), DeviceStatistics("c", 40, 0.0))
     filled = adaptive_local_training(local, told, 4).settings
@@ -197,7 +198,7 @@ def test_the_steps_of_adaptive_local_training_by_hand():
     # r: n' = 1, e' = 1 -> 1; n' = e' = 1/2 -> 1/2; e' = 0 -> 0; K / sum r = 3 / 1.5
     assert filled["step_factor"] == pytest.approx(2.0)
     assert adaptive_local_training(local, (), 4) == local
-    given = complete("local", Choice("user_invariant", {"step_factor": 3.5}))
+    given = complete("local", Choice("fedkws_ui", {"step_factor": 3.5}))
     assert adaptive_local_training(given, told, 4).settings["step_factor"] == 3.5
 
 
@@ -208,9 +209,9 @@ def test_what_devices_told_with_their_uploads_decides_on_the_next_round_s_steps(
 
     fleet = CoreFleet(tmp_path, [Even(n, ("c0", "c1")) for n in (1, 2)])
     fleet.publish_model()
-    shown = describe_round(fleet.store, fleet.run_round(strategy="user_invariant"))
+    shown = describe_round(fleet.store, fleet.run_round(strategy="fedkws_ui"))
     assert shown.plan.local.settings["step_factor"] == 0.0
-    fleet.open(200.0, strategy="user_invariant")
+    fleet.open(200.0, strategy="fedkws_ui")
     plan = next_work(fleet.store, fleet.devices[0].device_id, 201.0).plan
     assert plan.local.settings["most_clips"] == 42
     assert plan.local.settings["step_factor"] > 1
@@ -223,8 +224,8 @@ def test_what_devices_told_with_their_uploads_decides_on_the_next_round_s_steps(
         (RoundRequest("fedavg", aggregation=Method("mode")), ["'mode'", "krum, lpa, median"]),
         (RoundRequest("fedavg", aggregation={"name": "mode"}), ["'mode'", "krum, lpa, median"]),
         (RoundRequest("fedavg", aggregation={"trim": 0.1}), ["'trim'", "by_size"]),
-        (RoundRequest("mutual", settings={"own_share": 2.0}), ["'own_share'", "from 0 to 1"]),
-        (RoundRequest("user_invariant", settings={"epochs": 3}), ["'epochs'", "steps"]),
+        (RoundRequest("fedmlac", settings={"own_share": 2.0}), ["'own_share'", "from 0 to 1"]),
+        (RoundRequest("fedkws_ui", settings={"epochs": 3}), ["'epochs'", "steps"]),
     ],
 )
 def test_bad_plans_are_refused_with_what_is_allowed(request_, words):
@@ -237,5 +238,5 @@ def test_strategies_have_their_papers_rules():
     rules = {name: make_plan(RoundRequest(name)).aggregation for name in SHARING}
     assert rules["fedopt"].settings["server_optimiser"] == "adam"
     assert rules["fedavg"].settings["server_optimiser"] == "none"
-    assert rules["mutual"].name == "lpa"
-    assert rules["user_invariant"].settings["by_size"] is False
+    assert rules["fedmlac"].name == "lpa"
+    assert rules["fedkws_ui"].settings["by_size"] is False

@@ -12,7 +12,7 @@ from aggregator_server.discovery.clustering import Discovery, Group, ReportedCla
 from aggregator_server.discovery.new_classes import settle
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.names import NAME_LENGTH, majority_name, unique_name
-from aggregator_server.rounds.lifecycle import make_plan
+from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.zero_shot import aggregate, check
 from fleet_protocol.messages import ClassReport

@@ -13,9 +13,9 @@ import time
 import pytest
 
 from aggregator_server import errors
+from aggregator_server.strategies.plan_methods import complete
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Choice, Enrolled, Receipt, Work, parse
-from fleet_protocol.plans import complete
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import pack, unpack
 from tests.support.aggregator_process import (

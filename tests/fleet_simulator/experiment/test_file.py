@@ -2,7 +2,7 @@
 
 import pytest
 
-from aggregator_server.rounds.lifecycle import make_plan
+from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import Method, RoundRequest
 from fleet_simulator.cli import main
 from fleet_simulator.errors import ExperimentError

@@ -9,7 +9,7 @@ FLEET = {"devices": 6, "split": "dirichlet", "alpha": 1.0, "held_out": 0.4}
 
 
 def run(tmp_path, bundle, own, rounds, name="run", workers=0):
-    sections = {"fleet": FLEET, "rounds": {"count": rounds, "strategy": "mutual", "local": {"epochs": 2}}}
+    sections = {"fleet": FLEET, "rounds": {"count": rounds, "strategy": "fedmlac", "local": {"epochs": 2}}}
     path = write_experiment(tmp_path / f"{name}.toml", bundle, **sections, model={"own": [str(own)]})
     return simulate(load_experiment(path), tmp_path / name, workers).devices
 

@@ -57,7 +57,7 @@ def real_upload(bundle, shards, plan, round_id, number, weights):
 
 @pytest.mark.parametrize(
     ("strategy", "aggregation"),
-    [("fedavg", {}), ("fedprox", {"clip_norm": 0.3, "server_optimiser": "adam"}), ("mutual", {"name": "lpa"})],
+    [("fedavg", {}), ("fedprox", {"clip_norm": 0.3, "server_optimiser": "adam"}), ("fedmlac", {"name": "lpa"})],
 )
 def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path, bundles, strategy, aggregation):
     rounds = {"strategy": strategy, "aggregation": aggregation, "count": 2}
@@ -68,13 +68,13 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
     simulation = VirtualFleet(experiment, tmp_path / "run")
     bundle, shards, layout = read_bundle(bundles["ann3"]), simulation.shards, simulation.layout
     weights, state, plan = bundle.weights, {}, experiment.rounds.plan
-    for round_id in (1, 2) if strategy != "mutual" else (1,):
+    for round_id in (1, 2) if strategy != "fedmlac" else (1,):
         uploads = [real_upload(bundle, shards, plan, round_id, n, weights) for n in range(shards.devices)]
         matrix = np.stack([layout.flatten(arrays) for _, arrays in uploads])
         updates = Updates(layout, tuple(update.device_id for update, _ in uploads), matrix)
         sizes = np.array([update.clips for update, _ in uploads], np.float64)
         weights, state, _ = aggregate_weights(plan.aggregation, updates, sizes, weights, state)
-    if strategy == "mutual":  # the devices' own models go on, so one round is compared
+    if strategy == "fedmlac":  # the devices' own models go on, so one round is compared
         simulate(load_experiment(write_experiment(path, bundles["ann3"], rounds=rounds | {"count": 1},
                                                   data={"public": 0.2})), tmp_path / "one")  # fmt: skip
         found = load_state(tmp_path / "one", experiment.digest)
@@ -86,7 +86,7 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
     "rounds",
     [
         {"selection": {"name": "uniform", "fraction": 0.6}},
-        {"strategy": "user_invariant", "local": {"steps": 2, "private_epochs": 1}, "aggregation": {"name": "median"}},
+        {"strategy": "fedkws_ui", "local": {"steps": 2, "private_epochs": 1}, "aggregation": {"name": "median"}},
     ],
 )
 def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path, bundles, rounds):
@@ -132,7 +132,7 @@ def members(session: int) -> list[str]:
 
 
 def test_a_killed_run_goes_on_from_its_last_finished_round_to_the_same_bytes(tmp_path, bundles):
-    rounds = {"count": 40, "strategy": "user_invariant", "local": {"steps": 2, "private_epochs": 1}}
+    rounds = {"count": 40, "strategy": "fedkws_ui", "local": {"steps": 2, "private_epochs": 1}}
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)
     main_process, first = killed_run(path, tmp_path / "run", 3)
     assert first < 40
@@ -185,7 +185,7 @@ def test_a_folder_in_which_a_run_is_on_is_refused_naming_its_process(tmp_path, b
 def test_runs_that_share_their_inputs_have_the_results_of_runs_that_do_not(tmp_path, bundles):
     inputs = Inputs()
     for number, seed in enumerate((5, 6, 5)):
-        rounds = {"seed": seed, "strategy": "mutual", "aggregation": {"name": "median"}}
+        rounds = {"seed": seed, "strategy": "fedmlac", "aggregation": {"name": "median"}}
         path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)
         simulate(load_experiment(path), tmp_path / f"shared-{number}", 0, inputs)
     simulate(load_experiment(path), tmp_path / "alone")

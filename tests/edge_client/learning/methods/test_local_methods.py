@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.learning.methods import fedmmd, user_invariant
-from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
-from edge_client.learning.methods.registry import SHARED_METHODS
+from edge_client.learning.methods import fedkws_ui, fedmmd
+from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Rehearsal, train_shared
+from edge_client.learning.methods.registry import local_methods
 from edge_client.learning.slot_order import SlotOrder, move_head
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.bundle import Layer
 from fleet_protocol.errors import LabelError
 from fleet_protocol.labels import LabelMap, Slot
-from fleet_protocol.local_methods import LOCAL
-from fleet_protocol.messages import Choice
-from fleet_protocol.plans import complete
+from fleet_protocol.setting import complete
 from tests.support.checkout import ROOT
 
+SHARED_METHODS = {name: method for name, method in local_methods().items() if isinstance(method, LocalMethod)}
 # The owner taught b, x (no class yet), a; the fleet knows a, b, c.
 OWN = LabelMap(6, (Slot("b", "cb"), Slot("x"), Slot("a", "ca")))
 CLASSES = ("ca", "cb", "cc")
@@ -67,7 +67,7 @@ def task(bundles, method, own="cnn1", **changes):
     own_x = mine.normalise(shared.denormalise(x[0]))[None]
     mask = np.zeros(32, np.float32)
     mask[:2] = 1
-    full = complete("local", Choice(method, changes)).settings
+    full = complete(method, SHARED_METHODS[method].settings, changes)
     return LocalTask(shared, mine, order, mask, Clips(x, slots), Clips(own_x, 1 - slots), full, rng)
 
 
@@ -78,7 +78,7 @@ def train(of, method):
 
 @pytest.mark.parametrize("method", sorted(SHARED_METHODS))
 def test_every_method_teaches_the_shared_model_the_device_s_classes(bundles, method):
-    of = task(bundles, method, own="cnn2" if method == "mutual" else "cnn1")
+    of = task(bundles, method, own="cnn2" if method == "fedmlac" else "cnn1")
     before = of.shared.get_weights()
     for _ in range(3):
         loss = train(of, method)
@@ -103,10 +103,10 @@ def test_the_proximal_term_holds_the_weights_to_the_fleet_s(bundles):
     assert moved[1] < moved[0] / 4
 
 
-def test_user_invariant_targets_by_hand(bundles):
-    of = task(bundles, "user_invariant", private_epochs=0, smoothing=0.2, adversarial=0.1)
+def test_fedkws_ui_targets_by_hand(bundles):
+    of = task(bundles, "fedkws_ui", private_epochs=0, smoothing=0.2, adversarial=0.1)
     x, labels = of.clips.x[0][:2], np.eye(32, dtype=np.float32)[[0, 1]]
-    targets = user_invariant.prepare(of).targets(x, labels)
+    targets = fedkws_ui.prepare(of).targets(x, labels)
     private = of.own.predict(of.for_own(x), of.own_mask)[:, [1, 0]]
     expected = 0.8 * labels[:, :2] + 0.1 - 0.1 * private
     np.testing.assert_allclose(targets[:, :2], expected, rtol=1e-5)
@@ -123,7 +123,7 @@ def test_user_invariant_targets_by_hand(bundles):
     ],
 )
 def test_adaptive_local_training_steps_by_hand(bundles, changes, steps):
-    assert user_invariant.prepare(task(bundles, "user_invariant", private_epochs=0, **changes)).steps == steps
+    assert fedkws_ui.prepare(task(bundles, "fedkws_ui", private_epochs=0, **changes)).steps == steps
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_adaptive_local_training_steps_by_hand(bundles, changes, steps):
         ("fedavg", {"epochs": 3}, 6),
         ("fedavg", {"steps": 7}, 7),
         ("fedmmd", {"steps": 1}, 1),
-        ("user_invariant", {}, 50),
+        ("fedkws_ui", {}, 50),
     ],
 )
 def test_a_device_takes_the_passes_or_steps_that_were_asked_for(bundles, method, changes, steps):
@@ -150,8 +150,8 @@ def test_a_device_takes_the_passes_or_steps_that_were_asked_for(bundles, method,
 def test_the_private_model_learns_until_it_overfits_and_no_longer(bundles):
     ended = []
     for most in (200, 400):
-        of = task(bundles, "user_invariant", private_epochs=most)
-        user_invariant.prepare(of)
+        of = task(bundles, "fedkws_ui", private_epochs=most)
+        fedkws_ui.prepare(of)
         certain = of.own.predict(of.own_clips.x[0], of.own_mask)[np.arange(40), of.own_clips.slots]
         assert certain.mean() > 0.9
         ended.append(of.own.get_weights())
@@ -159,8 +159,8 @@ def test_the_private_model_learns_until_it_overfits_and_no_longer(bundles):
 
 
 def test_a_label_distribution_s_entropy():
-    assert user_invariant.label_entropy(np.array([3, 3, 3])) == 0.0
-    assert user_invariant.label_entropy(np.array([0, 1, 0, 1])) == pytest.approx(np.log(2))
+    assert label_entropy(np.array([3, 3, 3])) == 0.0
+    assert label_entropy(np.array([0, 1, 0, 1])) == pytest.approx(np.log(2))
 
 
 # tflite-runtime makes its process on ARMv7 flush subnormal numbers to zero.
@@ -213,9 +213,5 @@ def test_the_discrepancy_reaches_the_weights_through_the_targets(bundles):
 
 def test_the_table_of_methods_names_every_method_and_setting():
     text = (ROOT / "docs" / "methods.md").read_text()
-    for name, settings_ in LOCAL.items():
-        assert all(f"`{word}`" in text for word in (name, *settings_)), name
-
-
-def test_every_shared_method_has_settings_and_zero_shot_is_not_one_of_them():
-    assert set(SHARED_METHODS) == set(LOCAL) - {"zero_shot"}
+    for name, method in local_methods().items():
+        assert all(f"`{word}`" in text for word in (name, *method.settings)), name

@@ -7,8 +7,8 @@ from edge_client.learning.rounds.personalise import fine_tune, personalise
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Choice
-from fleet_protocol.plans import complete
+from fleet_protocol.personalisation import PERSONALISATION
+from fleet_protocol.setting import complete
 
 LABELS = LabelMap(32).add("yes").add("no").add("rare")
 
@@ -19,7 +19,7 @@ def model(bundles):
 
 
 def plan(**given):
-    return complete("personalisation", Choice("local", {"learning_rate": 0.02} | given)).settings
+    return complete("local", PERSONALISATION["local"], {"learning_rate": 0.02} | given)
 
 
 def clips(model, count, seed, flip=False):

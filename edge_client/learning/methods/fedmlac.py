@@ -5,11 +5,13 @@ Only the plug-in, the shared model, travels; the own model may have any architec
 
 from __future__ import annotations
 
-from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Training
+from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
+from edge_client.learning.methods.settings import SHARED_MODEL
 from fleet_protocol.arrays import Floats
+from fleet_protocol.setting import Setting
 
 
-def prepare(task: LocalTask) -> Training:
+def prepare(task: LocalTask) -> TrainingPlan:
     """Per batch, both with the answers from before the step:
 
     own      L_k = a CE(F_k(x), y) + (1 - a) KL(F_g(x; theta) || F_k(x; w_k))   (eq. 7)
@@ -28,7 +30,15 @@ def prepare(task: LocalTask) -> Training:
         task.own.train_step(own_x, wanted, own_mask, learning_rate=rate, momentum=momentum)
         return own
 
-    return Training(targets)
+    return TrainingPlan(targets)
 
 
-METHOD = LocalMethod(prepare, any_architecture=True, keeps_own=True)
+METHOD = LocalMethod(
+    "fedmlac",
+    SHARED_MODEL
+    | {"own_share": Setting(0.5, "a, the labels' share in the own model's loss; the rest is the plug-in's", 0.0, 1.0)},
+    prepare,
+    any_architecture=True,
+    keeps_own=True,
+    aliases=("mutual",),
+)

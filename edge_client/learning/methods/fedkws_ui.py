@@ -7,18 +7,19 @@ evenly spread over the classes, take more steps.
 
 from __future__ import annotations
 
-import numpy as np
-
-from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Training
+from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
+from edge_client.learning.methods.settings import SHARED_MODEL
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
-from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.adaptive_training import label_entropy, utility
+from fleet_protocol.arrays import Floats
+from fleet_protocol.setting import Setting
 
 # A mean loss in nats at which a model names its own clips with 95 % certainty: it has learned them by heart.
 OVERFITTED = 0.05
 
 
-def prepare(task: LocalTask) -> Training:
+def prepare(task: LocalTask) -> TrainingPlan:
     """L = -sum_c [(1-mu) 1{y=c} + mu/C] log f_c + lambda sum_c [f_p]_c log f_c   (eq. 1 to 3).
 
     C counts the outputs that are trained; f_p is the device's own model, which goes on from round to round.
@@ -37,7 +38,7 @@ def prepare(task: LocalTask) -> Training:
         wanted: Floats = (1.0 - smoothing) * labels + smoothing * uniform - adversarial * private
         return wanted
 
-    return Training(targets, steps=_steps(task))
+    return TrainingPlan(targets, steps=_steps(task))
 
 
 def _steps(task: LocalTask) -> int:
@@ -49,17 +50,17 @@ def _steps(task: LocalTask) -> int:
                                          task.order.classes) * steps))  # fmt: skip
 
 
-def utility(clips: int, entropy: float, most: float, classes: int) -> float:
-    """Return r = 2 n' e' / (n' + e'), n' = n_k / max n, e' = entropy / log C, each at most 1."""
-    size, evenness = min(1.0, clips / most), min(1.0, entropy / np.log(classes)) if classes > 1 else 1.0
-    return 2 * size * evenness / (size + evenness) if size + evenness else 0.0
+_SETTINGS: dict[str, Setting] = {
+    "steps": Setting(50, "E, steps that a device takes on average; they replace the epochs", 1, 100_000),
+    "adaptive": Setting(True, "take r_0 r E steps, by number and evenness of the device's clips; false: E"),
+    "most_clips": Setting(0, "max n_k, the fleet's; 0: what its devices told the aggregator", 0, 2**31),
+    "step_factor": Setting(0.0, "r_0, so that all together take K E steps; 0: from what they told", 0.0, 1e6),
+    "smoothing": Setting(0.2, "mu of the label smoothing", 0.0, 1.0),
+    "adversarial": Setting(0.001, "lambda of the negative distillation", 0.0, 1.0),
+    "private_epochs": Setting(16, "passes of the private model over the round's clips, at most: it stops once it "
+                                  "overfits", 0, 10_000),
+}  # fmt: skip
+# Its steps are counted over the fleet, so no device counts epochs.
+_TRAINING = {name: setting for name, setting in SHARED_MODEL.items() if name != "epochs"}
 
-
-def label_entropy(slots: Ints) -> float:
-    """Return the entropy in nats of the distribution of int64 [clips] over their labels."""
-    counts = np.unique(slots, return_counts=True)[1]
-    shares = counts / counts.sum()
-    return float(-(shares * np.log(shares)).sum()) + 0.0
-
-
-METHOD = LocalMethod(prepare, keeps_own=True)
+METHOD = LocalMethod("fedkws_ui", _TRAINING | _SETTINGS, prepare, keeps_own=True, aliases=("user_invariant",))

@@ -4,17 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggregator_server.strategies.plan_methods import complete, known_settings
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice, parse, to_json
-from fleet_protocol.plans import METHODS, complete
 
-CASES = [(part, name) for part, methods in METHODS.items() for name in methods]
+PARTS = ("local", "aggregation", "selection", "personalisation")
+CASES = [(part, name) for part in PARTS for name in known_settings(part)]
 
 
 @pytest.mark.parametrize(("part", "name"), CASES)
 def test_defaults_fill_every_setting_and_are_themselves_allowed(part, name):
     full = complete(part, Choice(name))
-    assert full.settings == {key: setting.default for key, setting in METHODS[part][name].items()}
+    assert full.settings == {key: setting.default for key, setting in known_settings(part)[name].items()}
     assert complete(part, full) == full
 
 
@@ -48,7 +49,7 @@ def test_what_is_refused_is_named_with_what_is_allowed(part, choice, words):
     assert all(word in str(refused.value) for word in words)
 
 
-NUMBERS = [(name, s) for name, s in METHODS["local"]["zero_shot"].items() if type(s.default) in (int, float)]
+NUMBERS = [(name, s) for name, s in known_settings("local")["zero_shot"].items() if type(s.default) in (int, float)]
 
 
 # No subnormal numbers: the runtime of a 32-bit Pi, once loaded, has its process round them to zero.

@@ -12,15 +12,17 @@ from aggregator_server.rounds.candidates import read_candidates, read_history
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.queries import describe_round, summarise_round
 from aggregator_server.schemas import Method
-from aggregator_server.strategies.selection import PROBABILITIES, Candidate, History, data_sizes, select, settled_after
+from aggregator_server.selection.contract import Candidate, History
+from aggregator_server.selection.draw import data_sizes, select, selections
+from aggregator_server.selection.dynamic import settled_after
+from aggregator_server.strategies.plan_methods import complete
 from fleet_protocol.messages import Choice
-from fleet_protocol.plans import METHODS, complete
 from tests.support.aggregator_process import FakeDevice
 from tests.support.core_fleet import SAMPLES, CoreFleet, devices
 
 SIZES = st.lists(st.integers(1, 100_000), min_size=1, max_size=40)
 LOSSES = st.lists(st.floats(0.01, 10), max_size=30)
-NAMES = sorted(METHODS["selection"])
+NAMES = sorted(selections())
 
 
 def choice(name, **given):
@@ -32,11 +34,7 @@ def fleet(*clips, unseen_s=0.0):
 
 
 def probabilities(name, sizes, history=History(), **given):  # noqa: B008  (immutable)
-    return PROBABILITIES[name](np.array(sizes, np.float64), history, choice(name, **given).settings)
-
-
-def test_every_rule_of_a_plan_has_its_probabilities():
-    assert set(PROBABILITIES) == set(METHODS["selection"])
+    return selections()[name].probabilities(np.array(sizes, np.float64), history, choice(name, **given).settings)
 
 
 @settings(derandomize=True, deadline=None)

@@ -1,0 +1,58 @@
+"""Draws a round's devices by the probabilities of the plan's selection.
+
+Probabilities are computed afresh for every round from the devices that are there when it opens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from aggregator_server.selection.contract import Candidate, History, Selection
+from fleet_protocol.arrays import Doubles
+from fleet_protocol.messages import Choice
+from fleet_protocol.registry import Registry, discover
+
+
+def selections() -> Registry[Selection]:
+    """Return every selection by name: those of this folder, and those of installed packages.
+
+    Raises:
+        PluginError: an installed package's selection cannot be used.
+    """
+    return discover("aggregator_server.selection", "SELECTION", "auricle.selections", Selection)
+
+
+def select(candidates: Sequence[Candidate], choice: Choice, history: History, seed: tuple[int, ...]) -> tuple[str, ...]:
+    """Draw a round's devices without replacement, each next one by the probabilities of those that are left.
+
+    Args:
+        candidates: in any order.
+        choice: the plan's selection, with every setting.
+        history: the rounds so far.
+        seed: the plan's and the round's number: the same ones draw the same devices.
+
+    Returns:
+        Identifiers in alphabetical order; none where no candidate was heard of lately.
+    """
+    limit = float(choice.settings.get("seen_within_s", 0.0))
+    present = sorted(
+        (candidate for candidate in candidates if not limit or candidate.unseen_s <= limit),
+        key=lambda candidate: candidate.device_id,
+    )
+    if not present:
+        return ()
+    count = max(1, math.floor(float(choice.settings.get("fraction", 1.0)) * len(present) + 0.5))
+    p = selections()[choice.name].probabilities(data_sizes(present), history, choice.settings)
+    # Successive draws are an order of exponential waiting times with these rates (Efraimidis & Spirakis 2006).
+    waiting = np.random.default_rng(seed).exponential(size=len(present)) / p
+    return tuple(sorted(present[index].device_id for index in np.argsort(waiting, kind="stable")[:count]))
+
+
+def data_sizes(candidates: Sequence[Candidate]) -> Doubles:
+    """Return D_k, float64 [candidates], above 0; of devices that have not said it, the median of the others (or 1)."""
+    told = np.array([candidate.clips for candidate in candidates], np.float64)
+    known = told[told > 0]
+    return np.where(told > 0, told, np.median(known) if len(known) else 1.0)

@@ -1,0 +1,54 @@
+"""Dynamic client selection (Xu et al. 2025, section 3.1).
+
+P_k = (1/D_k) / sum 1/D while r < R: devices with few clips first; D_k / sum D afterwards: those with many, once the
+loss has settled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from aggregator_server.selection.contract import SEEN_WITHIN, History, Selection
+from aggregator_server.selection.size_proportional import size_proportional
+from fleet_protocol.arrays import Doubles
+from fleet_protocol.setting import Setting, Value
+
+
+def dynamic(sizes: Doubles, history: History, settings: Mapping[str, Value]) -> Doubles:
+    """P_k = (1/D_k) / sum 1/D while r < R, D_k / sum D afterwards (Xu et al. 2025, section 3.1).
+
+    R is the setting ``switch_round``, or where that is 0 the round after which the loss stopped falling.
+    """
+    fixed = int(settings["switch_round"])
+    settled = history.rounds >= fixed if fixed else settled_after(history.losses, int(settings["patience"])) is not None
+    return size_proportional(sizes if settled else 1.0 / sizes, history, settings)
+
+
+def settled_after(losses: Sequence[float], patience: int) -> int | None:
+    """Return after how many rounds the loss first had no new lowest value for ``patience`` rounds; None: not yet."""
+    lowest, since = math.inf, 0
+    for index, loss in enumerate(losses):
+        since = 0 if loss < lowest else since + 1
+        lowest = min(loss, lowest)
+        if since >= patience:
+            return index + 1
+    return None
+
+
+# Xu et al. 2025: three of ten devices a round; R is "near the first convergence", or where the loss stops falling.
+SELECTION = Selection(
+    "dynamic",
+    {
+        "fraction": Setting(0.3, "share of the devices that take part, at least one", 0.0, 1.0),
+        "switch_round": Setting(
+            0,
+            "R: done rounds after which much data counts for a device, not against it; 0: found from the loss",
+            0,
+            1_000_000,
+        ),
+        "patience": Setting(3, "rounds without a new lowest loss after which R is found", 1, 10_000),
+        "seen_within_s": SEEN_WITHIN,
+    },
+    dynamic,
+)

@@ -1,0 +1,19 @@
+"""Devices with more clips are drawn more often: P_k = D_k / sum D (FedProx, Li et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from aggregator_server.selection.contract import FRACTION, SEEN_WITHIN, History, Selection
+from fleet_protocol.arrays import Doubles
+from fleet_protocol.setting import Value
+
+
+def size_proportional(sizes: Doubles, _history: History, _settings: Mapping[str, Value]) -> Doubles:
+    """P_k = D_k / sum D, as FedProx draws its devices (Li et al. 2020)."""
+    return np.asarray(sizes / sizes.sum())
+
+
+SELECTION = Selection("size_proportional", {"fraction": FRACTION, "seen_within_s": SEEN_WITHIN}, size_proportional)

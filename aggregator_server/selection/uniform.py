@@ -1,0 +1,19 @@
+"""Every device has the same chance: P_k = 1 / N (FedAvg, McMahan et al. 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from aggregator_server.selection.contract import FRACTION, SEEN_WITHIN, History, Selection
+from fleet_protocol.arrays import Doubles
+from fleet_protocol.setting import Value
+
+
+def equal(sizes: Doubles, _history: History, _settings: Mapping[str, Value]) -> Doubles:
+    """P_k = 1 / N."""
+    return np.full(len(sizes), 1.0 / len(sizes))
+
+
+SELECTION = Selection("uniform", {"fraction": FRACTION, "seen_within_s": SEEN_WITHIN}, equal)

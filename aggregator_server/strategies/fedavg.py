@@ -1,0 +1,7 @@
+"""FedAvg (McMahan et al. 2017): devices train by the labels, the aggregator takes the weighted mean."""
+
+from __future__ import annotations
+
+from aggregator_server.strategies.strategy import sharing
+
+STRATEGY = sharing("fedavg")

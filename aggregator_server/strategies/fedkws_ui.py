@@ -1,0 +1,34 @@
+"""FedKWS-UI (Li et al. 2022): adversarial learning on the device, adaptive local training, a plain mean.
+
+Adaptive local training: devices with more clips, more evenly spread over the classes, take more steps, while all
+together take as many as before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from aggregator_server.strategies.statistics import DeviceStatistics
+from aggregator_server.strategies.strategy import sharing
+from fleet_protocol.adaptive_training import utility
+from fleet_protocol.messages import Choice
+
+
+def adaptive_local_training(local: Choice, devices: tuple[DeviceStatistics, ...], classes: int) -> Choice:
+    """Fill in max n and r_0 = K / sum_k r_k where the plan leaves them to the aggregator (0).
+
+    Without a device that reported anything both stay 0, and every device takes E steps.
+    """
+    settings = dict(local.settings)
+    max_clips = int(settings["most_clips"]) or max((device.clips for device in devices), default=0)
+    if max_clips:
+        utilities = [utility(device.clips, device.label_entropy, max_clips, classes) for device in devices]
+        if any(utilities):
+            settings["most_clips"] = max_clips
+            settings["step_factor"] = float(settings["step_factor"]) or len(utilities) / sum(utilities)
+    return dataclasses.replace(local, settings=settings)
+
+
+STRATEGY = sharing(
+    "fedkws_ui", defaults={"by_size": False}, prepare=adaptive_local_training, aliases=("user_invariant",)
+)

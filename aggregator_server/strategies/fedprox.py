@@ -1,0 +1,7 @@
+"""FedProx (Li et al. 2020): FedAvg with a proximal term on the device."""
+
+from __future__ import annotations
+
+from aggregator_server.strategies.strategy import sharing
+
+STRATEGY = sharing("fedprox")

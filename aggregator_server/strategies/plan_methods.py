@@ -1,0 +1,69 @@
+"""The methods that the parts of a plan can name, with their settings.
+
+The aggregator fills in every setting, so that a device reads all of them from its plan. What a local method can be set
+to stands in the local method's own file, among the device's code (edge_client/learning/methods): that folder is the
+only part of edge_client that the aggregator reads, and it reads names and settings alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol, runtime_checkable
+
+from aggregator_server.aggregation.rule import rules
+from aggregator_server.selection.draw import selections
+from fleet_protocol import setting
+from fleet_protocol.errors import PlanError
+from fleet_protocol.messages import Choice
+from fleet_protocol.personalisation import PERSONALISATION
+from fleet_protocol.registry import Named, Registry, discover
+from fleet_protocol.setting import Settings
+
+Part = Literal["local", "aggregation", "selection", "personalisation"]
+
+
+@runtime_checkable
+class LocalMethod(Named, Protocol):
+    """What the aggregator sees of a local method."""
+
+    @property
+    def settings(self) -> Settings:
+        """Settings that a plan can give it."""
+
+
+def local_methods() -> Registry[LocalMethod]:
+    """Return the local methods by name.
+
+    Raises:
+        PluginError: an installed package's method cannot be used.
+    """
+    return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", LocalMethod)
+
+
+def known_settings(part: Part) -> Mapping[str, Settings]:
+    """Return the settings of every method that a part of a plan can name.
+
+    Raises:
+        PluginError: an installed package's method cannot be used.
+    """
+    if part == "local":
+        return {name: method.settings for name, method in local_methods().items()}
+    if part == "aggregation":
+        return {name: rule.all_settings for name, rule in rules().items()}
+    if part == "selection":
+        return {name: selection.settings for name, selection in selections().items()}
+    return PERSONALISATION
+
+
+def complete(part: Part, choice: Choice) -> Choice:
+    """Check a part of a plan and add the defaults of the settings that it leaves out.
+
+    Raises:
+        PlanError: unknown method, unknown setting, a value of a wrong type or out of range; says what is allowed.
+        PluginError: an installed package's method cannot be used.
+    """
+    methods = known_settings(part)
+    if choice.name not in methods:
+        raise PlanError(f"unknown {part} method {choice.name!r}; known: {', '.join(sorted(methods))}")
+    called = f"{part} method {choice.name!r}"
+    return Choice(choice.name, setting.complete(called, methods[choice.name], choice.settings))

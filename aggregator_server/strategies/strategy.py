@@ -1,0 +1,93 @@
+"""What a strategy is: the methods of a round's plan where a request names none, and two pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
+from aggregator_server.aggregation.rule import weight_rules
+from aggregator_server.strategies import weight_sharing
+from aggregator_server.strategies.statistics import DeviceStatistics
+from fleet_protocol.messages import Choice, Update
+from fleet_protocol.setting import Value
+from fleet_protocol.tensors import Arrays
+
+Prepare = Callable[[Choice, tuple[DeviceStatistics, ...], int], Choice]
+
+
+def unchanged(local: Choice, _devices: tuple[DeviceStatistics, ...], _classes: int) -> Choice:
+    """Leave the plan's local part as it is."""
+    return local
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """A way to run a round.
+
+    Attributes:
+        name: Name in requests and experiments.
+        local: Method of the plan's local part.
+        aggregation: Method of the plan's aggregation part, where a request names none.
+        selection: Method of the plan's selection part, where a request names none.
+        check: Refuses an upload that does not fit (MalformedUpdateError).
+        aggregate: Combines a round's uploads. Pure: an interrupted round is computed again.
+        defaults: Settings of the aggregation whose defaults differ here.
+        shares_model: Whether devices train the fleet's shared model; a request may then name any rule of weights.
+        prepare: (local part, what devices reported of their clips, number of classes) -> the local part, when a round
+            opens; for settings that depend on the fleet.
+        aliases: Former names, which are still accepted.
+    """
+
+    name: str
+    local: str
+    aggregation: str
+    check: Callable[[UploadTerms, Update, Arrays], None]
+    aggregate: Callable[[RoundInputs], RoundResult]
+    selection: str = "all"
+    defaults: Mapping[str, Value] = field(default_factory=dict)
+    shares_model: bool = False
+    prepare: Prepare = unchanged
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def aggregations(self) -> tuple[str, ...]:
+        """Every method that a request may name for the aggregation."""
+        return weight_rules() if self.shares_model else (self.aggregation,)
+
+
+def sharing(
+    name: str,
+    local: str | None = None,
+    aggregation: str = "weighted_mean",
+    *,
+    selection: str = "all",
+    defaults: Mapping[str, Value] | None = None,
+    prepare: Prepare = unchanged,
+    aggregate: Callable[[RoundInputs], RoundResult] = weight_sharing.aggregate,
+    aliases: tuple[str, ...] = (),
+) -> Strategy:
+    """Return a strategy that shares a model.
+
+    Args:
+        name: of the strategy.
+        local: the local method; None: the one of the same name.
+        aggregation: the rule that combines the weights, where a request names none.
+        selection: the selection, where a request names none.
+        defaults: settings of the rule whose defaults differ here.
+        prepare: see :class:`Strategy`.
+        aggregate: combines the uploads.
+        aliases: former names.
+    """
+    return Strategy(
+        name=name,
+        local=local or name,
+        aggregation=aggregation,
+        selection=selection,
+        check=weight_sharing.check,
+        aggregate=aggregate,
+        defaults=defaults or {},
+        shares_model=True,
+        prepare=prepare,
+        aliases=aliases,
+    )

@@ -1,0 +1,21 @@
+"""Zero-shot federated learning (Gudur & Perepu 2021, algorithm 1): devices share scores on the public set, no weights.
+
+edge_client/learning/rounds/zero_shot.py has the equations of the device's part.
+"""
+
+from __future__ import annotations
+
+from edge_client.learning.methods.local_method import ScoreMethod
+from edge_client.learning.methods.settings import CLIPS, NEW_SOUNDS
+from fleet_protocol.setting import Setting
+
+_SETTINGS: dict[str, Setting] = {
+    "epochs": Setting(16, "passes over the round's clips", 1, 10_000),
+    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
+    "momentum": Setting(0.9, "of the local training and the distillation", 0.0, 0.9999),
+    "distill_epochs": Setting(2, "passes over the public set towards the consensus; 0: to the letter", 0, 10_000),
+    "score_temperature": Setting(4.0, "of the softmax of the scores, and of the distillation", 1e-3, 1e3),
+    "distill_learning_rate": Setting(0.003, "of the distillation", 1e-8, 10.0),
+}
+
+METHOD = ScoreMethod("zero_shot", _SETTINGS | CLIPS | NEW_SOUNDS)

@@ -1,0 +1,98 @@
+"""Methods by name: one file each in a package of ours, or in an installed package that names an entry point.
+
+Adding a method is adding its file. Nothing is registered by running code: what a module exports is all that counts.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol, TypeVar
+
+from fleet_protocol.errors import PluginError
+
+
+class Named(Protocol):
+    """A method that can be found by name."""
+
+    @property
+    def name(self) -> str:
+        """Name in plans, experiments and documents."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Former names, which are still accepted."""
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Registry(Mapping[str, T]):
+    """Methods by name. A former name finds its method too; only present names are listed."""
+
+    def __init__(self) -> None:
+        self._methods: dict[str, T] = {}
+        self._aliases: dict[str, str] = {}
+
+    def add(self, method: T, where: str) -> None:
+        """Add a method.
+
+        Raises:
+            PluginError: its name is taken.
+        """
+        for name in (method.name, *method.aliases):
+            if name in self._methods or name in self._aliases:
+                raise PluginError(f"{where}: the name {name!r} is taken; choose another")
+        self._methods[method.name] = method
+        self._aliases |= dict.fromkeys(method.aliases, method.name)
+
+    def __getitem__(self, name: str) -> T:
+        return self._methods[self._aliases.get(name, name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._methods)
+
+    def __len__(self) -> int:
+        return len(self._methods)
+
+
+@cache
+def discover(package: str, attribute: str, group: str, kind: Any) -> Registry[Any]:  # noqa: ANN401  (a class or a union)
+    """Return the methods that a package's modules and installed packages export.
+
+    Args:
+        package: its direct modules are imported, and asked for ``attribute``; modules without it are passed over.
+        attribute: the name under which a module exports its method.
+        group: the entry points' group. An entry point must have the name of the method that it leads to.
+        kind: class, or union of classes, of the methods.
+
+    Raises:
+        PluginError: an installed package's method cannot be loaded, is of another kind, or has a name that is taken.
+    """
+    found: Registry[Any] = Registry()
+    for module in pkgutil.iter_modules(import_module(package).__path__, f"{package}."):
+        method = getattr(import_module(module.name), attribute, None)
+        if method is not None:
+            found.add(method, module.name)
+    for entry in entry_points(group=group):
+        found.add(_load(entry, kind), _describe(entry))
+    return found
+
+
+def _load(entry: EntryPoint, kind: Any) -> Any:  # noqa: ANN401  (as above)
+    try:
+        method = entry.load()
+    except Exception as error:
+        raise PluginError(f"{_describe(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(method, kind):
+        raise PluginError(f"{_describe(entry)} must lead to a {getattr(kind, '__name__', kind)}, not to {method!r}")
+    if method.name != entry.name:
+        raise PluginError(f"{_describe(entry)} leads to {method.name!r}; give the entry point that name")
+    return method
+
+
+def _describe(entry: EntryPoint) -> str:
+    return f"entry point {entry.name!r} ({entry.value}, group {entry.group})"

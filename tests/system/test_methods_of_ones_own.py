@@ -1,0 +1,132 @@
+"""Methods of other packages: the tutorial's code on a real server, real devices and the simulator; bad packages."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleet_protocol.tensors import unpack
+from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
+from tests.support.checkout import ROOT
+from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from tests.support.simulated_fleet import write_experiment
+
+TUTORIAL = (ROOT / "docs" / "writing-a-strategy.md").read_text()
+DEVICE, SERVER = re.findall(r"```python\n(.*?)```", TUTORIAL, re.DOTALL)
+PROJECT = tomllib.loads(re.search(r"```toml\n(.*?)```", TUTORIAL, re.DOTALL)[1])["project"]
+
+
+def install(folder: Path, monkeypatch, entry_points=PROJECT["entry-points"], device=DEVICE, server=SERVER) -> None:
+    """Lay a package out as an installer would."""
+    about = folder / "gentle-1.0.dist-info"
+    about.mkdir(parents=True)
+    (folder / "gentle_device.py").write_text(device)
+    (folder / "gentle_server.py").write_text(server)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: gentle\nVersion: 1.0\n")
+    sections = (
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in named.items())
+        for group, named in entry_points.items()
+    )
+    (about / "entry_points.txt").write_text("\n".join(sections))
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
+
+
+def test_the_rule_and_its_settings_on_a_server(tmp_path, monkeypatch, start_aggregator):
+    install(tmp_path / "package", monkeypatch)
+    fleet = Fleet(start_aggregator(), [SharingDevice(n, ("c0", "c1")) for n in (1, 2)])
+    fleet.publish().raise_for_status()
+    fleet.admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
+    fleet.enrol()
+    refused = fleet.admin.post("/v1/rounds", json={"strategy": "gentle", "aggregation": {"power": 2.0}})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_plan")
+    refused = fleet.admin.post("/v1/rounds", json={"strategy": "gental"}).json()["error"]["message"]
+    assert "fedavg, fedkws_ui, fedmlac, fedmmd, fedopt, fedprox, gentle, zero_shot" in refused
+    found = fleet.run_round(strategy="gentle", aggregation={"power": 0.3})
+    shares = np.array([41, 42]) ** 0.3
+    assert found["aggregation"]["largest_share"] == pytest.approx(shares[1] / shares.sum())
+    own = [device.arrays({"round_id": 1}, 24)["weights/body/kernel"] for device in fleet.devices]
+    weights, _ = unpack(fleet.admin.get(f"/v1/blobs/{found['result_weights']}").content)
+    expected = (shares[0] * own[0] + shares[1] * own[1]) / shares.sum()
+    np.testing.assert_allclose(weights["body/kernel"], expected, rtol=1e-5)
+    fleet.close()
+
+
+def test_all_four_with_real_devices(tmp_path, monkeypatch, bundles, start_aggregator):
+    install(tmp_path / "package", monkeypatch)
+    running = device_fleet(tmp_path, bundles, start_aggregator)
+    server, device = next(running)
+    with server.client() as client:
+        client.put("/v1/model", content=bundles["cnn2"].read_bytes()).raise_for_status()
+    for name in ("first", "second"):
+        device(name, "cnn2", ("yes", "no", "up", "down")).start()
+    enrolled(server, 2)
+    settings = {"epochs": 4, "augmented_copies": 1, "label_smoothing": 0.2}
+    found = finished(server, open_round(server, strategy="gentle", settings=settings))
+    assert found["summary"]["state"] == "done", found["summary"]
+    plan = found["plan"]
+    assert (plan["local"]["name"], plan["local"]["settings"]["label_smoothing"]) == ("smoothed", 0.2)
+    assert plan["selection"] == {"name": "log_size", "settings": {"fraction": 1.0}}
+    assert found["aggregation"]["largest_share"] == pytest.approx(0.5)
+    # Smoothed labels keep the loss above the entropy of (0.85, 0.05, 0.05, 0.05), which plain labels would not.
+    losses = [taken["metrics"]["training_loss"] for taken in found["participants"]]
+    assert min(losses) > 0.55
+    next(running, None)
+
+
+def test_the_simulator_runs_the_same_four(tmp_path, monkeypatch, bundles):
+    install(tmp_path / "package", monkeypatch)
+
+    def simulated(name, strategy, local, aggregation):
+        rounds = {"count": 2, "strategy": strategy, "local": {"epochs": 6} | local, "aggregation": aggregation}
+        path = write_experiment(tmp_path / f"{name}.toml", bundles["cnn1"], rounds=rounds)
+        command = [sys.executable, "-m", "fleet_simulator.cli", "run", str(path), "--workers", "1"]
+        command += ["--output", str(tmp_path / name)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+        assert done.returncode == 0, done.stderr
+        return json.loads((tmp_path / name / "result.json").read_text())["rounds"]
+
+    plain = simulated("plain", "fedavg", {}, {})
+    same = simulated("same", "gentle", {"label_smoothing": 0.0}, {"power": 1.0})
+    smoothed = simulated("smoothed", "gentle", {"label_smoothing": 0.8}, {"power": 1.0})
+    assert [entry["devices"] for entry in (plain[-1], same[-1])] == [9, 9]
+    assert [entry["loss"] for entry in same] == pytest.approx([entry["loss"] for entry in plain], rel=1e-4)
+    assert smoothed[-1]["loss"] > plain[-1]["loss"] + 0.1
+
+
+GROUP = "auricle.strategies"
+STRATEGY = PROJECT["entry-points"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"server": "x = 1"}, ["'gentle'", "cannot be loaded", "STRATEGY"]),
+        ({"server": "raise RuntimeError('no')"}, ["cannot be loaded", "RuntimeError: no"]),
+        ({"server": f"{SERVER}\nSTRATEGY = 1"}, ["'gentle'", "must lead to", "Strategy", "1"]),
+        ({"server": SERVER.replace('sharing("gentle"', 'sharing("fedavg"')}, ["'gentle'", "'fedavg'", "that name"]),
+        ({"server": SERVER.replace('"smoothed"', '"smoothened"')}, ["'smoothened'", "local method", "fedavg"]),
+        ({"device": "METHOD = None"}, ["'smoothed'", "must lead to", "None"]),
+        ({"entry_points": STRATEGY | {GROUP: {"fedavg": "gentle_server:STRATEGY"}}}, ["'fedavg'", "that name"]),
+    ],
+)
+def test_a_package_that_cannot_be_used_keeps_the_server_from_starting(tmp_path, monkeypatch, changes, words):
+    install(tmp_path / "package", monkeypatch, **changes)
+    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(tmp_path / "data"), "--port", "0"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    assert result.returncode == 1
+    assert all(word in result.stderr for word in words), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_name_that_is_taken_is_refused(tmp_path, monkeypatch):
+    server = SERVER.replace('"power_mean", {', '"median", {')
+    points = STRATEGY | {"auricle.rules": {"median": "gentle_server:RULE"}}
+    install(tmp_path / "package", monkeypatch, points, server=server)
+    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(tmp_path / "data"), "--port", "0"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    assert (result.returncode, "'median' is taken" in result.stderr) == (1, True), result.stderr
