@@ -61,11 +61,11 @@ def keras_epoch(wanted: Specification, threads: int) -> Callable[[], None]:
     import keras
     import tensorflow as tf
 
-    from model_export import zoo
+    from model_export import network
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    model = zoo.build(wanted, stock=True)
+    model = network.build(wanted, stock=True)
     model.compile(keras.optimizers.SGD(RATE, momentum=MOMENTUM), keras.losses.CategoricalCrossentropy(from_logits=True))
     x, targets = samples(wanted.capacity)
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from fleet_protocol.arrays import Array
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
 from fleet_protocol.tensors import Arrays
-from model_export import zoo
+from model_export import network
 from model_export.errors import ExportError, OperatorError
 from model_export.flatbuffer import require_builtin
 from model_export.specification import Specification
@@ -32,7 +32,7 @@ def build_bundle(specification: Specification, weights: Mapping[str, Array] | No
         ExportError: the weights do not fit.
         OperatorError: the graph needs an operator that a device's runtime lacks.
     """
-    model = zoo.build(specification)
+    model = network.build(specification)
     if weights is not None:
         load_weights(model, weights)
     graph = convert_trainable(model, specification.batch)

@@ -17,12 +17,12 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import PRESETS, preset
 from fleet_protocol.tensors import unpack
-from model_export.designs import ARCHITECTURES
 from model_export.errors import ExportError
 from model_export.normalisation import Normalisation
 from model_export.quiet import native_output_hidden
 from model_export.recordings import features_of
 from model_export.specification import ACTIVATIONS, DOWNSAMPLINGS, Specification
+from model_export.zoo.registry import ARCHITECTURES
 
 if TYPE_CHECKING:
     from fleet_protocol.arrays import Floats

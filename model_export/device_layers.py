@@ -1,6 +1,8 @@
-"""Every layer that trains on a device, under the name that Keras gives its own: what `zoo.py` builds networks of."""
+"""Every layer that trains on a device, under the name that Keras gives its own: what the zoo builds networks of."""
 
 from __future__ import annotations
+
+from keras.layers import Add
 
 from model_export.attention import MultiHeadAttention
 from model_export.group_normalisation import GroupNormalization, LayerNormalization
@@ -10,6 +12,7 @@ from model_export.sequence_layers import GRU, Bidirectional, Conv1D, Cropping1D
 
 __all__ = [
     "GRU",
+    "Add",
     "AveragePooling2D",
     "Bidirectional",
     "Conv1D",

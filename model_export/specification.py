@@ -1,4 +1,4 @@
-"""What a bundle is built from: a network of `designs.py`, the features that it takes, and options.
+"""What a bundle is built from: a network of the zoo, the features that it takes, and options.
 
 How a network of Gudur & Perepu 2021 shrinks its activations is left open by the paper: ``stride`` is the cheap and
 more accurate default, ``pool`` the literal reading; docs/models.md compares them.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fleet_protocol.feature_settings import FeatureSettings
-from model_export.designs import ARCHITECTURES, BLOCKS
 from model_export.errors import ExportError
 from model_export.normalisation import Normalisation
+from model_export.zoo.registry import ARCHITECTURES
 
 ACTIVATIONS = ("relu", "softmax")
 DOWNSAMPLINGS = ("stride", "pool")
@@ -27,7 +27,7 @@ class Specification:
         normalisation: of those features.
         capacity: outputs of the head.
         batch: rows of a training step.
-        activation: of the hidden layers; an option of the networks of ``BLOCKS`` alone.
+        activation: of the hidden layers; an option of some networks (convolutional.py) alone.
         downsampling: how activations shrink; likewise.
         width: share of every hidden layer's channels and units that are kept.
         seed: of the initial weights.
@@ -52,10 +52,10 @@ class Specification:
         _require("architecture", self.architecture, tuple(ARCHITECTURES))
         _require("activation", self.activation, ACTIVATIONS)
         _require("downsampling", self.downsampling, DOWNSAMPLINGS)
-        if self.architecture not in BLOCKS and (self.activation, self.downsampling) != ("relu", "stride"):
-            raise ExportError(
-                f"{self.architecture} has no choice of activation and downsampling; only {', '.join(BLOCKS)} have"
-            )
+        has_options = ARCHITECTURES[self.architecture].has_options
+        if not has_options and (self.activation, self.downsampling) != ("relu", "stride"):
+            known = ", ".join(name for name, design in ARCHITECTURES.items() if design.has_options)
+            raise ExportError(f"{self.architecture} has no choice of activation and downsampling; only {known} have")
         if self.capacity < 2:
             raise ExportError(f"a head of capacity {self.capacity} can tell nothing apart; use --capacity 2 or more")
         if not 0.01 <= self.width <= 4:
@@ -67,7 +67,7 @@ class Specification:
     def options(self) -> dict[str, str]:
         """What was chosen where this architecture leaves a choice."""
         chosen = {} if self.width == 1.0 else {"width": f"{self.width:g}"}
-        if self.architecture not in BLOCKS:
+        if not ARCHITECTURES[self.architecture].has_options:
             return chosen
         return chosen | {"activation": self.activation, "downsampling": self.downsampling}
 

@@ -73,6 +73,6 @@ class Bundles:
 def _digest(names: tuple[str, ...]) -> str:
     digest = hashlib.sha256(" ".join(names).encode())
     for package in ("model_export", "fleet_protocol"):
-        for path in sorted((ROOT / package).glob("*.py")):
+        for path in sorted((ROOT / package).rglob("*.py")):
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]

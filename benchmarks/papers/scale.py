@@ -53,7 +53,7 @@ class Scale:
             BenchmarkError: with what `auricle-export` said.
         """
         digest = hashlib.sha256("\0".join(options).encode())
-        for source in sorted((ROOT / "model_export").glob("*.py")):
+        for source in sorted((ROOT / "model_export").rglob("*.py")):
             digest.update(source.read_bytes())
         folder = self.output / "bundles" / digest.hexdigest()[:16]
         bundles = {name: folder / f"{name}.auricle" for name in architectures}

@@ -18,7 +18,7 @@ import tensorflow as tf
 from benchmarks.parity.variants import CAPACITY, MOMENTUM, PROXIMAL, TEMPERATURE, batches, mask, rate, specification
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
-from model_export import zoo
+from model_export import network
 from model_export.bundle import build_bundle
 
 Tensor = Any
@@ -86,7 +86,7 @@ def shapes_in_order(manifest: Manifest) -> dict[str, tuple[int, ...]]:
 
 def stock_model(name: str, bundle: Bundle) -> keras.Model:
     """Build a variant of Keras's own layers, with the bundle's weights."""
-    model = zoo.build(dataclasses.replace(specification(name, bundle.manifest.batch), seed=1), stock=True)
+    model = network.build(dataclasses.replace(specification(name, bundle.manifest.batch), seed=1), stock=True)
     given = zip(shapes_in_order(bundle.manifest), model.get_weights(), strict=True)
     model.set_weights([bundle.weights[weight].reshape(array.shape) for weight, array in given])
     return model

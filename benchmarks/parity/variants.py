@@ -6,9 +6,11 @@ import numpy as np
 
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import preset
-from model_export.designs import ARCHITECTURES, BLOCKS, ConvolutionalRecurrent
 from model_export.normalisation import Normalisation
 from model_export.specification import Specification
+from model_export.zoo.convolutional import MODELS as BLOCKS
+from model_export.zoo.crnn import MODELS as RECURRENT
+from model_export.zoo.registry import ARCHITECTURES
 
 VARIANTS: dict[str, dict[str, str]] = {
     **{name: {"architecture": name} for name in BLOCKS},
@@ -34,7 +36,7 @@ def rate(variant: str) -> float:
 
     At 0.01, Keras's own `dscnn_small` ends 0.2 % away from itself if it starts half a unit in the last place away.
     """
-    smooth = variant in VARIANTS or isinstance(ARCHITECTURES[variant], ConvolutionalRecurrent)
+    smooth = variant in VARIANTS or variant in RECURRENT
     return 0.01 if smooth else 0.001
 
 

@@ -142,7 +142,7 @@ def test_equal_input_gives_an_equal_bundle(tmp_path, bundles):
 def test_an_unknown_architecture_is_refused_with_the_known_ones():
     result = export("build", "cnn9", "-o", "x.auricle")
     assert result.returncode == 2
-    assert "invalid choice: 'cnn9' (choose from 'cnn1', 'cnn2'" in result.stderr
+    assert "invalid choice: 'cnn9' (choose from 'ann3', 'cnn1', 'cnn2'" in result.stderr
 
 
 @pytest.mark.parametrize(

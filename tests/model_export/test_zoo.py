@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from model_export.designs import ARCHITECTURES, AttentionRecurrent, DepthSeparable, KeywordTransformer, narrowed
+from model_export.zoo.attention_recurrent import AttentionRecurrent
+from model_export.zoo.depth_separable import DepthSeparable
+from model_export.zoo.keyword_transformer import KeywordTransformer
+from model_export.zoo.registry import ARCHITECTURES
 from tests.support.checkout import run_python
 
 
@@ -27,12 +30,12 @@ def test_networks_have_the_number_of_weights_that_fedkws_ui_reports():
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_network_can_be_narrowed_and_is_the_published_one_at_width_1(name):
-    assert narrowed(ARCHITECTURES[name], 1.0) == ARCHITECTURES[name]
-    assert narrowed(ARCHITECTURES[name], 0.25) != ARCHITECTURES[name]
+    assert ARCHITECTURES[name].narrowed(1.0) == ARCHITECTURES[name]
+    assert ARCHITECTURES[name].narrowed(0.25) != ARCHITECTURES[name]
 
 
 def test_a_narrow_network_keeps_its_heads_and_layers():
-    assert narrowed(ARCHITECTURES["dscnn_172"], 0.25) == DepthSeparable(43, 5)
-    assert narrowed(ARCHITECTURES["mhattrnn"], 0.26) == AttentionRecurrent(20, 4)
-    assert narrowed(ARCHITECTURES["transformer"], 0.25) == KeywordTransformer(4, 24, 25, 3)
-    assert [block.units for block in narrowed(ARCHITECTURES["cnn2"], 0.5)] == [8, 16]
+    assert ARCHITECTURES["dscnn_172"].narrowed(0.25) == DepthSeparable(43, 5)
+    assert ARCHITECTURES["mhattrnn"].narrowed(0.26) == AttentionRecurrent(20, 4)
+    assert ARCHITECTURES["transformer"].narrowed(0.25) == KeywordTransformer(4, 24, 25, 3)
+    assert [block.units for block in ARCHITECTURES["cnn2"].narrowed(0.5).blocks] == [8, 16]

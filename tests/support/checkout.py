@@ -27,7 +27,7 @@ def sources_digest(*patterns: str) -> str:
 def built(name: str, make: Callable[[Path], object]) -> Path:
     """Return the folder build/NAME-DIGEST, made by ``make`` unless it is there; safe against a second test run."""
     digest = sources_digest(
-        "model_export/*.py",
+        "model_export/**/*.py",
         "fleet_protocol/*.py",
         "tests/conftest.py",
         "tests/support/checkout.py",

@@ -3,7 +3,7 @@
 import json
 
 from fleet_protocol.feature_settings import preset
-from model_export import zoo
+from model_export import network
 from model_export.normalisation import Normalisation
 from model_export.specification import Specification
 
@@ -13,7 +13,9 @@ if __name__ == "__main__":
     print(
         json.dumps(
             {
-                f"{name} {capacity}": zoo.build(Specification(name, settings, normalisation, capacity)).count_params()
+                f"{name} {capacity}": network.build(
+                    Specification(name, settings, normalisation, capacity)
+                ).count_params()
                 for name in ("dscnn_172", "mhattrnn", "resnet15", "transformer")
                 for capacity in (12, 35)
             }

@@ -1,0 +1,27 @@
+"""Builds a network of the zoo: normalised features [n, frames, numbers per frame] to logits [n, capacity]."""
+
+from __future__ import annotations
+
+import keras
+
+from model_export import device_layers
+from model_export.specification import Specification
+from model_export.zoo.registry import ARCHITECTURES
+
+
+def build(specification: Specification, *, stock: bool = False) -> keras.Model:
+    """Build a network with seeded weights (Glorot uniform; biases zero; recurrent ones orthogonal).
+
+    Its last layer is the head.
+
+    Args:
+        specification: which one.
+        stock: use Keras's own layers instead of those that train on a device; both take the same weights.
+    """
+    keras.utils.set_random_seed(specification.seed)
+    source = keras.layers if stock else device_layers
+    design = ARCHITECTURES[specification.architecture].narrowed(specification.width)
+    x = keras.Input(specification.settings.shape)
+    embedding = design.connect(source, x, specification.activation, specification.downsampling)
+    logits = source.Dense(specification.capacity, name="head")(embedding)
+    return keras.Model(x, logits, name=specification.architecture)
