@@ -17,6 +17,8 @@ HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 PAGE = re.compile(r"\bdocs/([\w-]+\.md)\b")
 LINK = re.compile(r"\]\(([^)\s:]*)\)")
 CITED = re.compile(r'\bdocs/([\w-]+\.md),\s+(?:#\s*)?"([^"]+)"')
+FILE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.\w+)(?::\w+)?`")
+ABBREVIATED = {"A/": "aggregator_server/", "E/": "edge_client/"}  # in the walks of docs/architecture.md
 ONLY_LINKS = re.compile(r"^(?:[-*·>\s]|!?\[[^\]]*\]\([^)]*\)|\[!\[[^\]]*\]\([^)]*\)\]\([^)]*\))+$")
 
 
@@ -73,6 +75,33 @@ def test_every_heading_that_is_cited_stands_on_its_page():
             document, wanted = ROOT / "docs" / page, re.sub(r"\s+(?:# )?", " ", title)
             if not document.is_file() or wanted not in headings(document):
                 absent.append(f'{name_of(path)}: docs/{page}, "{wanted}"')
+    assert absent == []
+
+
+def test_every_source_file_that_a_document_names_exists():
+    absent = []
+    for document in DOCUMENTS:
+        for name in FILE.findall(FENCE.sub("", document.read_text())):
+            if not name.endswith((".py", ".sh", ".toml", ".service")):
+                continue
+            whole = next((full + name[2:] for short, full in ABBREVIATED.items() if name.startswith(short)), name)
+            if not any((ROOT / folder / whole).is_file() for folder in ("", *PACKAGES)):
+                absent.append(f"{name_of(document)}: {name}")
+    assert absent == []
+
+
+def test_every_benchmark_that_a_document_names_exists():
+    named = {
+        (name_of(document), name)
+        for document in DOCUMENTS
+        for name in re.findall(r"\bbenchmarks\.(\w+)", document.read_text())
+    }
+    folder = ROOT / "benchmarks"
+    absent = [
+        f"{page}: benchmarks.{name}"
+        for page, name in sorted(named)
+        if name != "NAME" and not ((folder / f"{name}.py").is_file() or (folder / name).is_dir())
+    ]
     assert absent == []
 
 
