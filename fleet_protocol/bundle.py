@@ -1,4 +1,6 @@
-"""A model bundle: graph, initial weights and manifest in one file (architecture decision 3).
+"""A model bundle: graph, initial weights and manifest in one file.
+
+docs/architecture.md, "One exported graph for every method", says why the graph has one form.
 
 The file is a plain zip archive (stored, not compressed) of ``manifest.json``, ``model.tflite`` and
 ``weights.safetensors``; the manifest holds the digests of the other two, so that damage is seen on opening.

@@ -1,4 +1,4 @@
-"""Which slot of a model's head is which class (architecture decision 2).
+"""Which slot of a model's head is which class (docs/architecture.md, "A head with room for new classes").
 
 A head has a fixed capacity; a mask switches slots on. A device gives a new sound a slot at once, offline: the
 slot then has the owner's name and no class. When the aggregator recognises the class, the slot is linked to it.

@@ -4,7 +4,7 @@
 
 with soft, signed targets t (a zero row is padding), classes switched on by a mask, and momentum SGD exactly as
 ``keras.optimizers.SGD(momentum=...)``. Cross-entropy, distillation, FedProx (Li et al. 2020) and the methods of
-docs/algorithms.md are choices of t and ``proximal``.
+docs/methods.md are choices of t and ``proximal``.
 """
 
 from __future__ import annotations

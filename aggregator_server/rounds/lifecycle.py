@@ -1,4 +1,6 @@
-"""Rounds: rows in the database, opened by an administrator and moved forward by an idempotent step (decision 5).
+"""Rounds: rows in the database, opened by an administrator and moved forward by an idempotent step.
+
+docs/architecture.md, "A round is rows in a database", says why.
 
     open -> done | failed(reason)
 

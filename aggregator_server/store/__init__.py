@@ -1,4 +1,7 @@
-"""Where the fleet's state lives: tables for what changes, content-addressed blobs for arrays (decision 5)."""
+"""Where the fleet's state lives: tables for what changes, content-addressed blobs for arrays.
+
+docs/architecture.md, "A round is rows in a database", says why.
+"""
 
 from __future__ import annotations
 

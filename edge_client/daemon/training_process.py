@@ -1,6 +1,7 @@
 """Training in a child process: one at a time, with low priority, a deadline and one retry.
 
-Its memory returns when it ends, and listening goes on meanwhile (architecture decision 7).
+Its memory returns when it ends, and listening goes on meanwhile
+(docs/architecture.md, "Training runs in a child process").
 """
 
 from __future__ import annotations

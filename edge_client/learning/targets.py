@@ -1,4 +1,4 @@
-"""Soft targets: the only thing in which the fleet's methods differ (docs/algorithms.md, one training primitive).
+"""Soft targets: the only thing in which the fleet's methods differ (docs/models.md, "The loss").
 
 Each function returns float32 [rows, capacity]. A row that sums to less than 1 pulls less; a zero row does not pull.
 """

@@ -1,0 +1,154 @@
+"""The documents are true to the checkout: pages, headings and modules that they name exist, and lines stay short."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+PACKAGES = ("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulator", "model_export")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+GENERATED = {"results.md"}  # `make experiments` writes it
+LONGEST = 120
+
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+PAGE = re.compile(r"\bdocs/([\w-]+\.md)\b")
+LINK = re.compile(r"\]\(([^)\s:]*)\)")
+CITED = re.compile(r'\bdocs/([\w-]+\.md),\s+(?:#\s*)?"([^"]+)"')
+FILE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.\w+)(?::\w+)?`")
+ABBREVIATED = {"A/": "aggregator_server/", "E/": "edge_client/"}  # in the walks of docs/architecture.md
+ONLY_LINKS = re.compile(r"^(?:[-*·>\s]|!?\[[^\]]*\]\([^)]*\)|\[!\[[^\]]*\]\([^)]*\)\]\([^)]*\))+$")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def sources() -> list[Path]:
+    """Every file that may cite a document: code, build files, service files and the documents."""
+    code = [path for folder in (*PACKAGES, "benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")]
+    build = [ROOT / "Makefile", ROOT / "pyproject.toml", *(path for path in (ROOT / "systemd").iterdir())]
+    own = Path(__file__).resolve()
+    return sorted(path for path in {*code, *build, *DOCUMENTS} if path.is_file() and path.resolve() != own)
+
+
+def headings(document: Path) -> list[str]:
+    return [title.replace("`", "") for title in HEADING.findall(FENCE.sub("", document.read_text()))]
+
+
+def anchor(title: str) -> str:
+    """The fragment under which a heading is found when the page is shown."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def missing(document: Path, fragment: str) -> bool:
+    return fragment not in {anchor(title) for title in headings(document)}
+
+
+def test_every_page_that_is_named_exists():
+    absent = {
+        f"{name_of(path)}: docs/{page}"
+        for path in sources()
+        for page in PAGE.findall(path.read_text())
+        if not (ROOT / "docs" / page).is_file()
+    }
+    assert absent == set()
+
+
+def test_every_link_between_documents_leads_to_a_file_and_to_a_heading_of_it():
+    broken = []
+    for document in DOCUMENTS:
+        for target in LINK.findall(FENCE.sub("", document.read_text())):
+            name, _, fragment = target.partition("#")
+            aim = (document.parent / name).resolve() if name else document
+            if not aim.exists() or (fragment and missing(aim, fragment)):
+                broken.append(f"{name_of(document)}: {target}")
+    assert broken == []
+
+
+def test_every_heading_that_is_cited_stands_on_its_page():
+    absent = []
+    for path in sources():
+        for page, title in CITED.findall(path.read_text()):
+            document, wanted = ROOT / "docs" / page, re.sub(r"\s+(?:# )?", " ", title)
+            if not document.is_file() or wanted not in headings(document):
+                absent.append(f'{name_of(path)}: docs/{page}, "{wanted}"')
+    assert absent == []
+
+
+def test_every_source_file_that_a_document_names_exists():
+    absent = []
+    for document in DOCUMENTS:
+        for name in FILE.findall(FENCE.sub("", document.read_text())):
+            if not name.endswith((".py", ".sh", ".toml", ".service")):
+                continue
+            whole = next((full + name[2:] for short, full in ABBREVIATED.items() if name.startswith(short)), name)
+            if not any((ROOT / folder / whole).is_file() for folder in ("", *PACKAGES)):
+                absent.append(f"{name_of(document)}: {name}")
+    assert absent == []
+
+
+def test_every_benchmark_that_a_document_names_exists():
+    named = {
+        (name_of(document), name)
+        for document in DOCUMENTS
+        for name in re.findall(r"\bbenchmarks\.(\w+)", document.read_text())
+    }
+    folder = ROOT / "benchmarks"
+    absent = [
+        f"{page}: benchmarks.{name}"
+        for page, name in sorted(named)
+        if name != "NAME" and not ((folder / f"{name}.py").is_file() or (folder / name).is_dir())
+    ]
+    assert absent == []
+
+
+def test_code_cites_a_decision_by_its_title_and_not_by_a_number():
+    numbered = [name_of(path) for path in sources() if re.search(r"\bdecision \d", path.read_text(), re.IGNORECASE)]
+    assert numbered == []
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if path.name not in GENERATED], ids=name_of)
+def test_lines_are_short_enough_to_read(document):
+    text = FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), document.read_text())
+    long = [
+        f"{name_of(document)}:{number}: {len(line)}"
+        for number, line in enumerate(text.splitlines(), start=1)
+        if len(line) > LONGEST and not line.lstrip().startswith("|") and not ONLY_LINKS.match(line)
+    ]
+    assert long == []
+
+
+def modules() -> dict[str, set[str]]:
+    """The modules of every folder of the packages, by the folder's path."""
+    found: dict[str, set[str]] = {}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            names = found.setdefault(f"{name_of(path.parent)}/", set())
+            if path.stem != "__init__":
+                names.add(path.stem)
+    return found
+
+
+def listed() -> dict[str, set[str]]:
+    """The modules of every folder, as the table in docs/architecture.md has them."""
+    row = re.compile(r"^\| `([\w/]+/)` \|[^|]*\|([^|]*)\|$", re.MULTILINE)
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    return {folder: set(re.findall(r"`(\w+)`", cell)) for folder, cell in row.findall(text)}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_page_on_architecture_lists_every_folder_and_module(package):
+    def of_package(found: dict[str, set[str]]) -> set[str]:
+        return {
+            f"{folder}{name}"
+            for folder, names in found.items()
+            for name in {"", *names}
+            if folder.startswith(f"{package}/")
+        }
+
+    there, named = of_package(modules()), of_package(listed())
+    assert sorted(there - named) == [], "not listed in docs/architecture.md"
+    assert sorted(named - there) == [], "listed in docs/architecture.md, but not there"
