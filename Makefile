@@ -21,8 +21,8 @@ $(READY): pyproject.toml constraints.txt
 
 TESTS := --numprocesses $(WORKERS) --dist loadfile
 
-test: $(READY)  ## run the tests, several files at a time: many wait for sound, time or a network
-	$(BIN)/python -m pytest $(TESTS)
+test: $(READY)  ## run the tests, several files at a time [FAST=1: without the slow ones, two minutes]
+	$(BIN)/python -m pytest $(TESTS) $(if $(FAST),-m 'not slow' --durations 10 --durations-min 5)
 
 PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks
 

@@ -116,6 +116,7 @@ def test_inspect_prints_manifest_and_operators(built, bundles):
     assert "QUANTIZE" in plain.stdout
 
 
+@pytest.mark.slow
 def test_a_network_that_a_pi_2_cannot_train_is_built_with_a_warning(tmp_path):
     result = export("build", "resnet15", "--batch", 1, "-o", tmp_path / "large.auricle")
     assert result.returncode == 0

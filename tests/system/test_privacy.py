@@ -33,6 +33,8 @@ from tests.support.checkout import ROOT
 from tests.support.recording_proxy import RecordingProxy, Request
 from tests.support.sounds import write_clips
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs" / "privacy.md"
 # Of each method those settings that it has; where there are steps, they count and the epochs do not.
 SHORT = {
