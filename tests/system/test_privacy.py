@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from aggregator_server.strategies.registry import STRATEGIES
+from aggregator_server.strategies.registry import strategies
 from edge_client.audio.recordings import Recordings
 from edge_client.clips.public_set import build_public_set
 from edge_client.clips.unknown_clips import UnknownRing
@@ -22,11 +22,11 @@ from edge_client.config.sections import ClipsConfig
 from edge_client.events import JOURNAL, Event
 from edge_client.events.journal import Journal
 from edge_client.features.mfcc import Mfcc
-from edge_client.learning.methods.registry import SHARED_METHODS
+from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.learning.methods.registry import local_methods
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.plans import METHODS
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import ENROL, SETTINGS, Aggregator
 from tests.support.checkout import ROOT
@@ -74,7 +74,7 @@ def row_of(strategy: str) -> dict[str, str]:
 
 def test_every_strategy_has_one_row_and_no_row_is_of_an_unknown_one():
     rows = [name for row in table("strategy") for name in named(row["strategy"])]
-    assert sorted(rows) == sorted(STRATEGIES)
+    assert sorted(rows) == sorted(strategies())
 
 
 # What a device sent
@@ -146,8 +146,8 @@ def taught_device(folder: Path, bundle: Path, url: str) -> Path:
 
 def play(strategy: str, client, config: Path) -> list[dict]:
     """Run the device's daemon through a round; return the fleet's classes."""
-    local = METHODS["local"][STRATEGIES[strategy].local]
-    settings = {name: value for name, value in SHORT.items() if name in local}
+    local = local_methods()[strategies()[strategy].local]
+    settings = {name: value for name, value in SHORT.items() if name in local.settings}
     body = {"strategy": strategy, "settings": settings, "deadline_s": 120, "quorum": 1.0}
     command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(config)]
     with (config.parent / "log").open("w") as log:
@@ -162,13 +162,13 @@ def play(strategy: str, client, config: Path) -> list[dict]:
             daemon.wait(20)
 
 
-@pytest.fixture(scope="module", params=sorted(STRATEGIES))
+@pytest.fixture(scope="module", params=sorted(strategies()))
 def round_(request, tmp_path_factory, bundles):
     """A round between a real device and a real aggregator, with a proxy between them that sees what is sent."""
     strategy = request.param
-    local = STRATEGIES[strategy].local
+    local = local_methods()[strategies()[strategy].local]
     own = shared = bundles["cnn1"]
-    if local in SHARED_METHODS and SHARED_METHODS[local].any_architecture:
+    if isinstance(local, LocalMethod) and local.any_architecture:
         shared = bundles["ann3"]
     folder = tmp_path_factory.mktemp(strategy)
     for label in ("yes", "no", "up"):
@@ -180,7 +180,7 @@ def round_(request, tmp_path_factory, bundles):
     try:
         with server.client() as client:
             client.put("/v1/public-set", content=public.pack()).raise_for_status()
-            if STRATEGIES[strategy].shares_model:
+            if strategies()[strategy].shares_model:
                 client.put("/v1/model", content=shared.read_bytes()).raise_for_status()
             classes = play(strategy, client, taught_device(folder / "edge", own, proxy.url))
     finally:
