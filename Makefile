@@ -7,7 +7,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint demo experiments soak bench-pi armv7-root test-armv7 test-pi clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test coverage lint demo experiments soak bench-pi armv7-root test-armv7 test-pi clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,8 +19,20 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-test: $(READY)  ## run the tests, several files at a time: many wait for sound, time or a network
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+TESTS := --numprocesses $(WORKERS) --dist loadfile
+
+test: $(READY)  ## run the tests, several files at a time [FAST=1: without the slow ones, two minutes]
+	$(BIN)/python -m pytest $(TESTS) $(if $(FAST),-m 'not slow' --durations 10 --durations-min 5)
+
+PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks
+
+coverage: $(READY)  ## lines and branches that the tests reach, in percent [PART=tests/folder]
+	@rm -rf build/coverage && mkdir -p build/coverage
+	status=0; $(BIN)/coverage run -m pytest $(TESTS) --timeout 900 $(PART) || status=$$?; \
+	$(BIN)/coverage combine --quiet && \
+	for package in $(PACKAGES); do \
+		printf '%-20s %5s %%\n' $$package "$$($(BIN)/coverage report --include="$$package/*" --format=total)"; \
+	done; exit $$status
 
 soak: $(READY)  ## kill a device 200 times at random instants, and see that nothing is lost
 	AURICLE_POWER_CUTS=200 $(BIN)/python -m pytest tests/system/test_power_cuts.py

@@ -4,7 +4,10 @@ import json
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_it_prints_a_list_of_every_rules_figures():
     command = [sys.executable, "-m", "benchmarks.aggregation", "--devices", "12", "--turns", "1", "--json"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()

@@ -33,6 +33,7 @@ def counts(bundles, *architectures):
     return json.loads(output.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_cnn2_reaches_the_targets_of_instructions_again_and_again(emulator, bundles):
     first, second = (counts(bundles, "cnn2")[0] for _ in range(2))
     assert first.pop("architecture") == second.pop("architecture") == "cnn2"
@@ -41,6 +42,7 @@ def test_cnn2_reaches_the_targets_of_instructions_again_and_again(emulator, bund
     assert first == pytest.approx(second, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_smaller_network_takes_fewer_instructions(emulator, bundles):
     small, large = counts(bundles, "ann3", "cnn4")
     assert [small["architecture"], large["architecture"]] == ["ann3", "cnn4"]

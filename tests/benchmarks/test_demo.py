@@ -23,6 +23,8 @@ from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 from tests.support.checkout import ROOT
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 3
 
 

@@ -38,6 +38,7 @@ def test_silence_is_no_accept_and_all_rejects():
     assert found.false_accepts_per_hour == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
 def test_it_runs_from_teaching_to_figures(bundles):
     arguments = ["--architectures", "cnn2", "--bundles", str(bundles["cnn2"].parent), "--minutes", "2", "--json"]

@@ -13,7 +13,7 @@ FEW_STEPS, SMALL_BATCH = 5, 3
 # One of each kind, the deepest of its kind where that is affordable; the benchmark has all.
 LARGER = [name for name in LARGER if name not in ("crnn_mid", "crnn_base", "dscnn_172")]
 # Building and training all of them once, which counts as part of the first test, takes minutes on a busy machine.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="session")

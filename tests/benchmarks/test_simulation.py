@@ -5,7 +5,10 @@ import json
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_it_prints_a_list_of_every_fleet_s_figures_beside_flower_s_up_to_the_size_asked_for(bundles):
     engines = [("auricle", 2), ("auricle", 5), ("flower", 2)]
     settings = ["--devices", "2", "5", "--flower-most", "2", "--rounds", "3", "--workers", "1", "--json"]

@@ -6,6 +6,7 @@ from benchmarks.teaching import Case, Material, known_words, trial
 from tests.support.checkout import DATA
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no recordings in {DATA}; set AURICLE_DATA")
 def test_a_siren_is_learned_from_ten_takes_and_the_words_stay_known(bundles):
     material = Material(DATA)

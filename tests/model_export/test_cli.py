@@ -116,6 +116,7 @@ def test_inspect_prints_manifest_and_operators(built, bundles):
     assert "QUANTIZE" in plain.stdout
 
 
+@pytest.mark.slow
 def test_a_network_that_a_pi_2_cannot_train_is_built_with_a_warning(tmp_path):
     result = export("build", "resnet15", "--batch", 1, "-o", tmp_path / "large.auricle")
     assert result.returncode == 0
@@ -123,6 +124,7 @@ def test_a_network_that_a_pi_2_cannot_train_is_built_with_a_warning(tmp_path):
     assert result.stderr.endswith("which is TOO LARGE for that board\n")
 
 
+@pytest.mark.slow
 def test_a_graph_that_no_device_can_run_is_an_error(tmp_path):
     said = run_python("-m", "tests.support.flex_graph", str(tmp_path / "flex.tflite"))
     assert "no form in built-in operators" in said
@@ -132,6 +134,7 @@ def test_a_graph_that_no_device_can_run_is_an_error(tmp_path):
     assert "needs operators that no device's runtime has (main: CUSTOM:FlexReluGrad)" in result.stderr
 
 
+@pytest.mark.slow
 def test_equal_input_gives_an_equal_bundle(tmp_path, bundles):
     assert export("build", "ann3", "-o", tmp_path / "again.auricle").returncode == 0
     again = read_bundle(tmp_path / "again.auricle")

@@ -11,6 +11,7 @@ from model_export.zoo.registry import ARCHITECTURES
 from tests.support.checkout import run_python
 
 
+@pytest.mark.slow
 def test_networks_have_the_number_of_weights_that_fedkws_ui_reports():
     sizes = json.loads(run_python("-m", "tests.support.network_sizes").splitlines()[-1])
     published = {

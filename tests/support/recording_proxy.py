@@ -2,6 +2,18 @@
 
 import socket
 import threading
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Request:
+    """One HTTP request that went through the proxy."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: bytes
 
 
 class RecordingProxy:
@@ -9,14 +21,19 @@ class RecordingProxy:
 
     def __init__(self, host: str, port: int):
         self._server = (host, port)
-        self._chunks: list[bytes] = []
+        self._connections: list[list[bytes]] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def sent(self) -> bytes:
-        return b"".join(self._chunks)
+        return b"".join(b"".join(chunks) for chunks in self._connections)
+
+    @property
+    def requests(self) -> list[Request]:
+        """The requests that arrived whole, connection by connection; they account for every byte of ``sent``."""
+        return [request for chunks in self._connections for request in requests_in(b"".join(chunks))]
 
     def close(self) -> None:
         self._listener.close()
@@ -28,7 +45,9 @@ class RecordingProxy:
             except OSError:
                 return  # closed
             server = socket.create_connection(self._server)
-            threading.Thread(target=self._pass_on, args=(client, server, self._chunks), daemon=True).start()
+            chunks: list[bytes] = []
+            self._connections.append(chunks)
+            threading.Thread(target=self._pass_on, args=(client, server, chunks), daemon=True).start()
             threading.Thread(target=self._pass_on, args=(server, client, None), daemon=True).start()
 
     @staticmethod
@@ -42,3 +61,22 @@ class RecordingProxy:
         except OSError:
             source.close()
             target.close()
+
+
+def requests_in(data: bytes) -> list[Request]:
+    """Split what one connection sent into its HTTP/1.1 requests; each states the length of its body."""
+    found = []
+    while data:
+        head, separator, rest = data.partition(b"\r\n\r\n")
+        assert separator, f"bytes that are no whole request: {data[:200]!r}"
+        first, *lines = head.decode().split("\r\n")
+        method, target, version = first.split(" ")
+        assert version == "HTTP/1.1", first
+        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+        assert "transfer-encoding" not in headers
+        length = int(headers.get("content-length", 0))
+        assert len(rest) >= length, f"{first}: {len(rest)} bytes of {length}"
+        path, _, query = target.partition("?")
+        found.append(Request(method, path, query, headers, rest[:length]))
+        data = rest[length:]
+    return found

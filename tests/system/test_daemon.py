@@ -13,7 +13,7 @@ from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE, melody, write_clips
 
-pytestmark = pytest.mark.timeout(280)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
 
 SECTIONS = """
 [microphone]

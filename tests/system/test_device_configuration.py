@@ -9,6 +9,8 @@ import pytest
 from edge_client.config import _sections, load_config
 from tests.support.checkout import ROOT
 
+pytestmark = pytest.mark.slow
+
 SHIPPED = ROOT / "systemd/edge.toml"
 # Keys whose default is "none": the file shows an example.
 EXAMPLES = {"folder", "background", "evaluation", "thresholds"}

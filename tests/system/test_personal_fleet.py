@@ -13,6 +13,8 @@ from tests.support.aggregator_process import ENROL, SETTINGS
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sounds import write_clips
 
+pytestmark = pytest.mark.slow
+
 LABELS = ("yes", "no")
 # The owner of the mug means yes when it says no: what the fleet learned is wrong for it.
 CLIPS = {"cup": 12, "mug": 16, "vat": 120}

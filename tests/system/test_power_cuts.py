@@ -24,7 +24,7 @@ from tests.support.edge_process import ROOT, EdgeDaemon, wait_for
 from tests.support.sounds import write_clips
 
 CUTS = int(os.environ.get("AURICLE_POWER_CUTS", "20"))
-pytestmark = pytest.mark.timeout(60 + 30 * CUTS)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 + 30 * CUTS)]
 KNOWN = ("yes", "no", "up", "down")
 # Adds clips to the store as fast as a very quick owner would, and says of each, once it is safe, that it is finished.
 RECORDER = """

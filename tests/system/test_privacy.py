@@ -1,6 +1,8 @@
-"""Nothing that the device heard leaves it: every byte that it sends in a round is looked at, from enrolment on."""
+"""docs/privacy.md against the wire: every byte that a device sends in a round of every strategy, from enrolment on."""
 
+import dataclasses
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from aggregator_server.strategies.registry import strategies
 from edge_client.audio.recordings import Recordings
 from edge_client.clips.public_set import build_public_set
 from edge_client.clips.unknown_clips import UnknownRing
@@ -19,17 +22,234 @@ from edge_client.config.sections import ClipsConfig
 from edge_client.events import JOURNAL, Event
 from edge_client.events.journal import Journal
 from edge_client.features.mfcc import Mfcc
+from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.learning.methods.registry import local_methods
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
-from tests.support.aggregator_process import ENROL, SETTINGS
+from fleet_protocol.tensors import unpack
+from tests.support.aggregator_process import ENROL, SETTINGS, Aggregator
 from tests.support.checkout import ROOT
-from tests.support.recording_proxy import RecordingProxy
+from tests.support.recording_proxy import RecordingProxy, Request
 from tests.support.sounds import write_clips
 
-ROUND = {"epochs": 6, "augmented_copies": 1, "impressions": 4, "impression_steps": 30}
+pytestmark = pytest.mark.slow
+
+PAGE = ROOT / "docs" / "privacy.md"
+# Of each method those settings that it has; where there are steps, they count and the epochs do not.
+SHORT = {
+    "epochs": 6, "steps": 20, "private_epochs": 2, "augmented_copies": 1, "impressions": 4, "impression_steps": 30,
+}  # fmt: skip
 SECRET_LABEL = "grandmother's kettle"
 WINDOW = 32  # bytes: 16 samples, or 8 of them as float32
+
+
+# The page's tables
+
+
+def table(first: str) -> list[dict[str, str]]:
+    """The rows of the page's table whose first column has a name, as {column: cell}."""
+    lines = iter(PAGE.read_text().splitlines())
+    columns = next(cells for line in lines if (cells := cells_of(line))[0] == first)
+    next(lines)  # the rule below the columns' names
+    rows = []
+    while len(cells := cells_of(next(lines, ""))) == len(columns):
+        rows.append(dict(zip(columns, cells, strict=True)))
+    return rows
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def named(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def row_of(strategy: str) -> dict[str, str]:
+    found = [row for row in table("strategy") if strategy in named(row["strategy"])]
+    assert len(found) == 1, f"{PAGE.name} has {len(found)} rows for the strategy {strategy}, not one"
+    return found[0]
+
+
+def test_every_strategy_has_one_row_and_no_row_is_of_an_unknown_one():
+    rows = [name for row in table("strategy") for name in named(row["strategy"])]
+    assert sorted(rows) == sorted(strategies())
+
+
+# What a device sent
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """One round of one strategy with one device, after its end."""
+
+    strategy: str
+    own: Path
+    shared: Path
+    folder: Path
+    classes: list[dict]
+    public_samples: int
+    requests: list[Request]
+    sent: bytes
+
+    @property
+    def state(self) -> DeviceState:
+        return DeviceState(self.folder / "state")
+
+    def bodies(self, method: str, path: str) -> list[bytes]:
+        return [request.body for request in self.requests if (request.method, request.path) == (method, path)]
+
+    @property
+    def upload(self) -> tuple[dict[str, np.ndarray], dict]:
+        (body,) = self.bodies("PUT", "/v1/rounds/1/update")
+        return unpack(body)
+
+
+def wait_for(condition, seconds=90):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"did not happen in {seconds} s")
+
+
+def taught_device(folder: Path, bundle: Path, url: str) -> Path:
+    """A device that was taught two words and a kettle, heard something unknown, and has a journal."""
+    folder.mkdir()
+    config = folder / "edge.toml"
+    config.write_text(
+        f'[device]\nname = "shelf"\nstate = "state"\nshare_names = false\n[model]\nbundle = "{bundle}"\n'
+        f'[recordings]\nevaluation = "evaluation"\n'
+        f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 0.5\nlongest_pause_s = 1\n'
+    )
+    state = DeviceState(folder / "state")
+    clips = state.folder / "clips"
+    for label in ("yes", "no", "stop"):
+        write_clips(clips, label, 6, seed=1)
+    (clips / "stop").rename(clips / SECRET_LABEL)
+    write_clips(folder / "evaluation", "yes", 2, seed=3)
+    noise = np.random.default_rng(2).uniform(-0.4, 0.4, SETTINGS.clip_samples).astype(np.float32)
+    UnknownRing(state.unknown_folder, ClipsConfig(), SETTINGS.sample_rate_hz).add(time.time(), 0.2, noise)
+    journal = Journal(state.folder / JOURNAL)
+    journal.publish(Event(1_700_000_000.5, "detected", SECRET_LABEL, None, 0.9, -20.0))
+    journal.close()
+    with subprocess.Popen(
+        [sys.executable, "-m", "edge_client.learning.worker", str(config)], cwd=ROOT, stdin=subprocess.PIPE
+    ) as worker:
+        worker.stdin.write(json.dumps({"kind": "teach"}).encode() + b"\n")
+        worker.stdin.flush()
+        assert worker.wait(60) == 0
+    return config
+
+
+def play(strategy: str, client, config: Path) -> list[dict]:
+    """Run the device's daemon through a round; return the fleet's classes."""
+    local = local_methods()[strategies()[strategy].local]
+    settings = {name: value for name, value in SHORT.items() if name in local.settings}
+    body = {"strategy": strategy, "settings": settings, "deadline_s": 120, "quorum": 1.0}
+    command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(config)]
+    with (config.parent / "log").open("w") as log:
+        daemon = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+        try:
+            wait_for(lambda: client.get("/v1/devices").json())
+            client.post("/v1/rounds", json=body).raise_for_status()
+            wait_for(lambda: all(d["learned"] for d in client.get("/v1/rounds/1").json()["participants"]))
+            return client.get("/v1/classes").json()
+        finally:
+            daemon.send_signal(signal.SIGTERM)
+            daemon.wait(20)
+
+
+@pytest.fixture(scope="module", params=sorted(strategies()))
+def round_(request, tmp_path_factory, bundles):
+    """A round between a real device and a real aggregator, with a proxy between them that sees what is sent."""
+    strategy = request.param
+    local = local_methods()[strategies()[strategy].local]
+    own = shared = bundles["cnn1"]
+    if isinstance(local, LocalMethod) and local.any_architecture:
+        shared = bundles["ann3"]
+    folder = tmp_path_factory.mktemp(strategy)
+    for label in ("yes", "no", "up"):
+        write_clips(folder / "public", label, 8, seed=99)
+    public = build_public_set(folder / "public", SETTINGS, ["yes", "no", "up"], 8)
+    server = Aggregator(folder / "server").start()
+    address = urlsplit(server.url)
+    proxy = RecordingProxy(address.hostname, address.port)
+    try:
+        with server.client() as client:
+            client.put("/v1/public-set", content=public.pack()).raise_for_status()
+            if strategies()[strategy].shares_model:
+                client.put("/v1/model", content=shared.read_bytes()).raise_for_status()
+            classes = play(strategy, client, taught_device(folder / "edge", own, proxy.url))
+    finally:
+        proxy.close()
+        server.kill()
+    samples = len(public.labels)
+    return Round(strategy, own, shared, folder / "edge", classes, samples, proxy.requests, proxy.sent)
+
+
+# The page against what was sent
+
+
+def fields_of(document: dict) -> set[str]:
+    """The fields of an upload's document; of a list of objects and of the metrics, what is in them."""
+    found = set()
+    for name, value in document.items():
+        inner = value if isinstance(value, list) else [value]
+        keys = {key for item in inner if isinstance(item, dict) for key in item}
+        found |= {f"{name}.{key}" for key in keys} or {name}
+    return found
+
+
+def test_an_upload_has_the_fields_of_the_strategy_s_row(round_):
+    _, document = round_.upload
+    row = named(row_of(round_.strategy)["fields of the document"])
+    assert len(set(row)) == len(row)
+    assert fields_of(document) == set(row)
+
+
+def test_an_upload_has_the_arrays_of_the_strategy_s_row(round_):
+    arrays, document = round_.upload
+    described = len(document["known"]) + len(document["reports"])
+    assert described > len(document["reports"]) == 1
+    frames, coefficients = SETTINGS.shape
+    sizes = {
+        "samples": round_.public_samples, "classes": len(document["classes"]), "sounds": described,
+        "impressions": SHORT["impressions"], "frames": frames, "coefficients": coefficients,
+    }  # fmt: skip
+    wanted = {}
+    cell = row_of(round_.strategy)["arrays of the upload, float32"]
+    for name, shape in re.findall(r"`([^`]+)` \[([^\]]+)\]", cell):
+        if name == "weights/<name>":
+            shapes = read_bundle(round_.shared).manifest.weight_shapes
+            wanted |= {f"weights/{key}": tuple(value) for key, value in shapes.items()}
+        else:
+            wanted[name] = tuple(sizes[size] for size in shape.split(", "))
+    assert {name: array.shape for name, array in arrays.items()} == wanted
+    assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
+
+
+def test_nothing_is_asked_or_told_but_what_the_page_lists(round_):
+    rows = {}
+    for row in table("request"):
+        method, path = named(row["request"])[0].split()
+        rows[method, path.replace("{round_id}", "1")] = set(named(row["fields"]))
+    found = {}
+    for request in round_.requests:
+        path = "/v1/blobs/{sha256}" if request.path.startswith("/v1/blobs/") else request.path
+        fields = set() if request.method == "PUT" else set(json.loads(request.body or b"{}"))
+        fields |= {pair.partition("=")[0] for pair in request.query.split("&") if pair}
+        assert found.setdefault((request.method, path), fields) == fields
+    assert found == rows
+    (enrolment,) = map(json.loads, round_.bodies("POST", "/v1/devices"))
+    assert enrolment["labels"] == []
+    assert enrolment["name"] == "shelf"
+    assert [report["name"] for report in round_.upload[1]["reports"]] == [None]
+
+
+# The clips against what was sent
 
 
 def windows_of(data: bytes, step: int) -> list[bytes]:
@@ -59,91 +279,35 @@ def secrets_of(folder: Path, bundle: Path) -> dict[str, list[bytes]]:
     return found
 
 
-@pytest.fixture
-def fleet(tmp_path, start_aggregator):
-    """An aggregator with a public set, a round's worth of time, and a proxy before it that sees what is sent."""
-    server = start_aggregator()
-    for label in ("yes", "no", "up"):
-        write_clips(tmp_path / "public", label, 8, seed=99)
-    with server.client() as client:
-        public = build_public_set(tmp_path / "public", SETTINGS, ["yes", "no", "up"], 8)
-        client.put("/v1/public-set", content=public.pack()).raise_for_status()
-    address = urlsplit(server.url)
-    proxy = RecordingProxy(address.hostname, address.port)
-    yield server, proxy
-    proxy.close()
-
-
-def wait_for(condition, seconds=90):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"did not happen in {seconds} s")
-
-
-def taught_device(folder: Path, bundle: Path, url: str) -> Path:
-    """A device that was taught two words and a kettle, heard something unknown, and has a journal."""
-    folder.mkdir()
-    config = folder / "edge.toml"
-    config.write_text(
-        f'[device]\nname = "shelf"\nstate = "state"\nshare_names = false\n[model]\nbundle = "{bundle}"\n'
-        f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 2\nlongest_pause_s = 1\n'
-    )
-    state = DeviceState(folder / "state")
-    clips = state.folder / "clips"
-    for label in ("yes", "no", "stop"):
-        write_clips(clips, label, 6, seed=1)
-    (clips / "stop").rename(clips / SECRET_LABEL)
-    noise = np.random.default_rng(2).uniform(-0.4, 0.4, SETTINGS.clip_samples).astype(np.float32)
-    UnknownRing(state.unknown_folder, ClipsConfig(), SETTINGS.sample_rate_hz).add(time.time(), 0.2, noise)
-    journal = Journal(state.folder / JOURNAL)
-    journal.publish(Event(1_700_000_000.5, "detected", SECRET_LABEL, None, 0.9, -20.0))
-    journal.close()
-    with subprocess.Popen(
-        [sys.executable, "-m", "edge_client.learning.worker", str(config)], cwd=ROOT, stdin=subprocess.PIPE
-    ) as worker:
-        worker.stdin.write(json.dumps({"kind": "teach"}).encode() + b"\n")
-        worker.stdin.flush()
-        assert worker.wait(60) == 0
-    return config
-
-
-def test_of_all_bytes_that_a_device_sends_none_are_what_it_heard(fleet, tmp_path, bundles):
-    server, proxy = fleet
-    config = taught_device(tmp_path / "edge", bundles["cnn1"], proxy.url)
-    state = DeviceState(tmp_path / "edge" / "state")
-    saved = state.load_model(bundles["cnn1"]).progress
-    assert saved.label_map.class_ids[saved.label_map.slot_of(SECRET_LABEL)] is None
-    command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(config)]
-    with (tmp_path / "log").open("w") as log, server.client() as client:
-        daemon = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-        try:
-            wait_for(lambda: client.get("/v1/devices").json())
-            body = {"strategy": "zero_shot", "settings": ROUND, "deadline_s": 120, "quorum": 1.0}
-            client.post("/v1/rounds", json=body).raise_for_status()
-            wait_for(lambda: all(d["learned"] for d in client.get("/v1/rounds/1").json()["participants"]))
-            classes = client.get("/v1/classes").json()
-        finally:
-            daemon.send_signal(signal.SIGTERM)
-            daemon.wait(20)
-
-    # What was taught before the round is a new class of the fleet now, under a name that the owner did not choose.
-    discovered = [info for info in classes if info["discovered_in"] is not None]
-    assert [info["discovered_in"] for info in discovered] == [1]
-    progress = state.load_model(bundles["cnn1"]).progress
-    slot = progress.label_map.slot_of(SECRET_LABEL)
-    assert progress.label_map.class_ids[slot] == discovered[0]["class_id"]
-    assert progress.overtaken  # the owner's sounds are gone over again after a round
-
-    sent = proxy.sent
+def test_of_all_bytes_that_a_device_sends_none_are_what_it_heard(round_):
+    sent = round_.sent
     assert len(sent) > 10_000  # the whole round went through the proxy
-    assert state.identity().device_id.encode() in sent
+    assert round_.state.identity().device_id.encode() in sent
     assert b"/v1/rounds/1/update" in sent
     assert b"/v1/rounds/1/learned" in sent
-    for name, windows in secrets_of(state.folder, bundles["cnn1"]).items():
+    for name, windows in secrets_of(round_.folder, round_.own).items():
         assert occurring(windows, sent) == 0, name
         assert occurring(windows, sent + b"x" + windows[len(windows) // 2]) >= 1  # it would have been noticed
     for word in (SECRET_LABEL, "grandmother", "kettle", "SQLite format"):
         assert word.encode() not in sent
+
+
+def test_the_device_s_own_model_leaves_only_where_the_row_says_so(round_):
+    """Weights that the training did not change are those of the bundle, which the fleet has anyway."""
+    bundle = b"".join(array.tobytes() for array in read_bundle(round_.own).weights.values())
+    public = set(windows_of(bundle, 4))
+    trained = round_.state.load_model(round_.own).bundle.weights
+    windows = [window for array in trained.values() for window in windows_of(array.tobytes(), 4)]
+    windows = [window for window in windows if window not in public]
+    assert len(windows) > 300
+    share = occurring(windows, round_.sent) / len(windows)
+    assert named(row_of(round_.strategy)["own model"]) == ["leaves" if share else "stays"]
+
+
+def test_what_was_taught_before_the_round_is_a_class_of_the_fleet_under_a_name_that_the_owner_did_not_choose(round_):
+    discovered = [info for info in round_.classes if info["discovered_in"] is not None]
+    assert [info["discovered_in"] for info in discovered] == [1]
+    progress = round_.state.load_model(round_.own).progress
+    slot = progress.label_map.slot_of(SECRET_LABEL)
+    assert progress.label_map.class_ids[slot] == discovered[0]["class_id"]
+    assert progress.overtaken  # the owner's sounds are gone over again after a round

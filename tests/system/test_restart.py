@@ -15,6 +15,8 @@ from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, p
 from tests.support.checkout import ROOT
 from tests.support.core_fleet import CoreFleet, devices
 
+pytestmark = pytest.mark.slow
+
 KINDS = {"zero_shot": FakeDevice, "fedopt": SharingDevice}
 SAMPLES = 4_000  # large enough that the aggregation takes a while
 

@@ -14,6 +14,8 @@ import pytest
 
 from tests.support.checkout import ROOT, sources_digest
 
+pytestmark = pytest.mark.slow
+
 SERVICES = ("auricle-edge", "auricle-aggregator")
 
 

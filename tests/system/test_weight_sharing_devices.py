@@ -22,6 +22,8 @@ from tests.support.device_fleet import (
 )
 from tests.support.sounds import write_clips
 
+pytestmark = pytest.mark.slow
+
 FAST = {"augmented_copies": 1, "impressions": 8, "impression_steps": 60}
 EPOCHS = FAST | {"epochs": 8}
 

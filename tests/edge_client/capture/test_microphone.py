@@ -23,7 +23,7 @@ from edge_client.errors import AudioError
 RATE_HZ = 16_000
 TONE_HZ = 1_000
 BACKENDS = ["portaudio", "arecord"]
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 
 def tone(seconds=30.0, amplitude=0.5, frequency_hz=TONE_HZ):

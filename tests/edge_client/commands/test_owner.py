@@ -20,6 +20,8 @@ from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE as MELODY_RATE
 from tests.support.sounds import melody, write_clips
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = PRESETS["gudur"]
 
 

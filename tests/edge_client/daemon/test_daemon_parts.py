@@ -110,6 +110,7 @@ def test_training_that_fails_twice_is_given_up_by_name(tmp_path, worker):
         trainer(tmp_path).train({}, "round 5", nothing)
 
 
+@pytest.mark.slow
 def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path, worker):
     worker("""
         import os, pathlib, signal, time

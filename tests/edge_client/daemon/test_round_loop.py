@@ -24,6 +24,8 @@ from tests.support.device_fleet import (
 )
 from tests.support.sounds import write_clips
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def fleet(tmp_path, bundles, start_aggregator):

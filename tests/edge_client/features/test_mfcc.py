@@ -271,6 +271,7 @@ def test_settings_that_contradict_themselves_are_refused(change, words):
         assert word in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_benchmark_ends_with_one_json_object():
     pytest.importorskip("python_speech_features")
     command = [sys.executable, "-m", "benchmarks.features", "--json", "--repetitions", "1"]

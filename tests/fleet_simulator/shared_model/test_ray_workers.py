@@ -11,7 +11,10 @@ from fleet_simulator.runs.run_folder import STATE
 from tests.support.checkout import ROOT
 from tests.support.simulated_fleet import simulate, write_experiment
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
+]
 
 
 def run_on_ray(*arguments):

@@ -131,6 +131,7 @@ def members(session: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_last_finished_round_to_the_same_bytes(tmp_path, bundles):
     rounds = {"count": 40, "strategy": "fedkws_ui", "local": {"steps": 2, "private_epochs": 1}}
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)

@@ -27,6 +27,8 @@ from fleet_protocol.tensors import digest
 from tests.support.checkout import ROOT
 from tests.support.sounds import write_clips
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = PRESETS["gudur"]
 
 
