@@ -16,6 +16,8 @@ from tests.support.checkout import ROOT
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
 from tests.support.simulated_fleet import write_experiment
 
+pytestmark = pytest.mark.slow
+
 TUTORIAL = (ROOT / "docs" / "writing-a-strategy.md").read_text()
 DEVICE, SERVER = re.findall(r"```python\n(.*?)```", TUTORIAL, re.DOTALL)
 PROJECT = tomllib.loads(re.search(r"```toml\n(.*?)```", TUTORIAL, re.DOTALL)[1])["project"]
