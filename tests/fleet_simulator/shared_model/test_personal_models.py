@@ -64,7 +64,7 @@ def test_personalisation_leaves_the_fleet_s_model_alone_and_a_longer_run_goes_on
         ({"personalisation": {"name": "locall"}}, r"\[personalisation\].*'locall'.*group_balanced"),
         ({"personalisation": {"name": "local", "epoch": 3}}, r"\[personalisation\].*'epoch'.*epochs"),
         ({"personalisation": {"name": "local"}, "fleet": {"devices": 9}}, r"\[personalisation\].*held_out"),
-        ({"personalisation": {"name": "local"}, "rounds": {"strategy": "fedmlac"}}, r"fedmlacual.*fedprox"),
+        ({"personalisation": {"name": "local"}, "rounds": {"strategy": "fedmlac"}}, r"fedmlac.*fedprox"),
     ],
 )  # fmt: skip
 def test_a_personalisation_that_cannot_be_run_is_named_with_the_way_out(tmp_path, bundles, sections, says):
