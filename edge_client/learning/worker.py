@@ -77,10 +77,9 @@ def run(config: Config, work: Work | None) -> None:
     if work is None:
         teach(config, state)
         return
-    identity = state.identity()
     saved = state.load_model(config.model.bundle)
     model = ModelRuntime(saved.bundle, config.device.threads)
-    start = functools.partial(_start, state, saved, model, identity.device_id)
+    start = functools.partial(_start, config, state, saved, model)
     if work.kind == "contribute":
         _contribute(config, state, saved, start(work))
         return
@@ -92,21 +91,22 @@ def run(config: Config, work: Work | None) -> None:
     _learn(config, state, saved, start(work), fleets)
 
 
-def _start(state: DeviceState, saved: SavedModel, model: ModelRuntime, device_id: str, work: Work) -> RoundJob:
-    return _job(work)(model, saved.progress.label_map, work, _fleet(state, work), device_id)
-
-
-def _job(work: Work) -> type[ZeroShot] | type[WeightSharing]:
-    """Return the device's part of the plan's local method.
+def _start(config: Config, state: DeviceState, saved: SavedModel, model: ModelRuntime, work: Work) -> RoundJob:
+    """Prepare the device's part of the plan's local method.
 
     Raises:
-        WorkError: it is one that this version does not know.
+        WorkError: this version does not know the method.
     """
-    method = local_methods().get(work.plan.local.name)
-    if method is None:
-        known, name = ", ".join(local_methods()), work.plan.local.name
-        raise WorkError(f"this device knows no local method {name!r} (known: {known}); update its software")
-    return WeightSharing if isinstance(method, LocalMethod) else ZeroShot
+    method, label_map, device_id = work.plan.local.name, saved.progress.label_map, state.identity().device_id
+    found = local_methods().get(method)
+    if found is None:
+        known = ", ".join(local_methods())
+        raise WorkError(f"this device knows no local method {method!r} (known: {known}); update its software")
+    fleet = _fleet(state, work)
+    if not isinstance(found, LocalMethod):
+        return ZeroShot(model, label_map, work, fleet, device_id)
+    shared = None if fleet.model is None else ModelRuntime(fleet.model, config.device.threads)
+    return WeightSharing(model, label_map, work, fleet, device_id, shared)
 
 
 def _fleet(state: DeviceState, work: Work) -> Fleet:
