@@ -7,22 +7,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edge_client.errors import ConfigError
+from fleet_protocol.toml_sections import RefusedValue
 
 
-class RefusedValueError(ConfigError):
-    """A value is outside what a key allows.
-
-    Attributes:
-        key: whose value it is.
-    """
-
-    def __init__(self, key: str, value: Any, rule: str) -> None:  # noqa: ANN401  (whatever the file holds)
-        super().__init__(f"{key} = {list(value) if isinstance(value, tuple) else value!r}: {rule}")
-        self.key = key
+class RefusedValueError(RefusedValue, ConfigError):
+    """A value is outside what a key allows."""
 
 
 def require(allowed: bool, key: str, value: Any, rule: str) -> None:  # noqa: ANN401  (whatever the file holds)
-    """Refuse a value by its key unless it is allowed."""
+    """Refuse a value by its key unless it is allowed.
+
+    Raises:
+        RefusedValueError: it is not.
+    """
     if not allowed:
         raise RefusedValueError(key, value, rule)
 
@@ -163,8 +160,8 @@ class DetectorConfig:
         require(0 <= self.refractory_s <= 3600, "refractory_s", self.refractory_s, "must be from 0 to 3600")
         require(-120 <= self.energy_gate_db <= 0, "energy_gate_db", self.energy_gate_db, "must be from -120 to 0")
         unknown = (self.unknown_threshold, self.unknown_onset_db, self.unknown_refractory_s)
-        for key, value, most in zip(("threshold", "onset_db", "refractory_s"), unknown, (1, 100, 86_400), strict=True):
-            require(0 <= value <= most, f"unknown_{key}", value, f"must be from 0 to {most}")
+        for key, value, limit in zip(("threshold", "onset_db", "refractory_s"), unknown, (1, 100, 86_400), strict=True):
+            require(0 <= value <= limit, f"unknown_{key}", value, f"must be from 0 to {limit}")
 
 
 @dataclass(frozen=True)
@@ -189,37 +186,6 @@ class EventsConfig:
         for key in ("command_timeout_s", "journal_days"):
             require(getattr(self, key) > 0, key, getattr(self, key), "must be above 0")
         require(self.journal_mb >= 1, "journal_mb", self.journal_mb, "must be at least 1")
-
-
-@dataclass(frozen=True)
-class MqttConfig:
-    """``[mqtt]``; without this section nothing is published.
-
-    Attributes:
-        host: of the broker.
-        port: of the broker.
-        username: "" for none.
-        password: the environment's AURICLE_MQTT_PASSWORD goes before it.
-        tls: whether to speak TLS.
-        topic: under which events and the device's state are published.
-        discovery: Home Assistant's discovery prefix; "" for none.
-    """
-
-    host: str
-    port: int = 1883
-    username: str = ""
-    password: str = ""
-    tls: bool = False
-    topic: str = "auricle"
-    discovery: str = "homeassistant"
-
-    def __post_init__(self) -> None:
-        require(1 <= self.port <= 65_535, "port", self.port, "must be from 1 to 65535")
-        require(bool(self.host), "host", self.host, "must name the broker")
-        for key in ("topic", "discovery"):
-            value = getattr(self, key)
-            require(not set(value) & set("+#\0"), key, value, "must not contain +, # or a zero byte")
-        require(bool(self.topic), "topic", self.topic, "must not be empty")
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """The child process that trains: its memory returns when it ends, and listening goes on meanwhile.
 
-`python -m edge_client.learning.worker CONFIG` reads the work as one line of JSON from its standard input: what the
-aggregator asks for, or `{"kind": "teach"}` when the owner taught something. What it makes is in the state folder when
-it exits with 0: an upload or a report in the outbox, then the model, each written whole. Its parent keeps the pipe open
-for as long as the work is wanted.
+`python -m edge_client.learning.worker CONFIG` reads its job as one line of JSON from its standard input
+(edge_client/learning/training_job.py). Its result is in the state folder when it exits with 0: an upload or a report in
+the outbox, then the model, each written whole. Its parent keeps the pipe open for as long as the job is wanted.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ from edge_client.learning.rounds.job import Fleet, RoundJob
 from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.rounds.zero_shot import ZeroShot
-from edge_client.learning.teaching.job import TEACH, teach
+from edge_client.learning.teaching.job import teach
+from edge_client.learning.training_job import OwnerTraining, TrainingJob, from_line
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import HELD_OUT, DeviceState, SavedModel
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.messages import Learned, Work, parse, to_json
+from fleet_protocol.messages import Learned, Work, to_json
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import Arrays, pack, unpack
 
 
 def main() -> int:
-    """Do the work that stands on standard input; return the exit status."""
+    """Do the job on standard input; return the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
-        document = json.loads(sys.stdin.readline())
-        work = None if document == TEACH else parse(Work, document)
+        job = from_line(sys.stdin.readline())
         threading.Thread(target=_end_with_parent, daemon=True).start()
         config = load_config(Path(sys.argv[1]))
         os.nice(config.training.nice)
-        run(config, work)
+        run(config, job)
     except (AuricleError, OSError) as error:
         print(f"auricle-edge: {error}", file=sys.stderr)
         return 1
@@ -60,23 +59,24 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def run(config: Config, work: Work | None) -> None:
-    """Do one piece of work and save what came of it: first what is to be sent, then the model.
+def run(config: Config, job: TrainingJob) -> None:
+    """Do one job and save its result: first what is to be sent, then the model.
 
-    Should power fail in between, the model is as it was, and the same work is done again.
+    After a power cut in between, the model is as it was, and the same job is done again.
 
     Args:
-        config: the device's.
-        work: of the aggregator; None: learn what the owner taught.
+        config: Configuration of the device.
+        job: A round's work, or learning what the owner taught.
 
     Raises:
         AuricleError: naming what is wrong with the state, the bundle, the recordings or what the aggregator sent.
     """
     state = DeviceState(config.device.state)
     state.lock("training")
-    if work is None:
+    if isinstance(job, OwnerTraining):
         teach(config, state)
         return
+    work = job.work
     saved = state.load_model(config.model.bundle)
     model = ModelRuntime(saved.bundle, config.device.threads)
     start = functools.partial(_start, config, state, saved, model)

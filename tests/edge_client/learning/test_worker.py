@@ -1,13 +1,17 @@
 """The training process: what it is asked for, and with what it does it."""
 
+import json
+
 import pytest
 
 from edge_client.clips.public_set import build_public_set
 from edge_client.config import load_config
+from edge_client.learning.training_job import OwnerTraining, RoundWork, from_line, to_line
 from edge_client.learning.worker import run
 from edge_client.model import runtime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.errors import MessageError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Work
 from fleet_protocol.plans import complete
@@ -42,6 +46,20 @@ def device(tmp_path, bundles):
     return config, work
 
 
+def test_a_job_is_one_line_that_is_read_as_it_was_written(device):
+    for job, kind in ((OwnerTraining(), "teach"), (RoundWork(device[1]), "contribute")):
+        line = to_line(job)
+        assert line.count("\n") == 1
+        assert json.loads(line)["kind"] == kind
+        assert from_line(line) == job
+
+
+@pytest.mark.parametrize("line", ["", "no JSON\n", "[]\n", '{"kind": "dance"}\n'])
+def test_a_line_that_is_no_job_is_refused(line):
+    with pytest.raises(MessageError):
+        from_line(line)
+
+
 def test_the_own_model_and_the_shared_one_get_the_configured_number_of_threads(device, monkeypatch):
     config, work = device
     opened, open_graph = [], runtime.open_graph
@@ -51,5 +69,5 @@ def test_the_own_model_and_the_shared_one_get_the_configured_number_of_threads(d
         return open_graph(graph, threads)
 
     monkeypatch.setattr(runtime, "open_graph", noted)
-    run(config, work)
+    run(config, RoundWork(work))
     assert opened == [4, 4]
