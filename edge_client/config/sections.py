@@ -29,12 +29,12 @@ class DeviceConfig:
     """``[device]``.
 
     Attributes:
-        name: for people.
-        state: folder of everything that the device must not lose.
-        threads: of the TensorFlow Lite runtime.
-        seed: of everything random; devices differ by their identity all the same.
-        share_names: whether the owner's words for new sounds travel to the aggregator.
-        learn_discovered: whether the device takes up classes that other devices discovered.
+        name: Name of the device, for people.
+        state: Folder of everything that the device must not lose.
+        threads: Number of threads of the TensorFlow Lite runtime.
+        seed: Seed of everything random; devices differ by their identity all the same.
+        share_names: Whether the owner's words for new sounds travel to the aggregator.
+        learn_discovered: Whether the device takes up classes that other devices discovered.
     """
 
     name: str
@@ -55,10 +55,10 @@ class ServerConfig:
     """``[server]``; without this section the device takes no part in rounds.
 
     Attributes:
-        url: the aggregator's address.
-        enrol_token: from ``auricle-aggregator tokens``; the environment's AURICLE_ENROL_TOKEN goes before it.
-        wait_s: how long one question for work may stay open, in seconds.
-        longest_pause_s: limit of the growing pauses between attempts while the aggregator is away, in seconds.
+        url: Address of the aggregator.
+        enrol_token: Token from ``auricle-aggregator tokens``; the environment's AURICLE_ENROL_TOKEN replaces it.
+        wait_s: Longest time that one question for work stays open, s.
+        longest_pause_s: Longest pause between attempts while the aggregator is away, s.
     """
 
     url: str
@@ -84,11 +84,11 @@ class RecordingsConfig:
     """``[recordings]``.
 
     Attributes:
-        folder: clips as ``<label>/*.wav|flac|ogg``; a label's folder may appear at any time. None: ``clips`` in the
-            state folder.
-        per_round: smallest and largest number of clips of a label in one round.
-        background: folder of noise recordings to mix in while training; none: no noise is added.
-        evaluation: folder of held-out clips, laid out like ``folder``, on which accuracy is reported.
+        folder: Folder of clips as ``<label>/*.wav|flac|ogg``; a label's folder may appear at any time. None: ``clips``
+            in the state folder.
+        per_round: Smallest and largest number of clips of a label in one round.
+        background: Folder of noise recordings that training mixes in; None: no noise is added.
+        evaluation: Folder of held-out clips, laid out like ``folder``, on which accuracy is reported.
     """
 
     folder: Path | None = None
@@ -106,10 +106,10 @@ class MicrophoneConfig:
     """``[microphone]``; without this section the device does not listen.
 
     Attributes:
-        device: part of the sound device's name, because its number changes from boot to boot; "": the system's default.
-        backend: ``portaudio``, or ``arecord`` for boards where PortAudio hangs.
-        rate_hz: at which to record; 0: the model's rate where the hardware offers it, else the nearest above it.
-        silent_s: seconds without a frame (or of digital silence) after which the stream is opened anew.
+        device: Part of the sound device's name, because its number changes from boot to boot; "": the system's default.
+        backend: Program that records: ``portaudio``, or ``arecord`` for boards where PortAudio hangs.
+        rate_hz: Sample rate of the recording, Hz; 0: the model's where the hardware offers it, else the nearest above.
+        silent_s: Time without a frame, or of digital silence, after which the stream is opened anew, s.
     """
 
     device: str = ""
@@ -125,20 +125,20 @@ class MicrophoneConfig:
         require(self.silent_s >= 1, "silent_s", self.silent_s, "must be at least 1")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
     """``[detector]``.
 
     Attributes:
-        hop_s: seconds between two windows, in whole frames; a window is as long as the model's clips.
-        average_s: seconds over which scores are averaged.
-        threshold: averaged score from which a label counts as heard, 0..1.
-        thresholds: the same for single labels, ``[detector.thresholds]``.
-        refractory_s: seconds after an event in which the same label makes no other.
-        energy_gate_db: windows quieter than this (dB full scale) are not looked at.
-        unknown_threshold: a sound for which every averaged score stays below this is unknown, 0..1; 0: none is.
-        unknown_onset_db: dB above the background at which a sound begins.
-        unknown_refractory_s: seconds after an unknown sound in which there is no other.
+        hop_s: Time between two windows, in whole frames, s; a window is as long as the model's clips.
+        average_s: Time over which scores are averaged, s.
+        threshold: Averaged score from which a label counts as heard, 0..1.
+        thresholds: The same for single labels, ``[detector.thresholds]``.
+        refractory_s: Time after an event in which the same label makes no other, s.
+        energy_gate_db: Level below which a window is not looked at, dB full scale.
+        unknown_threshold: Score below which every averaged score of an unknown sound stays, 0..1; 0: none is unknown.
+        unknown_onset_db: Level above the background at which a sound begins, dB.
+        unknown_refractory_s: Time after an unknown sound in which there is no other, s.
     """
 
     hop_s: float = 0.25
@@ -169,11 +169,11 @@ class EventsConfig:
     """``[events]``: where events go besides the journal.
 
     Attributes:
-        stdout: whether each is a line of JSON on standard output.
-        command: a program and its arguments, run for every event with the event as JSON on its standard input.
-        command_timeout_s: seconds after which that program is killed.
-        journal_days: how long the journal keeps an event.
-        journal_mb: how large the journal may grow, in 10^6 bytes.
+        stdout: Whether every event is a line of JSON on standard output.
+        command: Program and arguments, run for every event with the event as JSON on its standard input.
+        command_timeout_s: Time after which that program is killed, s.
+        journal_days: Age at which the journal deletes an event, days.
+        journal_mb: Largest size of the journal, 10^6 bytes.
     """
 
     stdout: bool = True
@@ -193,10 +193,10 @@ class ClipsConfig:
     """``[clips]``: limits of what the device keeps of what it heard.
 
     Attributes:
-        quota_mb: of all taught clips together; more are refused.
-        expire_days: age at which taught clips are deleted; 0: never.
-        unknown_count: how many unknown sounds are kept for their owner to name; 0: none.
-        unknown_days: age at which unknown sounds are deleted.
+        quota_mb: Largest size of all taught clips together, 10^6 bytes; more are refused.
+        expire_days: Age at which taught clips are deleted, days; 0: never.
+        unknown_count: Number of unknown sounds that are kept for their owner to name; 0: none.
+        unknown_days: Age at which unknown sounds are deleted, days.
     """
 
     quota_mb: float = 500.0
@@ -216,13 +216,13 @@ class TrainingConfig:
     """``[training]``.
 
     Attributes:
-        window: times of day between which rounds are trained, like ``22:00-06:00``; "": always. What the owner
+        window: Times of day between which rounds are trained, like ``22:00-06:00``; "": always. What the owner
             teaches is learned at once.
-        max_temperature_c: no training begins while the processor is hotter; 0: no limit.
-        deadline_s: seconds after which a training process is killed.
-        nice: priority of the training process, 0 to 19.
-        teach_epochs: passes over the clips when the owner taught something.
-        teach_learning_rate: step size of these passes.
+        max_temperature_c: Temperature of the processor above which no training begins, degrees Celsius; 0: no limit.
+        deadline_s: Time after which a training process is killed, s.
+        nice: Priority of the training process, 0 to 19.
+        teach_epochs: Passes over the clips when the owner taught something.
+        teach_learning_rate: Step size of these passes.
     """
 
     window: str = ""

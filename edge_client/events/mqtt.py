@@ -29,18 +29,18 @@ _GRACE_S = 2.0
 _UNCONFIRMED = 100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MqttSection:
     """``[mqtt]``; without this section nothing is published.
 
     Attributes:
-        host: of the broker.
-        port: of the broker.
-        username: "" for none.
-        password: the environment's AURICLE_MQTT_PASSWORD goes before it.
-        tls: whether to speak TLS.
-        topic: under which events and the device's state are published.
-        discovery: Home Assistant's discovery prefix; "" for none.
+        host: Host name or address of the broker.
+        port: Port of the broker.
+        username: Name by which the device logs in; "": none.
+        password: Its password; the environment's AURICLE_MQTT_PASSWORD replaces it.
+        tls: Whether the connection is encrypted.
+        topic: Topic before the device's identifier in every topic.
+        discovery: Home Assistant's discovery prefix; "": none.
     """
 
     host: str

@@ -63,7 +63,7 @@ class Broker:
 
     def config(self, **other):
         login = {"username": "pi", "password": self.password} if self.password else {}
-        return MqttSection("127.0.0.1", self.port, **login, **other)
+        return MqttSection(host="127.0.0.1", port=self.port, **login, **other)
 
 
 class Reader:
@@ -182,7 +182,7 @@ def test_a_device_that_dies_is_reported_by_the_broker(tmp_path, start):
     code = f"""
 import time
 from edge_client.events.mqtt import MqttSection, MqttSink
-sink = MqttSink(MqttSection("127.0.0.1", {broker.port}), "{DEVICE}", "shelf")
+sink = MqttSink(MqttSection(host="127.0.0.1", port={broker.port}), "{DEVICE}", "shelf")
 time.sleep(600)
 """
     device = subprocess.Popen([sys.executable, "-c", code])
@@ -234,7 +234,7 @@ def test_a_wrong_password_is_said_once_and_stops_nothing(tmp_path, start, caplog
 def test_no_broker_at_all_is_no_error(caplog):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        sink = MqttSink(MqttSection("127.0.0.1", nobody.getsockname()[1]), DEVICE, "shelf")
+        sink = MqttSink(MqttSection(host="127.0.0.1", port=nobody.getsockname()[1]), DEVICE, "shelf")
         end = time.monotonic() + 10
         while "does not answer" not in caplog.text:
             assert time.monotonic() < end
@@ -246,4 +246,4 @@ def test_no_broker_at_all_is_no_error(caplog):
 def test_a_missing_library_is_named_with_the_way_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
     with pytest.raises(ConfigError, match=r"auricle\[mqtt\]"):
-        MqttSink(MqttSection("127.0.0.1"), DEVICE, "shelf")
+        MqttSink(MqttSection(host="127.0.0.1"), DEVICE, "shelf")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from fleet_protocol.plans import complete
 
 from edge_client.clips.public_set import build_public_set
 from edge_client.config import load_config
@@ -14,7 +15,6 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import MessageError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Work
-from fleet_protocol.plans import complete
 from fleet_protocol.tensors import digest
 from tests.support.sounds import write_clips
 

@@ -103,7 +103,8 @@ def grown_up(tmp_path, device, *, public):
     linked = saved.progress.label_map
     for slot, name in enumerate(linked.names):
         linked = linked.link(slot, name)
-    device.state.save_model(saved.bundle.weights, saved.listening, Progress("cnn2", linked, contributed=3, learned=2))
+    progress = Progress(architecture="cnn2", label_map=linked, contributed=3, learned=2)
+    device.state.save_model(saved.bundle.weights, saved.listening, progress)
     shutil.rmtree(device.clips)
     if public:
         for label in ("yes", "no", "up", "down"):
