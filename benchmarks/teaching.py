@@ -166,7 +166,7 @@ def trial(case: Case, seed: int, material: Material, bundle: Path, weights: Arra
         teach(config, state)
         seconds = time.perf_counter() - began
         saved = state.load_model(bundle)
-    model = ModelRuntime(dataclasses.replace(saved.bundle, weights=saved.listening))
+    model = ModelRuntime(saved.listening_bundle)
     return _judged(model, saved.progress.label_map, case.label, test, material) | {"seconds": seconds}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 import time
@@ -44,8 +43,7 @@ def load_listening(config: Config) -> Loaded:
         ModelError: this machine has no runtime, or the runtime cannot take the graph.
     """
     saved = DeviceState(config.device.state).load_model(config.model.bundle)
-    bundle = dataclasses.replace(saved.bundle, weights=saved.listening)
-    return ModelRuntime(bundle, config.device.threads), saved.progress.label_map
+    return ModelRuntime(saved.listening_bundle, config.device.threads), saved.progress.label_map
 
 
 class ListeningLoop:

@@ -24,8 +24,10 @@ from fleet_protocol.tensors import Arrays, pack, unpack
 
 HELD_OUT = 0.2
 _KINDS = ("trained/", "listening/")
-# The names that write_durably gives to files on their way.
-_HALF_WRITTEN = re.compile(r"\.(identity\.json|model\.safetensors|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}")
+# The names of files that are being written (fleet_protocol.atomic_files).
+_HALF_WRITTEN = re.compile(
+    r"\.(identity\.json|status\.json|model\.safetensors|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ class SavedModel:
     bundle: Bundle
     listening: Arrays
     progress: Progress
+
+    @property
+    def listening_bundle(self) -> Bundle:
+        """The bundle with the weights that recognise sounds."""
+        return dataclasses.replace(self.bundle, weights=self.listening)
 
 
 class DeviceState:

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from fleet_protocol.plans import complete
 
+from aggregator_server.strategies.plan_methods import complete
 from edge_client.clips.public_set import build_public_set
 from edge_client.config import load_config
 from edge_client.learning.training_job import OwnerTraining, RoundWork, from_line, to_line

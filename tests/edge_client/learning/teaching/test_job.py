@@ -90,7 +90,7 @@ def test_a_device_that_knows_nothing_is_taught_its_first_sounds(tmp_path, device
     assert (device.state.folder / "model.safetensors").stat().st_mode & 0o077 == 0
 
     quiet = artificial_noise(50, SETTINGS, np.random.default_rng(7))
-    model = ModelRuntime(dataclasses.replace(saved.bundle, weights=saved.listening))
+    model = ModelRuntime(saved.listening_bundle)
     scores = model.predict(model.normalise(Mfcc(SETTINGS)(quiet)), saved.progress.label_map.mask)
     assert (scores.max(axis=1) > 0.6).mean() < 0.2  # it stays undecided where there is no sound in particular
 
