@@ -150,7 +150,9 @@ def trial(case: Case, seed: int, material: Material, bundle: Path, weights: Arra
         path.write_text(f'[device]\nname = "x"\nstate = "state"\nseed = {seed}\n[model]\nbundle = "{bundle}"\n')
         config = load_config(path)
         state = DeviceState(config.device.state)
-        state.save_model(weights, weights, Progress("cnn2", _known_map(), contributed=1, learned=1))
+        state.save_model(
+            weights, weights, Progress(architecture="cnn2", label_map=_known_map(), contributed=1, learned=1)
+        )
         store = ClipStore(config.clips_folder, config.clips, RATE)
         with store.changing():
             for take in takes:
@@ -164,7 +166,7 @@ def trial(case: Case, seed: int, material: Material, bundle: Path, weights: Arra
         teach(config, state)
         seconds = time.perf_counter() - began
         saved = state.load_model(bundle)
-    model = ModelRuntime(dataclasses.replace(saved.bundle, weights=saved.listening))
+    model = ModelRuntime(saved.listening_bundle)
     return _judged(model, saved.progress.label_map, case.label, test, material) | {"seconds": seconds}
 
 

@@ -21,19 +21,33 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         OSError: the disk refuses.
     """
     make_folder(path.parent, mode | (mode & 0o444) >> 2)  # who may read a file may enter its folder
+    _replace(path, data, mode, flush=True)
+    flush_folder(path.parent)
+
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Replace a file's content, whole for every reader. Nothing is flushed: a power cut may undo or damage it.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    _replace(path, data, mode, flush=False)
+
+
+def _replace(path: Path, data: bytes, mode: int, *, flush: bool) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
             give_to_owner(descriptor, path.parent)
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if flush:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    flush_folder(path.parent)
 
 
 def make_folder(folder: Path, mode: int = 0o700) -> None:

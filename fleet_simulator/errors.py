@@ -14,6 +14,7 @@ AuricleError
 from __future__ import annotations
 
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.toml_sections import RefusedValue
 
 
 class SimulationError(AuricleError):
@@ -24,12 +25,8 @@ class ExperimentError(SimulationError):
     """An experiment file cannot be used."""
 
 
-class RefusedKeyError(ExperimentError):
-    """A value is outside what a key allows; ``key`` is whose value it is."""
-
-    def __init__(self, key: str, value: object, rule: str) -> None:
-        super().__init__(f"{key} = {value!r}: {rule}")
-        self.key = key
+class RefusedKeyError(RefusedValue, ExperimentError):
+    """A value is outside what a key allows."""
 
 
 def require(allowed: bool, key: str, value: object, rule: str) -> None:

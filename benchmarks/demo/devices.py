@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import secrets
@@ -90,7 +89,7 @@ class Device:
     def open_model(self) -> ModelRuntime:
         """Open its model as it stands now."""
         saved = DeviceState(self.folder / "state").load_model(self.bundle)
-        return ModelRuntime(dataclasses.replace(saved.bundle, weights=saved.listening))
+        return ModelRuntime(saved.listening_bundle)
 
 
 def link(recordings: Mapping[str, Sequence[Path]], folder: Path) -> None:

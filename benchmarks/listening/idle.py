@@ -14,8 +14,9 @@ import numpy as np
 
 from benchmarks.bundles import ROOT, BenchmarkError
 from edge_client.config import load_config
-from edge_client.daemon.listening_loop import Listener, load_listening
-from edge_client.events import open_sinks
+from edge_client.daemon.listening_loop import ListeningLoop, load_listening
+from edge_client.events.publisher import Publisher
+from edge_client.events.registry import open_sinks
 from fleet_protocol.arrays import Floats
 
 _SECONDS = 60
@@ -28,6 +29,7 @@ class Noise:
     def __init__(self, sample_rate_hz: int, stop: threading.Event) -> None:
         self.sample_rate_hz = sample_rate_hz
         self.frames = self.overflows = self.reopened = 0
+        self.lent = False
         self._rng = np.random.default_rng(0)
         self._stop = stop
 
@@ -73,11 +75,9 @@ def main() -> None:
     stop = threading.Event()
     model, label_map = load_listening(config)
     source = Noise(model.manifest.feature_settings.sample_rate_hz, stop)
-    sinks = open_sinks(config, "0" * 32)
-    listener = Listener(source, lambda: (model, label_map), config.detector, sinks)
-    listener.run(stop)
-    for sink in sinks:
-        sink.close()
+    publisher = Publisher(open_sinks(config, "0" * 32))
+    ListeningLoop(source, lambda: (model, label_map), config.detector, publisher, beat=lambda: None).run(stop)
+    publisher.close()
     status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     print(next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS")))
 

@@ -45,7 +45,7 @@ def listen(loaded: Loaded, stream: Stream, config: DetectorConfig) -> Listened:
     for start in range(0, len(stream.samples) - hop + 1, hop):
         now[0] = (start + hop) / rate
         windows = detector.counters.windows
-        events += detector.push(stream.samples[start : start + hop])
+        events += [heard.event for heard in detector.push(stream.samples[start : start + hop])]
         if detector.counters.windows > windows:
             scores.append(detector.scores)
             at_s.append(now[0])

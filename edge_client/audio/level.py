@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Doubles, Floats
 
 # What exact silence counts as; 16 bits end at -90 dB.
 FLOOR_DB = -120.0
@@ -19,7 +19,17 @@ def peak_dbfs(samples: Floats) -> float:
 
 def rms_dbfs(samples: Floats) -> float:
     """Return the root mean square of float32 [samples], in dB of full scale."""
-    return _decibels(math.sqrt(float(np.mean(np.square(samples, dtype=np.float64)))) if len(samples) else 0.0)
+    return _decibels(math.sqrt(float(np.dot(samples, samples)) / len(samples)) if len(samples) else 0.0)
+
+
+def frame_levels_dbfs(samples: Floats, frame_samples: int) -> Doubles:
+    """Return the level of every whole frame of float32 [samples], in dB of full scale: float64 [frames].
+
+    A constant offset does not count: the level is the frame's standard deviation.
+    """
+    frames = samples[: len(samples) // frame_samples * frame_samples].reshape(-1, frame_samples).astype(np.float64)
+    levels: Doubles = 20.0 * np.log10(np.maximum(frames.std(axis=1), 10 ** (FLOOR_DB / 20)))
+    return levels
 
 
 def _decibels(amplitude: float) -> float:

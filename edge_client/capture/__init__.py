@@ -13,19 +13,23 @@ class AudioSource(Protocol):
 
     @property
     def sample_rate_hz(self) -> int:
-        """Of the samples that ``read`` returns, the model's."""
+        """Sample rate of what ``read`` returns, the model's, Hz."""
 
     @property
     def frames(self) -> int:
-        """Samples delivered so far, at that rate."""
+        """Number of samples delivered so far, at that rate."""
 
     @property
     def overflows(self) -> int:
-        """Bursts of sound that were lost, because nobody read in time or the hardware said so."""
+        """Number of bursts of sound that were lost, because nobody read in time or the hardware said so."""
 
     @property
     def reopened(self) -> int:
-        """How many times the stream was opened anew, because it died or fell silent."""
+        """Number of times that the stream was opened anew, because it died or fell silent."""
+
+    @property
+    def lent(self) -> bool:
+        """Whether another process has the microphone now, so that no sound comes and nothing is wrong."""
 
     def read(self, samples: int, timeout_s: float) -> Floats:
         """Return the next samples: float32 [samples] in -1..1; fewer (also none) only when the timeout ends first."""

@@ -11,7 +11,7 @@ import re
 import subprocess
 import threading
 
-from edge_client.capture.pcm_process import PcmProcess
+from edge_client.capture.pcm_process import PcmProcess, last_line
 from edge_client.capture.pcm_stream import PcmStream
 from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device
 from edge_client.config.sections import MicrophoneConfig
@@ -82,9 +82,8 @@ def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.E
     status, _, text = _run("-D", device, "--dump-hw-params", "-t", "raw", "-s", "1", "/dev/null")
     offered = dict(re.findall(r"^([A-Z_]+): +(.+)$", text, re.MULTILINE))
     if "RATE" not in offered:
-        raise AudioError(
-            f"arecord cannot open {device!r} (status {status}): {_last_line(text)}; is another program using it?"
-        )
+        reason = last_line(text.encode()) or "no reason given"
+        raise AudioError(f"arecord cannot open {device!r} (status {status}): {reason}; is another program using it?")
     bounds = [int(number) for number in re.findall(r"\d+", offered["RATE"])]
     for rate_hz in candidates_hz:
         if cancelled.is_set():
@@ -122,7 +121,3 @@ def _run(*arguments: str) -> tuple[int, str, str]:
     except OSError as error:
         raise AudioError(f"cannot run arecord: {error.strerror}; install alsa-utils") from error
     return result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
-
-
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason given")

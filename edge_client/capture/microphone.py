@@ -31,6 +31,7 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 # A stream that ran for so long was a good one: its end is no part of a series of failures.
 _GOOD_S = 10.0
 _CLOSE_S = 10.0
+_WARNING_INTERVAL_S = 600.0
 
 _log = logging.getLogger(__name__)
 
@@ -52,12 +53,13 @@ class Microphone:
     """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples.
 
     Attributes:
-        sample_rate_hz: of the samples that ``read`` returns.
-        frames: samples delivered so far.
-        overflows: bursts of sound that were lost.
-        reopened: how many times the stream was opened anew.
-        device: the name of the device that was opened last.
-        device_rate_hz: at which it records.
+        sample_rate_hz: Sample rate of what ``read`` returns, Hz.
+        frames: Number of samples delivered so far.
+        overflows: Number of bursts of sound that were lost.
+        reopened: Number of times that the stream was opened anew.
+        lent: Always false; see :class:`edge_client.capture.shared_microphone.LentMicrophone`.
+        device: Name of the device that was opened last.
+        device_rate_hz: Sample rate at which the device records, Hz.
     """
 
     def __init__(self, config: MicrophoneConfig, sample_rate_hz: int) -> None:
@@ -68,11 +70,12 @@ class Microphone:
         """
         self.sample_rate_hz = sample_rate_hz
         self.frames = self.overflows = self.reopened = 0
+        self.lent = False
         self.device, self.device_rate_hz = config.device, 0
         self._config = config
         self._ring = SampleRing(round(_HELD_S * sample_rate_hz))
         self._silence = SilenceWatch(config.silent_s)
-        self._notices = RateLimitedLog(_log)
+        self._trouble = RateLimitedLog(_log, _WARNING_INTERVAL_S)
         self._pause_s = _SHORTEST_PAUSE_S
         self._closing = threading.Event()
         stream = self._opened()
@@ -97,7 +100,7 @@ class Microphone:
             try:
                 self._take_in(stream)
             except AudioError as error:
-                self._notices.warning(f"{self.device}: {error}; opening it again")
+                self._trouble.warning("%s: %s; opening it again", self.device, error)
                 if time.monotonic() - began > _GOOD_S:
                     self._pause_s = _SHORTEST_PAUSE_S
                 stream.process.close()
@@ -127,8 +130,8 @@ class Microphone:
     def _count_lost(self, bursts: int) -> None:
         if bursts:
             self.overflows += bursts
-            self._notices.warning(
-                f"{self.device}: sound was lost {self.overflows} times so far; is the board too slow?"
+            self._trouble.warning(
+                "%s: sound was lost %d times so far; is the board too slow?", self.device, self.overflows
             )
 
     def _opened_again(self) -> PcmStream | None:
@@ -138,7 +141,7 @@ class Microphone:
             try:
                 stream = self._opened()
             except AudioError as error:
-                self._notices.warning(f"cannot open the microphone again, will keep trying: {error}")
+                self._trouble.warning("cannot open the microphone again, will keep trying: %s", error)
             else:
                 self.reopened += 1
                 return stream

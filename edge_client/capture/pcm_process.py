@@ -162,5 +162,10 @@ class PcmProcess:
         )
 
     def _last_words(self) -> str:
-        lines = [line for line in self._words.decode(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip().removeprefix(f"{self._name}: ") if lines else ""
+        return last_line(self._words).removeprefix(f"{self._name}: ")
+
+
+def last_line(output: bytes) -> str:
+    """Return the last line of a program's output that is not blank, in which programs say why they failed; or ""."""
+    lines = output.decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from edge_client.audio.recordings import read_recording
 from edge_client.audio.wave_files import encode_wave
+from edge_client.capture.pcm_process import last_line
 from edge_client.errors import AudioError
 
 
@@ -23,8 +24,8 @@ def play(path: Path, sample_rate_hz: int) -> None:
         result = subprocess.run([program, "-q"], input=encode_wave(samples, sample_rate_hz), capture_output=True)
         if result.returncode == 0:
             return
-        problem = result.stderr.decode(errors="replace").strip().splitlines()
-        raise AudioError(_no_output(path, problem[-1] if problem else f"aplay ended with {result.returncode}"))
+        problem = last_line(result.stderr) or f"aplay ended with {result.returncode}"
+        raise AudioError(_no_output(path, problem))
     try:
         import sounddevice
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from edge_client.capture.pcm_process import PcmProcess
+from edge_client.capture.pcm_process import PcmProcess, last_line
 from edge_client.capture.pcm_stream import PcmStream
 from edge_client.capture.sound_devices import CaptureDevice, candidate_rates
 from edge_client.config.sections import MicrophoneConfig
@@ -29,7 +29,7 @@ def portaudio_devices() -> list[CaptureDevice]:
     except subprocess.TimeoutExpired as error:
         raise AudioError(f'PortAudio does not answer for {_START_S:g} s; try backend = "arecord"') from error
     if result.returncode:
-        raise AudioError(_last_line(result.stderr) or f"PortAudio failed with status {result.returncode}")
+        raise AudioError(last_line(result.stderr) or f"PortAudio failed with status {result.returncode}")
     return [CaptureDevice(item["name"], rates_hz=tuple(item["rates_hz"])) for item in json.loads(result.stdout)]
 
 
@@ -48,8 +48,3 @@ def open_portaudio(config: MicrophoneConfig, model_hz: int, cancelled: threading
     except BaseException:
         process.close()
         raise
-
-
-def _last_line(text: bytes) -> str:
-    lines = [line for line in text.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""

@@ -21,7 +21,7 @@ from edge_client.capture.sound_devices import USUAL_RATES_HZ, CaptureDevice, mat
 from edge_client.errors import AudioError
 
 # Devices with more are plug-ins that make up as many channels as one likes.
-_MOST_CHANNELS = 8
+_MAX_CHANNELS = 8
 # Sound that the driver holds while this process waits for the processor.
 _LATENCY_S = 0.25
 _BLOCKS_PER_S = 20
@@ -160,8 +160,8 @@ def _offer(sounddevice: ModuleType, info: dict[str, Any]) -> dict[str, Any]:
 
 def _channels(info: dict[str, Any]) -> tuple[int, ...]:
     """Return the numbers of channels to try: all of a microphone's, so that they can be averaged, else one."""
-    most = info["max_input_channels"]
-    wanted = most if most <= _MOST_CHANNELS else 2
+    max_channels = info["max_input_channels"]
+    wanted = max_channels if max_channels <= _MAX_CHANNELS else 2
     return (wanted,) if wanted == 1 else (wanted, 1)
 
 

@@ -62,11 +62,11 @@ class LentMicrophone:
     """An :class:`edge_client.capture.AudioSource` for the daemon, which lends its microphone to recorders.
 
     Attributes:
-        sample_rate_hz: of the samples that ``read`` returns.
-        frames: samples delivered so far.
-        overflows: bursts of sound that were lost.
-        reopened: how many times the stream was opened anew, because it died or fell silent.
-        lent: whether a recorder has the microphone now, so that no sound comes and nothing is wrong.
+        sample_rate_hz: Sample rate of what ``read`` returns, Hz.
+        frames: Number of samples delivered so far.
+        overflows: Number of bursts of sound that were lost.
+        reopened: Number of times that the stream was opened anew, because it died or fell silent.
+        lent: Whether a recorder has the microphone now, so that no sound comes and nothing is wrong.
     """
 
     def __init__(self, open_source: Callable[[], AudioSource], sample_rate_hz: int, state: Path) -> None:

@@ -47,10 +47,10 @@ def clip_files(folder: Path) -> list[Path]:
     ]  # fmt: skip
 
 
-def clips_of_a_round(folder: Path, most: int) -> int:
-    """Return how many clips a round would take: all of every label, or ``most`` where it has more."""
+def clips_of_a_round(folder: Path, max_per_label: int) -> int:
+    """Return how many clips a round would take: all of every label, or ``max_per_label`` where it has more."""
     counts = Counter(path.parent.name for path in clip_files(folder) if path.parent.name != BACKGROUND)
-    return sum(min(count, most) for count in counts.values())
+    return sum(min(count, max_per_label) for count in counts.values())
 
 
 def _names(folder: Path) -> list[str]:

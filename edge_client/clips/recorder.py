@@ -18,7 +18,7 @@ _COUNTDOWN = (3, 2, 1)
 _COUNT_S = 0.5
 _METER_S = 0.1
 _TIMEOUT_S = 2.0
-_MOST_REFUSED = 10
+_MAX_REFUSED = 10
 
 
 class Display(Protocol):
@@ -79,7 +79,7 @@ class Recorder:
             except TakeError as error:
                 refused += 1
                 self._display.say(f"{title}: refused, {error}")
-                if refused == _MOST_REFUSED:
+                if refused == _MAX_REFUSED:
                     raise TakeError(
                         f"{refused} takes in a row were refused, the last one because: {error}. {kept} were kept"
                     ) from error

@@ -30,7 +30,7 @@ from fleet_protocol.atomic_files import flush_folder, leftovers, make_folder, re
 _PATIENCE_S = 5.0
 _LOCK = ".lock"
 # Pieces of the room's own sound that are kept.
-_MOST_BACKGROUND = 30
+_MAX_BACKGROUND = 30
 _OWN_NAME = re.compile(r"[0-9a-f]{16}\.wav")
 _DAY_S = 86_400.0
 _MB = 1_000_000
@@ -110,7 +110,7 @@ class ClipStore:
             for start in range(0, len(samples) - length + 1, length):
                 self.add(BACKGROUND, samples[start : start + length], rate_hz)
             kept = sorted((self.folder / BACKGROUND).glob("*.wav"), key=lambda path: path.stat().st_mtime)
-            for path in kept[:-_MOST_BACKGROUND]:
+            for path in kept[:-_MAX_BACKGROUND]:
                 self.delete(Clip(BACKGROUND, path))
 
     def take_in(self, source: Path, label: str) -> Path:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from edge_client.audio.level import frame_levels_dbfs
 from edge_client.audio.recordings import loudest_stretch
 from edge_client.errors import TakeError
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
 FRAME_S = 0.01
-_SILENCE_DB = -120.0
 # Resampling rounds off the flat tops of a clipped sound, so they no longer reach full scale.
 _FULL_SCALE = 0.98
-_MOST_CLIPPED = 0.002
+_MAX_CLIPPED = 0.002
 # A sound must stand out from the room by so much, and reaches as far as it is that far below its loudest moment.
 _ABOVE_ROOM_DB = 10.0
 _BELOW_PEAK_DB = 30.0
@@ -24,10 +24,7 @@ _MARGIN_S = 0.1
 
 def levels_db(samples: Floats, rate_hz: int) -> Doubles:
     """Return the level of every 10 ms, in dB full scale, at least -120; a constant offset does not count."""
-    length = round(FRAME_S * rate_hz)
-    frames = samples[: len(samples) // length * length].reshape(-1, length).astype(np.float64)
-    levels: Doubles = 20.0 * np.log10(np.maximum(frames.std(axis=1), 10 ** (_SILENCE_DB / 20)))
-    return levels
+    return frame_levels_dbfs(samples, round(FRAME_S * rate_hz))
 
 
 def room_level_db(samples: Floats, rate_hz: int) -> float:
@@ -57,7 +54,7 @@ def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSett
     if len(samples) < 0.95 * wanted:
         raise TakeError(f"the microphone gave {len(samples) / rate:.1f} s instead of {wanted / rate:.1f} s")
     clipped = float((np.abs(samples) >= _FULL_SCALE).mean())
-    if clipped > _MOST_CLIPPED:
+    if clipped > _MAX_CLIPPED:
         raise TakeError(f"too loud: {100 * clipped:.1f} % of it is clipped; move away, or lower the input's volume")
     levels = levels_db(samples, rate)
     peak = float(levels.max())

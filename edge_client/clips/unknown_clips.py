@@ -22,7 +22,7 @@ _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownClip:
     """One unknown sound.
 
     Attributes:
@@ -38,7 +38,7 @@ class Unknown:
     score: float
 
 
-class UnknownRing:
+class UnknownClips:
     """A folder of unknown sounds: one process adds, others may list, name and remove."""
 
     def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
@@ -82,16 +82,16 @@ class UnknownRing:
         for path in (*gone, *(sound.path for sound in sounds[self._config.unknown_count :]), *leftovers(self.folder)):
             path.unlink(missing_ok=True)
 
-    def sounds(self) -> list[Unknown]:
+    def sounds(self) -> list[UnknownClip]:
         """Return what there is, the newest first."""
         found = [
-            Unknown(path, match[3], int(match[1]) / 1e3, int(match[2]) / 1e3)
+            UnknownClip(path, match[3], int(match[1]) / 1e3, int(match[2]) / 1e3)
             for path in (self.folder.iterdir() if self.folder.is_dir() else ())
             if (match := _NAME.fullmatch(path.name))
         ]
         return sorted(found, key=lambda sound: sound.path.name, reverse=True)
 
-    def find(self, given: str) -> Unknown:
+    def find(self, given: str) -> UnknownClip:
         """Return the sound whose identifier begins like this.
 
         Raises:

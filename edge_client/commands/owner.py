@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edge_client.clips.labels import check_label
 from edge_client.clips.store import ClipStore
-from edge_client.clips.unknown_clips import UnknownRing
+from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.errors import ClipError
 from edge_client.storage.device_state import DeviceState
@@ -31,7 +31,7 @@ class Teaching:
     settings: FeatureSettings
     label_map: LabelMap
     store: ClipStore
-    unknown: UnknownRing
+    unknown: UnknownClips
 
     @classmethod
     def open(cls, config_path: Path) -> Teaching:
@@ -45,7 +45,7 @@ class Teaching:
         saved = state.load_model(config.model.bundle)
         settings = saved.bundle.manifest.feature_settings
         store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
-        unknown = UnknownRing(state.unknown_folder, config.clips, settings.sample_rate_hz)
+        unknown = UnknownClips(state.unknown_folder, config.clips, settings.sample_rate_hz)
         return cls(config, settings, saved.progress.label_map, store, unknown)
 
     def require_slot(self, label: str) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import dacite
 
 from edge_client.config.sections import (
     ClipsConfig,
@@ -20,19 +18,24 @@ from edge_client.config.sections import (
     EventsConfig,
     MicrophoneConfig,
     ModelConfig,
-    MqttConfig,
     RecordingsConfig,
-    RefusedValueError,
     ServerConfig,
     TrainingConfig,
 )
-from edge_client.config.toml_lines import place
 from edge_client.errors import ConfigError
+from fleet_protocol.toml_sections import TomlFile
+
+# Environment variable that replaces [server] enrol_token.
+ENROL_VARIABLE = "AURICLE_ENROL_TOKEN"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
-    """A device's whole configuration; an optional section that the file lacks is None, or holds its defaults."""
+    """A device's whole configuration; an optional section that the file lacks is None, or holds its defaults.
+
+    Attributes:
+        sinks: The file's sections of event sinks, by name (``SinkKind.section``).
+    """
 
     device: DeviceConfig
     model: ModelConfig
@@ -41,9 +44,9 @@ class Config:
     microphone: MicrophoneConfig | None = None
     detector: DetectorConfig = field(default_factory=DetectorConfig)
     events: EventsConfig = field(default_factory=EventsConfig)
-    mqtt: MqttConfig | None = None
     clips: ClipsConfig = field(default_factory=ClipsConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    sinks: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def clips_folder(self) -> Path:
@@ -57,28 +60,31 @@ def load_config(path: Path) -> Config:
     Raises:
         ConfigError: naming the file, the line, the key, the value and what is allowed.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        document = tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    sections = _sections()
-    for name in document:
-        if name not in sections:
-            raise ConfigError(f"{place(path, text, name)}: unknown section [{name}]; known: {', '.join(sections)}")
+    file = TomlFile.read(path, "configuration", ConfigError)
+    own, sinks = _own_sections(), _sink_sections()
+    file.require_known((*own, *sinks))
     values = {
-        item.name: _section(path, text, item.name, sections[item.name], document.get(item.name, {}))
+        item.name: file.section(item.name, own[item.name], file.document.get(item.name, {}))
         for item in dataclasses.fields(Config)
-        if item.name in document or item.default is item.default_factory
+        if item.name in own and (item.name in file.document or item.default is item.default_factory)
     }
-    return _with_secrets(Config(**values))
+    given = {name: file.section(name, sinks[name], file.document[name]) for name in sinks if name in file.document}
+    return _with_secrets(Config(**values, sinks=given))
 
 
-def _sections() -> dict[str, type[Any]]:
-    """Return the dataclass of every section."""
+def section_classes() -> dict[str, type[Any]]:
+    """Return the dataclass of every section that a configuration file may have.
+
+    Raises:
+        PluginError: an installed package's event sink cannot be used.
+        ConfigError: an event sink wants a section of the device's own.
+    """
+    return _own_sections() | _sink_sections()
+
+
+def _own_sections() -> dict[str, type[Any]]:
     hints = typing.get_type_hints(Config)
+    del hints["sinks"]
     return {
         name: next(part for part in typing.get_args(hint) if part is not type(None))
         if isinstance(hint, types.UnionType)
@@ -87,48 +93,25 @@ def _sections() -> dict[str, type[Any]]:
     }
 
 
-def _section(path: Path, text: str, name: str, kind: type[Any], values: Any) -> Any:  # noqa: ANN401  (a section's class)
-    """Build one section.
+def _sink_sections() -> dict[str, type[Any]]:
+    from edge_client.events.registry import sink_kinds
 
-    Raises:
-        ConfigError: naming the file, the line, the key, the value and what is allowed.
-    """
-    if not isinstance(values, dict):
-        raise ConfigError(f"{place(path, text, None, name)}: [{name}] must be a section of keys, not {values!r}")
-    known = [item.name for item in dataclasses.fields(kind)]
-    for key in values:
-        if key not in known:
-            where = place(path, text, name, key)
-            raise ConfigError(f"{where}: unknown key {key!r} in [{name}]; known: {', '.join(known)}")
-    folder = path.resolve().parent
-    rules = dacite.Config(
-        type_hooks={Path: lambda given: folder / Path(given).expanduser(), float: _number}, cast=[tuple]
-    )
-    try:
-        return dacite.from_dict(kind, values, rules)
-    except RefusedValueError as error:
-        raise ConfigError(f"{place(path, text, name, error.key)}: [{name}] {error}") from error
-    except dacite.DaciteFieldError as error:
-        key = (error.field_path or "").split(".")[0]
-        where = place(path, text, name, key)
-        if isinstance(error, dacite.MissingValueError):
-            raise ConfigError(f"{where}: [{name}] needs the key {key!r}") from error
-        raise ConfigError(f"{where}: [{name}] {key} = {values.get(key)!r} is of the wrong type: {error}") from error
-    except (dacite.DaciteError, TypeError, ValueError) as error:
-        where, given = place(path, text, name), ", ".join(f"{key} = {value!r}" for key, value in values.items())
-        raise ConfigError(f"{where}: [{name}] {error} ({given})") from error
-
-
-def _number(value: Any) -> Any:  # noqa: ANN401  (what TOML holds; dacite checks the result)
-    return float(value) if type(value) is int else value
+    found = {kind.name: kind.section for kind in sink_kinds().values() if kind.section is not None}
+    if taken := sorted(found.keys() & _own_sections().keys()):
+        raise ConfigError(f"the event sink {taken[0]!r} needs another name: [{taken[0]}] is a section of the device")
+    return found
 
 
 def _with_secrets(config: Config) -> Config:
     """Take secrets from the environment, where they are given."""
-    server, mqtt = config.server, config.mqtt
+    from edge_client.events.registry import sink_kinds
+
+    server = config.server
     if server is not None:
-        token = os.environ.get("AURICLE_ENROL_TOKEN", server.enrol_token)
-        server = dataclasses.replace(server, enrol_token=token)
-    if mqtt is not None:
-        mqtt = dataclasses.replace(mqtt, password=os.environ.get("AURICLE_MQTT_PASSWORD", mqtt.password))
-    return dataclasses.replace(config, server=server, mqtt=mqtt)
+        server = dataclasses.replace(server, enrol_token=os.environ.get(ENROL_VARIABLE, server.enrol_token))
+    sinks = {}
+    for name, section in config.sinks.items():
+        secrets = sink_kinds()[name].secrets
+        given = {key: os.environ[variable] for key, variable in secrets.items() if variable in os.environ}
+        sinks[name] = dataclasses.replace(section, **given)
+    return dataclasses.replace(config, server=server, sinks=sinks)

@@ -7,22 +7,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edge_client.errors import ConfigError
+from fleet_protocol.toml_sections import RefusedValue
 
 
-class RefusedValueError(ConfigError):
-    """A value is outside what a key allows.
-
-    Attributes:
-        key: whose value it is.
-    """
-
-    def __init__(self, key: str, value: Any, rule: str) -> None:  # noqa: ANN401  (whatever the file holds)
-        super().__init__(f"{key} = {list(value) if isinstance(value, tuple) else value!r}: {rule}")
-        self.key = key
+class RefusedValueError(RefusedValue, ConfigError):
+    """A value is outside what a key allows."""
 
 
 def require(allowed: bool, key: str, value: Any, rule: str) -> None:  # noqa: ANN401  (whatever the file holds)
-    """Refuse a value by its key unless it is allowed."""
+    """Refuse a value by its key unless it is allowed.
+
+    Raises:
+        RefusedValueError: it is not.
+    """
     if not allowed:
         raise RefusedValueError(key, value, rule)
 
@@ -32,12 +29,12 @@ class DeviceConfig:
     """``[device]``.
 
     Attributes:
-        name: for people.
-        state: folder of everything that the device must not lose.
-        threads: of the TensorFlow Lite runtime.
-        seed: of everything random; devices differ by their identity all the same.
-        share_names: whether the owner's words for new sounds travel to the aggregator.
-        learn_discovered: whether the device takes up classes that other devices discovered.
+        name: Name of the device, for people.
+        state: Folder of everything that the device must not lose.
+        threads: Number of threads of the TensorFlow Lite runtime.
+        seed: Seed of everything random; devices differ by their identity all the same.
+        share_names: Whether the owner's words for new sounds travel to the aggregator.
+        learn_discovered: Whether the device takes up classes that other devices discovered.
     """
 
     name: str
@@ -58,10 +55,10 @@ class ServerConfig:
     """``[server]``; without this section the device takes no part in rounds.
 
     Attributes:
-        url: the aggregator's address.
-        enrol_token: from ``auricle-aggregator tokens``; the environment's AURICLE_ENROL_TOKEN goes before it.
-        wait_s: how long one question for work may stay open, in seconds.
-        longest_pause_s: limit of the growing pauses between attempts while the aggregator is away, in seconds.
+        url: Address of the aggregator.
+        enrol_token: Token from ``auricle-aggregator tokens``; the environment's AURICLE_ENROL_TOKEN replaces it.
+        wait_s: Longest time that one question for work stays open, s.
+        longest_pause_s: Longest pause between attempts while the aggregator is away, s.
     """
 
     url: str
@@ -87,11 +84,11 @@ class RecordingsConfig:
     """``[recordings]``.
 
     Attributes:
-        folder: clips as ``<label>/*.wav|flac|ogg``; a label's folder may appear at any time. None: ``clips`` in the
-            state folder.
-        per_round: smallest and largest number of clips of a label in one round.
-        background: folder of noise recordings to mix in while training; none: no noise is added.
-        evaluation: folder of held-out clips, laid out like ``folder``, on which accuracy is reported.
+        folder: Folder of clips as ``<label>/*.wav|flac|ogg``; a label's folder may appear at any time. None: ``clips``
+            in the state folder.
+        per_round: Smallest and largest number of clips of a label in one round.
+        background: Folder of noise recordings that training mixes in; None: no noise is added.
+        evaluation: Folder of held-out clips, laid out like ``folder``, on which accuracy is reported.
     """
 
     folder: Path | None = None
@@ -109,10 +106,10 @@ class MicrophoneConfig:
     """``[microphone]``; without this section the device does not listen.
 
     Attributes:
-        device: part of the sound device's name, because its number changes from boot to boot; "": the system's default.
-        backend: ``portaudio``, or ``arecord`` for boards where PortAudio hangs.
-        rate_hz: at which to record; 0: the model's rate where the hardware offers it, else the nearest above it.
-        silent_s: seconds without a frame (or of digital silence) after which the stream is opened anew.
+        device: Part of the sound device's name, because its number changes from boot to boot; "": the system's default.
+        backend: Program that records: ``portaudio``, or ``arecord`` for boards where PortAudio hangs.
+        rate_hz: Sample rate of the recording, Hz; 0: the model's where the hardware offers it, else the nearest above.
+        silent_s: Time without a frame, or of digital silence, after which the stream is opened anew, s.
     """
 
     device: str = ""
@@ -128,20 +125,20 @@ class MicrophoneConfig:
         require(self.silent_s >= 1, "silent_s", self.silent_s, "must be at least 1")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
     """``[detector]``.
 
     Attributes:
-        hop_s: seconds between two windows, in whole frames; a window is as long as the model's clips.
-        average_s: seconds over which scores are averaged.
-        threshold: averaged score from which a label counts as heard, 0..1.
-        thresholds: the same for single labels, ``[detector.thresholds]``.
-        refractory_s: seconds after an event in which the same label makes no other.
-        energy_gate_db: windows quieter than this (dB full scale) are not looked at.
-        unknown_threshold: a sound for which every averaged score stays below this is unknown, 0..1; 0: none is.
-        unknown_onset_db: dB above the background at which a sound begins.
-        unknown_refractory_s: seconds after an unknown sound in which there is no other.
+        hop_s: Time between two windows, in whole frames, s; a window is as long as the model's clips.
+        average_s: Time over which scores are averaged, s.
+        threshold: Averaged score from which a label counts as heard, 0..1.
+        thresholds: The same for single labels, ``[detector.thresholds]``.
+        refractory_s: Time after an event in which the same label makes no other, s.
+        energy_gate_db: Level below which a window is not looked at, dB full scale.
+        unknown_threshold: Score below which every averaged score of an unknown sound stays, 0..1; 0: none is unknown.
+        unknown_onset_db: Level above the background at which a sound begins, dB.
+        unknown_refractory_s: Time after an unknown sound in which there is no other, s.
     """
 
     hop_s: float = 0.25
@@ -163,8 +160,8 @@ class DetectorConfig:
         require(0 <= self.refractory_s <= 3600, "refractory_s", self.refractory_s, "must be from 0 to 3600")
         require(-120 <= self.energy_gate_db <= 0, "energy_gate_db", self.energy_gate_db, "must be from -120 to 0")
         unknown = (self.unknown_threshold, self.unknown_onset_db, self.unknown_refractory_s)
-        for key, value, most in zip(("threshold", "onset_db", "refractory_s"), unknown, (1, 100, 86_400), strict=True):
-            require(0 <= value <= most, f"unknown_{key}", value, f"must be from 0 to {most}")
+        for key, value, limit in zip(("threshold", "onset_db", "refractory_s"), unknown, (1, 100, 86_400), strict=True):
+            require(0 <= value <= limit, f"unknown_{key}", value, f"must be from 0 to {limit}")
 
 
 @dataclass(frozen=True)
@@ -172,11 +169,11 @@ class EventsConfig:
     """``[events]``: where events go besides the journal.
 
     Attributes:
-        stdout: whether each is a line of JSON on standard output.
-        command: a program and its arguments, run for every event with the event as JSON on its standard input.
-        command_timeout_s: seconds after which that program is killed.
-        journal_days: how long the journal keeps an event.
-        journal_mb: how large the journal may grow, in 10^6 bytes.
+        stdout: Whether every event is a line of JSON on standard output.
+        command: Program and arguments, run for every event with the event as JSON on its standard input.
+        command_timeout_s: Time after which that program is killed, s.
+        journal_days: Age at which the journal deletes an event, days.
+        journal_mb: Largest size of the journal, 10^6 bytes.
     """
 
     stdout: bool = True
@@ -192,45 +189,14 @@ class EventsConfig:
 
 
 @dataclass(frozen=True)
-class MqttConfig:
-    """``[mqtt]``; without this section nothing is published.
-
-    Attributes:
-        host: of the broker.
-        port: of the broker.
-        username: "" for none.
-        password: the environment's AURICLE_MQTT_PASSWORD goes before it.
-        tls: whether to speak TLS.
-        topic: under which events and the device's state are published.
-        discovery: Home Assistant's discovery prefix; "" for none.
-    """
-
-    host: str
-    port: int = 1883
-    username: str = ""
-    password: str = ""
-    tls: bool = False
-    topic: str = "auricle"
-    discovery: str = "homeassistant"
-
-    def __post_init__(self) -> None:
-        require(1 <= self.port <= 65_535, "port", self.port, "must be from 1 to 65535")
-        require(bool(self.host), "host", self.host, "must name the broker")
-        for key in ("topic", "discovery"):
-            value = getattr(self, key)
-            require(not set(value) & set("+#\0"), key, value, "must not contain +, # or a zero byte")
-        require(bool(self.topic), "topic", self.topic, "must not be empty")
-
-
-@dataclass(frozen=True)
 class ClipsConfig:
     """``[clips]``: limits of what the device keeps of what it heard.
 
     Attributes:
-        quota_mb: of all taught clips together; more are refused.
-        expire_days: age at which taught clips are deleted; 0: never.
-        unknown_count: how many unknown sounds are kept for their owner to name; 0: none.
-        unknown_days: age at which unknown sounds are deleted.
+        quota_mb: Largest size of all taught clips together, 10^6 bytes; more are refused.
+        expire_days: Age at which taught clips are deleted, days; 0: never.
+        unknown_count: Number of unknown sounds that are kept for their owner to name; 0: none.
+        unknown_days: Age at which unknown sounds are deleted, days.
     """
 
     quota_mb: float = 500.0
@@ -250,13 +216,13 @@ class TrainingConfig:
     """``[training]``.
 
     Attributes:
-        window: times of day between which rounds are trained, like ``22:00-06:00``; "": always. What the owner
+        window: Times of day between which rounds are trained, like ``22:00-06:00``; "": always. What the owner
             teaches is learned at once.
-        max_temperature_c: no training begins while the processor is hotter; 0: no limit.
-        deadline_s: seconds after which a training process is killed.
-        nice: priority of the training process, 0 to 19.
-        teach_epochs: passes over the clips when the owner taught something.
-        teach_learning_rate: step size of these passes.
+        max_temperature_c: Temperature of the processor above which no training begins, degrees Celsius; 0: no limit.
+        deadline_s: Time after which a training process is killed, s.
+        nice: Priority of the training process, 0 to 19.
+        teach_epochs: Passes over the clips when the owner taught something.
+        teach_learning_rate: Step size of these passes.
     """
 
     window: str = ""

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,19 +16,20 @@ from typing import Any
 from edge_client.capture.microphone import open_microphone
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.store import ClipStore
-from edge_client.clips.unknown_clips import UnknownRing
+from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.board import resident_mb, temperature_c
-from edge_client.daemon.listening_loop import Listener, load_listening
-from edge_client.daemon.round_loop import Learner
+from edge_client.daemon.listening_loop import ListeningLoop, load_listening
+from edge_client.daemon.round_loop import RoundLoop
 from edge_client.daemon.status_file import StatusFile
 from edge_client.daemon.supervisor import Supervisor
 from edge_client.daemon.systemd import notify
-from edge_client.daemon.teaching_loop import Teacher
-from edge_client.daemon.training_process import Trainer
-from edge_client.events import Event, open_sinks
+from edge_client.daemon.teaching_loop import TeachingLoop
+from edge_client.daemon.training_process import TrainingProcess
+from edge_client.events import Heard
+from edge_client.events.publisher import Publisher
+from edge_client.events.registry import open_sinks
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 
@@ -40,10 +42,12 @@ _POLL_S = 0.5
 _STATUS_S = (2.0, 30.0)
 _FEED_S = 5.0
 # Longest time without progress: one question for work, an answer's time-out and some patience.
-_LEARNER_STUCK_S = 300.0
-_TEACHER_STUCK_S = 120.0
-# A microphone that gave sound and gives none any more has been opened anew several times by then.
-_LISTENER_STUCK_S = 60.0
+_ROUNDS_STUCK_S = 300.0
+_TEACHING_STUCK_S = 120.0
+# A microphone that gave sound and gives none any more has been opened anew several times by then. The daemon is then
+# started again, once: to the new process that microphone never gave sound, so it is waited for. Starting the daemon
+# again and again would not bring the microphone back, and would disturb the training.
+_LISTENING_STUCK_S = 60.0
 
 
 def run(config_path: Path) -> int:
@@ -83,22 +87,21 @@ class Daemon:
         self._started = time.time()
         self._file = StatusFile(self._state)
         self._supervisor = Supervisor(stop)
-        self._trainer = Trainer(config.training, config_path, stop, self._reload)
+        self._training = TrainingProcess(config.training, config_path, stop, self._reload)
         settings = read_bundle(config.model.bundle).manifest.feature_settings
         self._sample_rate_hz = settings.sample_rate_hz
         self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         self._architecture = ""
         self._labels: tuple[str, ...] = ()
-        self._unknown = UnknownRing(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
-        self._listener: Listener | None = None
-        self._source: LentMicrophone | None = None
-        self._frames = 0
+        self._unknown = UnknownClips(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
+        self._listening: ListeningLoop | None = None
         self._reload()
-        self._sinks = open_sinks(config, self._state.identity().device_id) if config.microphone else []
-        self._learner = self._add_learner() if config.server is not None else None
-        self._teacher = self._add_teacher()
+        sinks = open_sinks(config, self._state.identity().device_id) if config.microphone else []
+        self._publisher = Publisher(sinks, self._keep_unknown)
+        self._rounds = self._add_round_loop() if config.server is not None else None
+        self._teaching = self._add_teaching_loop()
         if config.microphone is not None:
-            self._supervisor.add("listening", self._listen, _LISTENER_STUCK_S)
+            loop = self._supervisor.add("listening", lambda: self._listen(loop.beat), _LISTENING_STUCK_S)
 
     def run(self) -> None:
         """Run until stopped."""
@@ -116,19 +119,18 @@ class Daemon:
         notify("STOPPING=1")
         for name in self._supervisor.join(_GRACE_S):
             log.info("left the loop %s waiting", name)
-        for sink in self._sinks:
-            sink.close()
+        self._publisher.close()
         self._write_status()
 
-    def _add_learner(self) -> Learner:
+    def _add_round_loop(self) -> RoundLoop:
         assert self._config.server is not None
-        loop = self._supervisor.add("rounds", lambda: learner.run(), _LEARNER_STUCK_S)
-        learner = Learner(self._config, self._config.server, self._state, self._trainer, self._stop, loop.beat)
+        loop = self._supervisor.add("rounds", lambda: learner.run(), _ROUNDS_STUCK_S)
+        learner = RoundLoop(self._config, self._config.server, self._state, self._training, self._stop, loop.beat)
         return learner
 
-    def _add_teacher(self) -> Teacher:
-        loop = self._supervisor.add("teaching", lambda: teacher.run(), _TEACHER_STUCK_S)
-        teacher = Teacher(self._config, self._state, self._tidy, self._trainer, self._stop, loop.beat)
+    def _add_teaching_loop(self) -> TeachingLoop:
+        loop = self._supervisor.add("teaching", lambda: teacher.run(), _TEACHING_STUCK_S)
+        teacher = TeachingLoop(self._config, self._state, self._tidy, self._training, self._stop, loop.beat)
         return teacher
 
     def _tidy(self) -> None:
@@ -136,7 +138,7 @@ class Daemon:
         self._store.tidy()
         self._unknown.tidy()
 
-    def _listen(self) -> None:
+    def _listen(self, beat: Callable[[], None]) -> None:
         """Listen until stopped, or until the microphone fails.
 
         Raises:
@@ -146,51 +148,35 @@ class Daemon:
         microphone, rate_hz = self._config.microphone, self._sample_rate_hz
         source = LentMicrophone(lambda: open_microphone(microphone, rate_hz), rate_hz, self._state.folder)
         try:
-            self._listener = Listener(
-                source, lambda: load_listening(self._config), self._config.detector, self._sinks, self._keep_unknown
+            self._listening = ListeningLoop(
+                source, lambda: load_listening(self._config), self._config.detector, self._publisher, beat
             )
-            self._source = source
             log.info("listening for %s", ", ".join(self._labels) or "nothing yet: teach a sound")
-            self._listener.run(self._stop)
+            self._listening.run(self._stop)
         finally:
-            self._listener = self._source = None
+            self._listening = None
             source.close()
 
-    def _keep_unknown(self, event: Event, window: Floats) -> None:
+    def _keep_unknown(self, heard: Heard) -> None:
         """Keep an unknown sound for its owner to name."""
+        assert heard.window is not None
         try:
-            self._unknown.add(event.time, event.score, window)
-        except OSError as error:  # a full disk must not end the listening
+            self._unknown.add(heard.event.time, heard.event.score, heard.window)
+        except OSError as error:
             log.warning("cannot keep an unknown sound: %s", error)
 
     def _reload(self) -> None:
         """Take up the model that is on the disk."""
         saved = self._state.load_model(self._config.model.bundle)
         self._architecture, self._labels = saved.progress.architecture, saved.progress.label_map.names
-        if (listener := self._listener) is not None:
+        if (loop := self._listening) is not None:
             try:
-                listener.reload()
+                loop.reload()
             except AuricleError as error:  # what listens goes on listening with the model that it has
                 log.error("cannot take up the new model: %s", error)
 
-    def _hear_progress(self) -> None:
-        """Let sound count as the listening loop's progress.
-
-        A microphone that never gave sound to this process is waited for: starting the daemon again would not bring it,
-        and would disturb the training. One that fell silent for good gets the daemon started again, once.
-        """
-        loop, listener = self._supervisor.loops.get("listening"), self._listener
-        if loop is None or (listener is None and self._frames):
-            return
-        frames = int(listener.counters()["frames"] or 0) if listener is not None else 0
-        lent = (source := self._source) is not None and source.lent
-        if frames != self._frames or not frames or lent:
-            loop.beat()
-        self._frames = frames
-
     def _feed_watchdog(self) -> None:
         """Tell systemd that all is well; where a loop stands still it is left to start the daemon again."""
-        self._hear_progress()
         stuck = [loop.name for loop in self._supervisor.loops.values() if loop.stuck()]
         if stuck:
             log.error("no progress: %s", ", ".join(stuck))
@@ -211,9 +197,9 @@ class Daemon:
             "started": self._started,
             "model": {"architecture": self._architecture, "labels": self._labels},
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
-            "listening": listener.counters() if (listener := self._listener) is not None else None,
-            "server": self._learner.status if self._learner else None,
-            "training": self._trainer.status,
-            "teaching": self._teacher.status,
+            "listening": loop.counters() if (loop := self._listening) is not None else None,
+            "server": self._rounds.status if self._rounds else None,
+            "training": self._training.status,
+            "teaching": self._teaching.status,
             "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},
         }

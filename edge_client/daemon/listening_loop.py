@@ -1,13 +1,12 @@
-"""The loop that listens: reads sound, recognises it, and tells the sinks; it never falls behind the stream for long."""
+"""The loop that listens: reads sound, recognises it, and publishes events; it never falls behind for long."""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,9 +15,9 @@ from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector
 from edge_client.errors import AudioError
-from edge_client.events import Announcing, Event, Sink
-from edge_client.events.delivery import BoundedLog
+from edge_client.events.publisher import Publisher
 from edge_client.model.runtime import ModelRuntime
+from edge_client.rate_limited_log import RateLimitedLog
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
@@ -30,7 +29,7 @@ log = logging.getLogger(__name__)
 _TIMEOUT_S = 0.5
 # Sound that may wait, as it does while another process has the processor, and is caught up with; beyond it is skipped.
 _BEHIND_S = 1.0
-_MOST_S = 60.0
+_MAX_READ_S = 60.0
 # Hops over which latency is counted.
 _RECENT = 1000
 
@@ -44,11 +43,10 @@ def load_listening(config: Config) -> Loaded:
         ModelError: this machine has no runtime, or the runtime cannot take the graph.
     """
     saved = DeviceState(config.device.state).load_model(config.model.bundle)
-    bundle = dataclasses.replace(saved.bundle, weights=saved.listening)
-    return ModelRuntime(bundle, config.device.threads), saved.progress.label_map
+    return ModelRuntime(saved.listening_bundle, config.device.threads), saved.progress.label_map
 
 
-class Listener:
+class ListeningLoop:
     """One microphone's loop; :meth:`run` in one thread, everything else in any."""
 
     def __init__(
@@ -56,38 +54,39 @@ class Listener:
         source: AudioSource,
         load: Callable[[], Loaded],
         config: DetectorConfig,
-        sinks: Sequence[Sink],
-        on_unknown: Callable[[Event, Floats], None] | None = None,
+        publisher: Publisher,
+        beat: Callable[[], None],
     ) -> None:
         """Load the model; nothing is read yet.
 
         Args:
-            source: of sound, at the model's rate.
-            load: gives the model and the labels, now and at every :meth:`reload`.
-            config: of the detector.
-            sinks: get every event; they stay their owner's to close.
-            on_unknown: gets every unknown sound with its window, float32 [clip_samples]. It is called by the loop.
+            source: Source of the sound, at the model's rate.
+            load: Returns the model and the labels, now and at every :meth:`reload`.
+            config: Configuration of the detector.
+            publisher: Receives what is heard; its owner closes it.
+            beat: Called whenever the loop makes progress. A source that never gave sound, or that is lent, is waited
+                for, and waiting is progress; a source that fell silent is not.
 
         Raises:
             AudioError: the source has another rate than the model.
         """
         self._source = source
         self._load = load
-        self._sinks = tuple(sinks)
-        self._on_unknown = on_unknown
+        self._publisher = publisher
+        self._beat = beat
         self._detector = Detector(*load(), config)
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
         self._latencies_s: deque[float] = deque(maxlen=_RECENT)
         self._last_frame = time.monotonic()
-        self._trouble = BoundedLog(log)
+        self._trouble = RateLimitedLog(log)
         self._rate_hz = self._detector.sample_rate_hz
         if source.sample_rate_hz != self._rate_hz:
             raise AudioError(
                 f"the microphone gives {source.sample_rate_hz} Hz, but the model needs {self._rate_hz} Hz; "
                 "open it at the model's rate"
             )
-        self._announce()
+        self._publisher.announce(self._detector.labels)
 
     def run(self, stop: threading.Event) -> None:
         """Listen until told to stop.
@@ -95,14 +94,16 @@ class Listener:
         Raises:
             AudioError: the source failed for good.
         """
-        hop, most = self._detector.hop_samples, round(_MOST_S * self._rate_hz)
+        hop, longest = self._detector.hop_samples, round(_MAX_READ_S * self._rate_hz)
         while not stop.is_set():
             self._take_reloaded()
             samples = self._source.read(hop, _TIMEOUT_S)
+            if len(samples) or self._source.lent or not self._source.frames:
+                self._beat()
             if not len(samples):
                 continue
             self._last_frame = time.monotonic()
-            waiting = self._source.read(most, 0.0)
+            waiting = self._source.read(longest, 0.0)
             if len(waiting) > _BEHIND_S * self._rate_hz:
                 self._skip(np.concatenate([samples, waiting]))
             else:
@@ -146,25 +147,17 @@ class Listener:
         if loaded is not None:
             self._detector.adopt(*loaded)
             log.info("listening for %s", ", ".join(self._detector.labels))
-            self._announce()
-
-    def _announce(self) -> None:
-        for sink in self._sinks:
-            if isinstance(sink, Announcing):
-                sink.announce(self._detector.labels)
+            self._publisher.announce(self._detector.labels)
 
     def _push(self, samples: Floats) -> None:
         before, begin = self._detector.counters.windows, time.perf_counter()
-        events = self._detector.push(samples)
+        found = self._detector.push(samples)
         hops = self._detector.counters.windows - before
         if hops:
             with self._lock:
                 self._latencies_s.append((time.perf_counter() - begin) / hops)
-        for event in events:
-            for sink in self._sinks:
-                sink.publish(event)
-            if event.kind == "unknown" and self._on_unknown and self._detector.unknown_window is not None:
-                self._on_unknown(event, self._detector.unknown_window)
+        for heard in found:
+            self._publisher.publish(heard)
 
     def _skip(self, samples: Floats) -> None:
         """Catch up: of all that waited only the newest hop is looked at."""

@@ -16,12 +16,13 @@ from typing import Any
 from edge_client.clips.files import clips_of_a_round
 from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
-from edge_client.daemon.server_client import ServerLink
-from edge_client.daemon.training_process import Trainer
+from edge_client.daemon.server_client import ServerClient
+from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import RefusedError, UnreachableError, WorkError
+from edge_client.learning.training_job import RoundWork
 from edge_client.storage.device_state import DeviceState, Progress
 from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.messages import Enrolment, Learned, Work, parse, to_json
+from fleet_protocol.messages import Enrolment, Learned, Work, parse
 
 log = logging.getLogger(__name__)
 
@@ -32,27 +33,27 @@ _BEAT_S = 5.0
 _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected"}
 
 
-class Learner:
-    """One device's learning loop; :meth:`run` returns only after ``stop`` was set."""
+class RoundLoop:
+    """One device's part in its fleet's rounds; :meth:`run` returns only after ``stop`` was set."""
 
     def __init__(
         self,
         config: Config,
         server: ServerConfig,
         state: DeviceState,
-        trainer: Trainer,
+        training: TrainingProcess,
         stop: threading.Event,
-        beat: Callable[[], None] = lambda: None,
+        beat: Callable[[], None],
     ) -> None:
         """Prepare; nothing is sent or trained yet.
 
         Args:
-            config: the device's.
-            server: its section [server].
-            state: the state folder.
-            trainer: runs what a round asks for.
-            stop: ends the loop.
-            beat: called whenever the loop makes progress.
+            config: Configuration of the device.
+            server: Section [server] of the configuration.
+            state: State folder.
+            training: Runs the jobs.
+            stop: Ends the loop once it is set.
+            beat: Called whenever the loop makes progress.
 
         Raises:
             EdgeError: the state folder is damaged, the bundle cannot be read, or the address cannot be one.
@@ -60,12 +61,12 @@ class Learner:
         self._config = config
         self._server = server
         self._state = state
-        self._trainer = trainer
+        self._training = training
         self._stop = stop
         self._beat = beat
         self._identity = state.identity()
         self._manifest = state.load_model(config.model.bundle).bundle.manifest
-        self._link = ServerLink(server.url, self._identity)
+        self._client = ServerClient(server.url, self._identity)
         self._jitter = random.Random(self._identity.device_id)  # noqa: S311  (spreads devices, guards nothing)
         # A round whose training failed here: trying it for ever would keep the device from everything else.
         self._given_up: tuple[int, str] | None = None
@@ -80,7 +81,7 @@ class Learner:
                 if not self.status["enrolled"]:
                     self._enrol()
                 if not self._state.unsent():
-                    self._trainer.wait(self._beat)
+                    self._training.wait(self._beat)
                 if self._stop.is_set():
                     break
                 self._step()
@@ -101,7 +102,7 @@ class Learner:
                 log.error("%s", error)
             self._pause(pause)
             pause = min(2 * pause, self._server.longest_pause_s)
-        self._link.close()
+        self._client.close()
 
     def _pause(self, longest: float) -> None:
         """Wait between half and all of a time, so that a fleet does not come back all at once."""
@@ -122,13 +123,13 @@ class Learner:
             labels=self._progress().label_map.names if self._config.device.share_names else (),
             clips=clips_of_a_round(self._config.clips_folder, self._config.recordings.per_round[1]),
         )
-        enrolled = self._link.enrol(message, self._server.enrol_token)
+        enrolled = self._client.enrol(message, self._server.enrol_token)
         self.status["enrolled"] = True
         log.info("enrolled as %s; the fleet knows %d classes", self._config.device.name, len(enrolled.classes))
 
     def _step(self) -> None:
         """Ask for one piece of work and bring it to its end."""
-        work = self._link.work(self._server.wait_s)
+        work = self._client.work(self._server.wait_s)
         self._beat()
         if work is None:
             return
@@ -140,7 +141,7 @@ class Learner:
         for sha256 in sorted(blobs):
             path = self._state.blob_path(sha256)
             if not path.exists():
-                write_durably(path, self._link.fetch(sha256))
+                write_durably(path, self._client.fetch(sha256))
         if work.kind == "contribute":
             self._contribute(work)
         else:
@@ -152,7 +153,7 @@ class Learner:
         if not (path.exists() and self._progress().contributed == work.round_id):
             self._train(work)
         try:
-            self._link.upload(work.round_id, path)
+            self._client.upload(work.round_id, path)
             log.info("round %d: uploaded", work.round_id)
         except RefusedError as error:
             if error.code not in _HOPELESS:
@@ -166,7 +167,7 @@ class Learner:
         done = progress.fine_tuned if work.fine_tune else progress.learned
         if not (path.exists() and done == work.round_id):
             self._train(work)
-        self._link.learned(parse(Learned, json.loads(path.read_bytes())))
+        self._client.learned(parse(Learned, json.loads(path.read_bytes())))
         log.info("round %d: learned", work.round_id)
         self._state.discard(path)
 
@@ -177,7 +178,7 @@ class Learner:
             WorkError: it failed, or was stopped.
         """
         try:
-            self._trainer.train(to_json(work), f"round {work.round_id}: {work.kind}", self._beat)
+            self._training.train(RoundWork(work), f"round {work.round_id}: {work.kind}", self._beat)
         except WorkError:
             if not self._stop.is_set():
                 self._given_up = (work.round_id, work.kind)

@@ -29,7 +29,7 @@ _EVERY_ADDRESS = ("all://", "http://", "https://")
 _LOCAL_NAMES = (".local", ".home.arpa", ".internal", ".lan", ".localhost")
 
 
-class ServerLink:
+class ServerClient:
     """Talks to one aggregator as one device. Every method raises UnreachableError or RefusedError."""
 
     def __init__(self, url: str, identity: Identity) -> None:

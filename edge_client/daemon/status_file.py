@@ -10,6 +10,7 @@ from typing import Any
 
 from edge_client.errors import StateError
 from edge_client.storage.device_state import DeviceState
+from fleet_protocol.atomic_files import write_atomically
 
 _NAME = "status.json"
 
@@ -38,10 +39,7 @@ class StatusFile:
         Raises:
             OSError: the disk refuses.
         """
-        temporary = self.path.with_name(f".{_NAME}")
-        temporary.write_text(json.dumps(status | {"time": time.time()}) + "\n", encoding="utf-8")
-        temporary.chmod(0o600)
-        temporary.replace(self.path)
+        write_atomically(self.path, json.dumps(status | {"time": time.time()}).encode() + b"\n")
 
 
 def read_status(state: DeviceState) -> dict[str, Any]:

@@ -19,18 +19,18 @@ _LONGEST_PAUSE_S = 60.0
 _SETTLED_S = 300.0
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Loop:
     """One of the daemon's loops.
 
     Attributes:
-        name: for people.
-        body: returns only once ``stop`` was set; whatever it raises starts it again.
-        stuck_after_s: seconds without a sign of progress after which the loop counts as stuck.
+        name: Name of the loop, for people.
+        body: The loop; it returns only after ``stop`` was set, and is restarted after whatever it raises.
+        stuck_after_s: Time without progress after which the loop counts as stuck, s.
         state: ``running``, ``waiting`` after a failure, or ``ended``.
-        restarts: how often it was started again.
-        error: the last failure, in words; "" when there was none.
-        progressed: when it last showed progress, on the monotonic clock.
+        restarts: Number of restarts.
+        error: Message of the last failure; "" where there was none.
+        progressed: Time of the last progress, on the monotonic clock, s.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Supervisor:
 
     def add(self, name: str, body: Callable[[], None], stuck_after_s: float) -> Loop:
         """Prepare a loop; :meth:`start` starts it."""
-        self.loops[name] = Loop(name, body, stuck_after_s)
+        self.loops[name] = Loop(name=name, body=body, stuck_after_s=stuck_after_s)
         return self.loops[name]
 
     def start(self) -> None:

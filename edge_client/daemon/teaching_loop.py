@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from edge_client.config import Config
-from edge_client.daemon.training_process import Trainer
+from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import WorkError
-from edge_client.learning.teaching.job import TEACH, to_teach
+from edge_client.learning.teaching.job import to_teach
+from edge_client.learning.training_job import OwnerTraining
 from edge_client.storage.device_state import DeviceState
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ _LOOK_S = 2.0
 _LOOKS_PER_TIDYING = 900
 
 
-class Teacher:
+class TeachingLoop:
     """Watches the clips; :meth:`run` returns only after ``stop`` was set."""
 
     def __init__(
@@ -29,24 +30,24 @@ class Teacher:
         config: Config,
         state: DeviceState,
         tidy: Callable[[], None],
-        trainer: Trainer,
+        training: TrainingProcess,
         stop: threading.Event,
         beat: Callable[[], None],
     ) -> None:
         """Prepare.
 
         Args:
-            config: the device's.
-            state: the state folder.
-            tidy: deletes clips that are too old.
-            trainer: runs the training.
-            stop: ends the loop.
-            beat: called whenever the loop makes progress.
+            config: Configuration of the device.
+            state: State folder.
+            tidy: Deletes clips that are too old.
+            training: Runs the jobs.
+            stop: Ends the loop once it is set.
+            beat: Called whenever the loop makes progress.
         """
         self._config = config
         self._state = state
         self._tidy = tidy
-        self._trainer = trainer
+        self._training = training
         self._stop = stop
         self._beat = beat
         self.status: dict[str, Any] = {"waiting_to_be_learned": False, "error": ""}
@@ -65,9 +66,9 @@ class Teacher:
             self.status["waiting_to_be_learned"] = found is not None and found != failed
             if not settled or found == failed:
                 continue
-            self._trainer.wait(self._beat, owner_waits=True)
+            self._training.wait(self._beat, owner_waits=True)
             try:
-                self._trainer.train(TEACH, "what the owner taught", self._beat)
+                self._training.train(OwnerTraining(), "what the owner taught", self._beat)
                 self.status["error"] = ""
             except WorkError as error:
                 # The same clips would fail again; others, or a restart, are worth another try.

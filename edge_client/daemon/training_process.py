@@ -6,13 +6,12 @@ Its memory returns when it ends, and listening goes on meanwhile
 
 from __future__ import annotations
 
-import json
 import logging
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from edge_client.config.sections import TrainingConfig, window_minutes
 from edge_client.daemon.board import temperature_c
 from edge_client.errors import WorkError
+from edge_client.learning.training_job import TrainingJob, to_line
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +30,8 @@ _ATTEMPTS = 2
 _LOOK_S = 5.0
 
 
-class Trainer:
-    """Starts the training processes of the daemon."""
+class TrainingProcess:
+    """The daemon's training: one job at a time, each in a child process of its own."""
 
     def __init__(
         self, config: TrainingConfig, config_path: Path, stop: threading.Event, on_trained: Callable[[], None]
@@ -39,10 +39,10 @@ class Trainer:
         """Prepare.
 
         Args:
-            config: window, temperature, deadline and priority.
-            config_path: of the whole configuration, which the child reads.
-            stop: ends the child.
-            on_trained: called after each training that succeeded: the model on the disk is another one.
+            config: Window, temperature, deadline and priority.
+            config_path: Path of the whole configuration, which the child reads.
+            stop: Ends the child once it is set.
+            on_trained: Called after each job that succeeded: the model on the disk is another one.
         """
         self._config = config
         self._config_path = config_path
@@ -80,13 +80,13 @@ class Trainer:
             self._stop.wait(_LOOK_S)
         self.status["waiting_for"] = None
 
-    def train(self, job: Mapping[str, Any], name: str, beat: Callable[[], None]) -> None:
+    def train(self, job: TrainingJob, name: str, beat: Callable[[], None]) -> None:
         """Run a job in a child process to its end, and once more if that fails.
 
         Args:
-            job: JSON-ready; what the child reads.
-            name: of the job, for people.
-            beat: called while it goes on.
+            job: What the child shall do.
+            name: Name of the job, for people.
+            beat: Called again and again while the child works.
 
         Raises:
             WorkError: both attempts failed, or the daemon was told to stop.
@@ -112,7 +112,7 @@ class Trainer:
             self.status["training"] = None
             self._one_at_a_time.release()
 
-    def _run(self, job: Mapping[str, Any], beat: Callable[[], None]) -> str | None:
+    def _run(self, job: TrainingJob, beat: Callable[[], None]) -> str | None:
         """Run the child once; return what went wrong, or None."""
         child = subprocess.Popen(
             [sys.executable, "-m", "edge_client.learning.worker", str(self._config_path)],
@@ -123,7 +123,7 @@ class Trainer:
         assert child.stdin is not None
         late = False
         try:
-            child.stdin.write(json.dumps(job) + "\n")
+            child.stdin.write(to_line(job))
             child.stdin.flush()
             while child.poll() is None and not self._stop.is_set() and not late:
                 beat()
@@ -133,7 +133,7 @@ class Trainer:
                 except subprocess.TimeoutExpired:
                     continue
         except BrokenPipeError:
-            log.warning("the training process ended before it was told what to do")
+            log.warning("the training process ended before it had read its job")
         finally:
             status = _end(child)
         if late:

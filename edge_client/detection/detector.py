@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edge_client.audio.level import FLOOR_DB, rms_dbfs
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.posterior_handling import PosteriorHandler
 from edge_client.detection.unknown_sounds import UnknownSounds
-from edge_client.events import Event
+from edge_client.events import Event, Heard
 from edge_client.features.sliding import SlidingMfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
@@ -20,8 +21,6 @@ from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
 
 log = logging.getLogger(__name__)
-
-_SILENCE_DB = -120.0
 
 
 @dataclass
@@ -48,7 +47,6 @@ class Detector:
         scores: float32 [labels], of the newest window alone; zeros where it was too quiet to say.
         sample_rate_hz: of the stream, the model's.
         hop_samples: samples from one window to the next: ``hop_s`` in whole frames, at most a clip.
-        unknown_window: float32 [clip_samples], what the last ``unknown`` event was about; None before the first.
     """
 
     def __init__(
@@ -67,9 +65,8 @@ class Detector:
             clock: the time of events, in seconds since 1970.
         """
         self.counters = Counters()
-        self.level_db = _SILENCE_DB
+        self.level_db = FLOOR_DB
         self.scores: Floats = np.zeros(0, np.float32)
-        self.unknown_window: Floats | None = None
         self._config = config
         self._clock = clock
         self._warned: set[str] = set()
@@ -111,9 +108,9 @@ class Detector:
         """Return the newest complete window, float32 [clip_samples]; zeros stand for what was before the stream."""
         return self._window.copy()
 
-    def push(self, samples: Floats) -> list[Event]:
+    def push(self, samples: Floats) -> list[Heard]:
         """Take the stream's next samples, float32 [any number] at the model's rate; return what was heard in them."""
-        return [event for _ in self._hops(samples) for event in self._look()]
+        return [heard for _ in self._hops(samples) if (heard := self._look()) is not None]
 
     def skip(self, samples: Floats) -> None:
         """Take the stream's next samples without looking at their windows."""
@@ -144,25 +141,25 @@ class Detector:
             if self._heard_samples >= len(self._window):
                 yield
 
-    def _look(self) -> list[Event]:
-        """Look at the newest window."""
+    def _look(self) -> Heard | None:
+        """Look at the newest window; return what was heard in it, if anything."""
         self.counters.windows += 1
-        self.level_db = _level_db(self._window)
+        self.level_db = rms_dbfs(self._window)
         at_s = self._heard_samples / self._settings.sample_rate_hz
         self.scores = self._scores()
         slot = self._decisions.update(self.scores, at_s)
         averaged = self._decisions.averaged
         best = float(averaged.max(initial=0.0))
         sound = self._unknown_sounds.update(
-            at_s, _level_db(self._hop), best, self._window, self.level_db, heard=slot is not None
+            at_s, rms_dbfs(self._hop), best, self._window, self.level_db, heard=slot is not None
         )
         if slot is not None:
             known = self._label_map.slots[slot]
-            return [Event(self._clock(), "detected", known.name, known.class_id, float(averaged[slot]), self.level_db)]
+            score = float(averaged[slot])
+            return Heard(Event(self._clock(), "detected", known.name, known.class_id, score, self.level_db))
         if sound is None:
-            return []
-        self.unknown_window = sound.window
-        return [Event(self._clock(), "unknown", "unknown", None, sound.score, sound.level_db)]
+            return None
+        return Heard(Event(self._clock(), "unknown", "unknown", None, sound.score, sound.level_db), sound.window)
 
     def _scores(self) -> Floats:
         """Return the newest window's scores, float32 [labels]; zeros where it is too quiet to say."""
@@ -174,9 +171,3 @@ class Detector:
             return np.zeros(labels, np.float32)
         x = self._model.normalise(self._features(self._window)[None])
         return self._model.predict(x, self._label_map.mask)[0, :labels]
-
-
-def _level_db(samples: Floats) -> float:
-    """Return the root mean square in dB full scale, at least -120."""
-    power = float(np.dot(samples, samples)) / len(samples)
-    return max(_SILENCE_DB, 10.0 * float(np.log10(power))) if power > 0 else _SILENCE_DB

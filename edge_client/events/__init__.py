@@ -1,17 +1,18 @@
-"""What the device heard, and where the news of it goes: the journal, standard output, a program, an MQTT broker."""
+"""What the device heard, and where the news of it goes: the journal, standard output, a program, an MQTT broker.
+
+A module of this package that exports ``SINK`` is a sink; docs/listening.md says how a package brings its own.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from edge_client.config import Config
-
-JOURNAL = "journal.sqlite3"
+    from fleet_protocol.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,12 @@ class Event:
     """A sound that was heard.
 
     Attributes:
-        time: when, in seconds since 1970, UTC.
-        kind: whether the sound is one that the device knows.
-        label: the owner's name for it; ``unknown`` for an unknown sound.
-        class_id: the fleet's class of the label, where the fleet knows it.
-        score: averaged score of the label, or the best one that an unknown sound reached, 0..1.
-        level_db: root mean square of the window, dB full scale.
+        time: Time of the event, in seconds since 1970, UTC.
+        kind: Whether the device knows the sound.
+        label: The owner's name for the sound; ``unknown`` for an unknown sound.
+        class_id: The fleet's class of the label; None where the fleet does not know it.
+        score: Averaged score of the label, or the best one that an unknown sound reached, 0..1.
+        level_db: Root mean square of the window, dB full scale.
     """
 
     time: float
@@ -47,43 +48,66 @@ class Event:
         }
 
 
+@dataclass(frozen=True)
+class Heard:
+    """An event with its sound, on the way from the detector to the store of unknown clips. A sink gets the event alone.
+
+    Attributes:
+        event: The event.
+        window: Sound of an unknown event, float32 [clip_samples]; None for a label that the device knows.
+    """
+
+    event: Event
+    window: Floats | None = None
+
+
 class Sink(Protocol):
-    """Where events go."""
+    """A receiver of events."""
 
     def publish(self, event: Event) -> None:
         """Take an event without waiting; trouble outside is logged, never raised."""
 
     def close(self) -> None:
-        """Bring what was taken to its end, for a few seconds at most."""
+        """Finish what was taken, within a few seconds."""
 
 
 @runtime_checkable
 class Announcing(Protocol):
-    """A sink that tells the world beforehand which labels there are."""
+    """A sink that tells its readers which labels there are."""
 
     def announce(self, labels: Sequence[str]) -> None:
         """Say which labels the device knows from now on."""
 
 
-def open_sinks(config: Config, device_id: str) -> list[Sink]:
-    """Open the journal and every sink that the configuration names.
+@dataclass(frozen=True)
+class SinkDevice:
+    """The device for which a sink is opened.
 
-    Raises:
-        ConfigError: ``[mqtt]`` is configured, but its library is not installed.
-        OSError: the journal's folder cannot be written.
+    Attributes:
+        config: Configuration of the device.
+        device_id: Identifier of the device, 32 hex digits.
+        section: The sink's own configuration section, an object of ``SinkKind.section``; None where the file has none.
     """
-    from edge_client.events.command import CommandHook
-    from edge_client.events.journal import Journal
-    from edge_client.events.json_lines import JsonLines
-    from edge_client.events.mqtt import MqttSink
 
-    events = config.events
-    journal = config.device.state / JOURNAL
-    sinks: list[Sink] = [Journal(journal, days=events.journal_days, megabytes=events.journal_mb)]
-    if events.stdout:
-        sinks.append(JsonLines(sys.stdout))
-    if events.command:
-        sinks.append(CommandHook(events.command, events.command_timeout_s))
-    if config.mqtt is not None:
-        sinks.append(MqttSink(config.mqtt, device_id, config.device.name))
-    return sinks
+    config: Config
+    device_id: str
+    section: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkKind:
+    """A kind of sink: what its module exports as ``SINK``.
+
+    Attributes:
+        name: Name of the kind, and of its section in the configuration file.
+        open: Opens the sink; returns None where the configuration does not ask for it.
+        section: Dataclass of its configuration section, which checks its own values; None for a sink without one.
+        secrets: Environment variables that replace keys of the section, by key.
+        aliases: Former names of the kind.
+    """
+
+    name: str
+    open: Callable[[SinkDevice], Sink | None]
+    section: type[Any] | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()

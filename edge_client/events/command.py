@@ -7,31 +7,33 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from edge_client.events import Event
-from edge_client.events.delivery import BoundedLog, Delivery
+from edge_client.events import Event, SinkDevice, SinkKind
+from edge_client.events.delivery import Delivery
+from edge_client.rate_limited_log import RateLimitedLog
 
 _WAITING = 32
 _GRACE_S = 2.0
 _STDERR = 2
-_SECRETS = ("AURICLE_ENROL_TOKEN", "AURICLE_MQTT_PASSWORD")
 
 
 class CommandHook:
     """A :class:`edge_client.events.Sink` that runs one program at a time; what it prints goes to standard error."""
 
-    def __init__(self, command: Sequence[str], timeout_s: float) -> None:
+    def __init__(self, command: Sequence[str], timeout_s: float, secrets: Collection[str] = ()) -> None:
         """Prepare.
 
         Args:
             command: program and arguments; no shell looks at them.
             timeout_s: seconds after which the program, and all that it started, is killed.
+            secrets: Environment variables that the program does not get.
         """
         self._command = list(command)
         self._timeout_s = timeout_s
+        self._secrets = secrets
         self._running: subprocess.Popen[bytes] | None = None
-        self._trouble = BoundedLog(logging.getLogger(__name__))
+        self._trouble = RateLimitedLog(logging.getLogger(__name__))
         self._delivery: Delivery[Event] = Delivery(f"the command {command[0]}", self._run, _WAITING)
 
     def publish(self, event: Event) -> None:
@@ -49,7 +51,7 @@ class CommandHook:
     def _run(self, event: Event) -> None:
         name = self._command[0]
         document = json.dumps(event.to_json(), ensure_ascii=False).encode() + b"\n"
-        environment = {key: value for key, value in os.environ.items() if key not in _SECRETS}
+        environment = {key: value for key, value in os.environ.items() if key not in self._secrets}
         try:
             process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=_STDERR, start_new_session=True, env=environment
@@ -67,6 +69,16 @@ class CommandHook:
                 _kill(process)
                 self._trouble.warning("[events] command: %s was killed after %g s", name, self._timeout_s)
             self._running = None
+
+
+def _open(device: SinkDevice) -> CommandHook | None:
+    from edge_client.events.registry import secret_variables  # which imports this module
+
+    events = device.config.events
+    return CommandHook(events.command, events.command_timeout_s, secret_variables()) if events.command else None
+
+
+SINK = SinkKind(name="command", open=_open)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

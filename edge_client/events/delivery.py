@@ -1,38 +1,16 @@
-"""Hands things over to something slow in a thread of its own, so that listening never waits for a disk or a program."""
+"""Delivers items to something slow in a thread of its own: listening never waits for a disk or a program."""
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from edge_client.rate_limited_log import RateLimitedLog
+
 Item = TypeVar("Item")
-
-_QUIET_S = 60.0
-
-
-class BoundedLog:
-    """Logs a trouble that may come again and again at most once a minute, with how often it came in between."""
-
-    def __init__(self, log: logging.Logger, quiet_s: float = _QUIET_S) -> None:
-        self._log = log
-        self._quiet_s = quiet_s
-        self._next = 0.0
-        self._unsaid = 0
-        self._lock = threading.Lock()
-
-    def warning(self, message: str, *values: object, trace: bool = False) -> None:
-        """Log, or count."""
-        with self._lock:
-            if time.monotonic() < self._next:
-                self._unsaid += 1
-                return
-            more = f" ({self._unsaid} times more since the last such line)" if self._unsaid else ""
-            self._next, self._unsaid = time.monotonic() + self._quiet_s, 0
-        self._log.warning(message + "%s", *values, more, exc_info=trace)
 
 
 class Delivery(Generic[Item]):
@@ -58,7 +36,7 @@ class Delivery(Generic[Item]):
         self._changed = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
-        self._trouble = BoundedLog(logging.getLogger(__name__))
+        self._trouble = RateLimitedLog(logging.getLogger(__name__))
 
     def put(self, item: Item) -> None:
         """Take an item; never waits."""
@@ -104,4 +82,4 @@ class Delivery(Generic[Item]):
             try:
                 self._deliver(item)
             except Exception as error:
-                self._trouble.warning("%s failed: %s", self._name, error, trace=True)
+                self._trouble.warning("%s failed: %s", self._name, error, exc_info=True)

@@ -12,10 +12,14 @@ import threading
 import time
 from pathlib import Path
 
-from edge_client.events import Event
-from edge_client.events.delivery import BoundedLog, Delivery
+from edge_client.events import Event, SinkDevice, SinkKind
+from edge_client.events.delivery import Delivery
+from edge_client.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
+
+# File in the state folder.
+JOURNAL = "journal.sqlite3"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
@@ -55,7 +59,7 @@ class Journal:
         self._bytes = megabytes * 1e6
         self._since_pruned = 0
         self._lock = threading.Lock()
-        self._trouble = BoundedLog(log)
+        self._trouble = RateLimitedLog(log)
         self._delivery: Delivery[Event] = Delivery("the journal", self._write)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -118,6 +122,14 @@ class Journal:
     def _shrink(self) -> None:
         """Give freed pages back. (``execute`` would give back a single one: it stops where there are no rows.)"""
         self._database.executescript("PRAGMA incremental_vacuum")
+
+
+def _open(device: SinkDevice) -> Journal:
+    events = device.config.events
+    return Journal(device.config.device.state / JOURNAL, days=events.journal_days, megabytes=events.journal_mb)
+
+
+SINK = SinkKind(name="journal", open=_open)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from typing import TextIO
 
-from edge_client.events import Event
+from edge_client.events import Event, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 
 log = logging.getLogger(__name__)
@@ -44,3 +45,10 @@ class JsonLines:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
+
+
+def _open(device: SinkDevice) -> JsonLines | None:
+    return JsonLines(sys.stdout) if device.config.events.stdout else None
+
+
+SINK = SinkKind(name="stdout", open=_open)

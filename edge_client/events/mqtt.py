@@ -9,12 +9,13 @@ import json
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edge_client.config.sections import MqttConfig
+from edge_client.config.sections import require
 from edge_client.errors import ConfigError
-from edge_client.events import Event
-from edge_client.events.delivery import BoundedLog
+from edge_client.events import Event, SinkDevice, SinkKind
+from edge_client.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessageInfo
@@ -28,6 +29,37 @@ _GRACE_S = 2.0
 _UNCONFIRMED = 100
 
 
+@dataclass(frozen=True, kw_only=True)
+class MqttSection:
+    """``[mqtt]``; without this section nothing is published.
+
+    Attributes:
+        host: Host name or address of the broker.
+        port: Port of the broker.
+        username: Name by which the device logs in; "": none.
+        password: Its password; the environment's AURICLE_MQTT_PASSWORD replaces it.
+        tls: Whether the connection is encrypted.
+        topic: Topic before the device's identifier in every topic.
+        discovery: Home Assistant's discovery prefix; "": none.
+    """
+
+    host: str
+    port: int = 1883
+    username: str = ""
+    password: str = ""
+    tls: bool = False
+    topic: str = "auricle"
+    discovery: str = "homeassistant"
+
+    def __post_init__(self) -> None:
+        require(1 <= self.port <= 65_535, "port", self.port, "must be from 1 to 65535")
+        require(bool(self.host), "host", self.host, "must name the broker")
+        for key in ("topic", "discovery"):
+            value = getattr(self, key)
+            require(not set(value) & set("+#\0"), key, value, "must not contain +, # or a zero byte")
+        require(bool(self.topic), "topic", self.topic, "must not be empty")
+
+
 class MqttSink:
     """A :class:`edge_client.events.Sink` and :class:`edge_client.events.Announcing`.
 
@@ -35,7 +67,7 @@ class MqttSink:
     journal has them). When it is back, it gets the last sound and the state of the device, which are retained.
     """
 
-    def __init__(self, config: MqttConfig, device_id: str, name: str) -> None:
+    def __init__(self, config: MqttSection, device_id: str, name: str) -> None:
         """Begin to connect, in a thread of its own; a broker that is away is tried again after growing pauses.
 
         Args:
@@ -53,7 +85,7 @@ class MqttSink:
         self._labels: tuple[str, ...] = ()
         self._last: Event | None = None
         self._lock = threading.Lock()
-        self._trouble, self._missed = BoundedLog(log), BoundedLog(log)
+        self._trouble = RateLimitedLog(log)
         self._client = self._connect()
 
     def announce(self, labels: Sequence[str]) -> None:
@@ -68,7 +100,7 @@ class MqttSink:
         with self._lock:
             self._last = event
         if not self._client.is_connected():
-            self._missed.warning("the MQTT broker %s is away and misses an event", self._config.host)
+            self._trouble.warning("the MQTT broker %s is away and misses an event", self._config.host)
             return
         self._send("event", {"event_type": event.label, **event.to_json()}, retain=False)
         self._send_last()
@@ -184,3 +216,12 @@ def discovery(base: str, device_id: str, name: str, labels: Sequence[str]) -> di
             **shared,
         },
     }
+
+
+def _open(device: SinkDevice) -> MqttSink | None:
+    if device.section is None:
+        return None
+    return MqttSink(device.section, device.device_id, device.config.device.name)
+
+
+SINK = SinkKind(name="mqtt", open=_open, section=MqttSection, secrets={"password": "AURICLE_MQTT_PASSWORD"})

@@ -1,9 +1,8 @@
 """The child process that trains: its memory returns when it ends, and listening goes on meanwhile.
 
-`python -m edge_client.learning.worker CONFIG` reads the work as one line of JSON from its standard input: what the
-aggregator asks for, or `{"kind": "teach"}` when the owner taught something. What it makes is in the state folder when
-it exits with 0: an upload or a report in the outbox, then the model, each written whole. Its parent keeps the pipe open
-for as long as the work is wanted.
+`python -m edge_client.learning.worker CONFIG` reads its job as one line of JSON from its standard input
+(edge_client/learning/training_job.py). Its result is in the state folder when it exits with 0: an upload or a report in
+the outbox, then the model, each written whole. Its parent keeps the pipe open for as long as the job is wanted.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ from edge_client.learning.rounds.job import Fleet, RoundJob
 from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.rounds.zero_shot import ZeroShot
-from edge_client.learning.teaching.job import TEACH, teach
+from edge_client.learning.teaching.job import teach
+from edge_client.learning.training_job import OwnerTraining, TrainingJob, from_line
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import HELD_OUT, DeviceState, SavedModel
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.messages import Learned, Work, parse, to_json
+from fleet_protocol.messages import Learned, Work, to_json
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import Arrays, pack, unpack
 
 
 def main() -> int:
-    """Do the work that stands on standard input; return the exit status."""
+    """Do the job on standard input; return the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
-        document = json.loads(sys.stdin.readline())
-        work = None if document == TEACH else parse(Work, document)
+        job = from_line(sys.stdin.readline())
         threading.Thread(target=_end_with_parent, daemon=True).start()
         config = load_config(Path(sys.argv[1]))
         os.nice(config.training.nice)
-        run(config, work)
+        run(config, job)
     except (AuricleError, OSError) as error:
         print(f"auricle-edge: {error}", file=sys.stderr)
         return 1
@@ -60,27 +59,27 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def run(config: Config, work: Work | None) -> None:
-    """Do one piece of work and save what came of it: first what is to be sent, then the model.
+def run(config: Config, job: TrainingJob) -> None:
+    """Do one job and save its result: first what is to be sent, then the model.
 
-    Should power fail in between, the model is as it was, and the same work is done again.
+    After a power cut in between, the model is as it was, and the same job is done again.
 
     Args:
-        config: the device's.
-        work: of the aggregator; None: learn what the owner taught.
+        config: Configuration of the device.
+        job: A round's work, or learning what the owner taught.
 
     Raises:
         AuricleError: naming what is wrong with the state, the bundle, the recordings or what the aggregator sent.
     """
     state = DeviceState(config.device.state)
     state.lock("training")
-    if work is None:
+    if isinstance(job, OwnerTraining):
         teach(config, state)
         return
-    identity = state.identity()
+    work = job.work
     saved = state.load_model(config.model.bundle)
     model = ModelRuntime(saved.bundle, config.device.threads)
-    start = functools.partial(_start, state, saved, model, identity.device_id)
+    start = functools.partial(_start, config, state, saved, model)
     if work.kind == "contribute":
         _contribute(config, state, saved, start(work))
         return
@@ -92,21 +91,22 @@ def run(config: Config, work: Work | None) -> None:
     _learn(config, state, saved, start(work), fleets)
 
 
-def _start(state: DeviceState, saved: SavedModel, model: ModelRuntime, device_id: str, work: Work) -> RoundJob:
-    return _job(work)(model, saved.progress.label_map, work, _fleet(state, work), device_id)
-
-
-def _job(work: Work) -> type[ZeroShot] | type[WeightSharing]:
-    """Return the device's part of the plan's local method.
+def _start(config: Config, state: DeviceState, saved: SavedModel, model: ModelRuntime, work: Work) -> RoundJob:
+    """Prepare the device's part of the plan's local method.
 
     Raises:
-        WorkError: it is one that this version does not know.
+        WorkError: this version does not know the method.
     """
-    method = local_methods().get(work.plan.local.name)
-    if method is None:
-        known, name = ", ".join(local_methods()), work.plan.local.name
-        raise WorkError(f"this device knows no local method {name!r} (known: {known}); update its software")
-    return WeightSharing if isinstance(method, LocalMethod) else ZeroShot
+    method, label_map, device_id = work.plan.local.name, saved.progress.label_map, state.identity().device_id
+    found = local_methods().get(method)
+    if found is None:
+        known = ", ".join(local_methods())
+        raise WorkError(f"this device knows no local method {method!r} (known: {known}); update its software")
+    fleet = _fleet(state, work)
+    if not isinstance(found, LocalMethod):
+        return ZeroShot(model, label_map, work, fleet, device_id)
+    shared = None if fleet.model is None else ModelRuntime(fleet.model, config.device.threads)
+    return WeightSharing(model, label_map, work, fleet, device_id, shared)
 
 
 def _fleet(state: DeviceState, work: Work) -> Fleet:

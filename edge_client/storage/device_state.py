@@ -24,8 +24,10 @@ from fleet_protocol.tensors import Arrays, pack, unpack
 
 HELD_OUT = 0.2
 _KINDS = ("trained/", "listening/")
-# The names that write_durably gives to files on their way.
-_HALF_WRITTEN = re.compile(r"\.(identity\.json|model\.safetensors|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}")
+# The names of files that are being written (fleet_protocol.atomic_files).
+_HALF_WRITTEN = re.compile(
+    r"\.(identity\.json|status\.json|model\.safetensors|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
+)
 
 
 @dataclass(frozen=True)
@@ -36,19 +38,19 @@ class Identity:
     secret: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """What a model went through.
 
     Attributes:
-        architecture: of the bundle that it was started from.
-        label_map: which slot is which class.
-        contributed: last round that it trained for; 0 before the first.
-        learned: last round whose result it learned; 0 before the first.
-        taught: digest of the clip store that the owner's sounds were last learned from; "" before that.
-        fine_tuned: last round whose result it fine-tuned on its own clips; 0 before the first.
-        overtaken: whether a round's result was learned since, which knows nothing of the owner's sounds and room.
-        held_out: share of the clips by which the device judges what it makes of a round's result.
+        architecture: Architecture of the bundle from which the model was started.
+        label_map: Label and class of every slot.
+        contributed: Last round for which the model was trained; 0 before the first.
+        learned: Last round whose result the model learned; 0 before the first.
+        taught: Digest of the clip store from which the owner's sounds were last learned; "" before that.
+        fine_tuned: Last round whose result was fine-tuned on the device's own clips; 0 before the first.
+        overtaken: Whether a round's result was learned since, which knows nothing of the owner's sounds and room.
+        held_out: Share of the clips by which the device judges what it makes of a round's result, 0..1.
     """
 
     architecture: str
@@ -66,15 +68,20 @@ class SavedModel:
     """A device's model.
 
     Attributes:
-        bundle: with the weights that the device trained on its own clips; rounds go on from these, so that devices
-            stay different and their consensus stays better than each of them.
-        listening: the same after the fleet's consensus was distilled into them: what recognises sounds.
-        progress: what the model went through.
+        bundle: Bundle with the weights that the device trained on its own clips. Rounds go on from these, so that
+            devices stay different and their consensus stays better than each of them.
+        listening: Weights after the fleet's consensus was distilled into them; these recognise sounds.
+        progress: Rounds and clips from which the model learned.
     """
 
     bundle: Bundle
     listening: Arrays
     progress: Progress
+
+    @property
+    def listening_bundle(self) -> Bundle:
+        """The bundle with the weights that recognise sounds."""
+        return dataclasses.replace(self.bundle, weights=self.listening)
 
 
 class DeviceState:
@@ -130,18 +137,19 @@ class DeviceState:
         path = self.folder / "model.safetensors"
         manifest = bundle.manifest
         if not path.exists():
-            return SavedModel(bundle, bundle.weights, Progress(manifest.architecture, LabelMap(manifest.capacity)))
+            start = Progress(architecture=manifest.architecture, label_map=LabelMap(manifest.capacity))
+            return SavedModel(bundle, bundle.weights, start)
         try:
             arrays, document = unpack(path.read_bytes())
             progress = Progress(
-                str(document["architecture"]),
-                LabelMap.from_json(document["label_map"]),
-                int(document["contributed"]),
-                int(document["learned"]),
-                str(document.get("taught", "")),
-                int(document.get("fine_tuned", 0)),
-                bool(document.get("overtaken", False)),
-                float(document.get("held_out", HELD_OUT)),
+                architecture=str(document["architecture"]),
+                label_map=LabelMap.from_json(document["label_map"]),
+                contributed=int(document["contributed"]),
+                learned=int(document["learned"]),
+                taught=str(document.get("taught", "")),
+                fine_tuned=int(document.get("fine_tuned", 0)),
+                overtaken=bool(document.get("overtaken", False)),
+                held_out=float(document.get("held_out", HELD_OUT)),
             )
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error

@@ -9,10 +9,11 @@ from typing import Any
 from aggregator_server.errors import AggregatorError
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
+from fleet_protocol.toml_sections import TomlFile
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.faults import FaultsSection
-from fleet_simulator.experiment.file import line_of, read_document, read_section
+from fleet_simulator.experiment.file import read_toml
 from fleet_simulator.experiment.sections import RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
 
@@ -26,7 +27,7 @@ def has_users(path: Path) -> bool:
     Raises:
         ExperimentError: the file cannot be read.
     """
-    document = read_document(path)
+    document = read_toml(path).document
     rounds = document.get("rounds")
     return "users" in document or (isinstance(rounds, dict) and rounds.get("strategy") == STRATEGY)
 
@@ -37,25 +38,23 @@ def load_zero_shot(path: Path) -> ZeroShotExperiment:
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
     """
-    document = read_document(path)
+    file = read_toml(path)
+    document = file.document
     kinds: dict[str, type[Any]] = {
         "data": DataSection, "rounds": RoundsSection, "zero_shot": ZeroShotSection, "faults": FaultsSection,
     }  # fmt: skip
-    if unknown := sorted(document.keys() - kinds.keys() - {"users"}):
-        raise ExperimentError(
-            f"{line_of(path, unknown[0])}: unknown section [{unknown[0]}] of the strategy {STRATEGY!r}, whose users "
-            f"have models of their own; known: {', '.join(kinds)}, [[users]]"
-        )
+    of_strategy = f" of the strategy {STRATEGY!r}, whose users have models of their own"
+    file.require_known((*kinds, "[[users]]"), of_strategy)
     if missing := [name for name in _NEEDED if name not in document]:
         name = f"[{missing[0]}]" if missing[0] == "users" else missing[0]
         raise ExperimentError(f"{path}: the section [{name}] is missing; docs/simulator-zero-shot.md has an example")
-    sections = {name: read_section(path, name, kind, document.get(name, {})) for name, kind in kinds.items()}
-    users = tuple(_user(path, number, values) for number, values in enumerate(_tables(path, document["users"]), 1))
+    sections = {name: file.section(name, kind, document.get(name, {})) for name, kind in kinds.items()}
+    users = tuple(_user(file, number, values) for number, values in enumerate(_tables(path, document["users"]), 1))
     try:
         experiment = ZeroShotExperiment(users=users, **sections)
     except ExperimentError as error:
         raise ExperimentError(f"{path}: {error}") from error
-    _require_plan(path, experiment)
+    _require_plan(file, experiment)
     for number, user in enumerate(users, 1):
         _require_bundles(path, f"[users {number}]", user, experiment)
     return experiment
@@ -67,30 +66,29 @@ def _tables(path: Path, users: Any) -> list[Any]:  # noqa: ANN401  (whatever the
     return users
 
 
-def _user(path: Path, number: int, values: Any) -> UserSection:  # noqa: ANN401  (whatever the file has there)
-    name = f"[users {number}]"
-    if not isinstance(values, dict):
-        raise ExperimentError(f"{path}: {name} must be a table of keys, not {values!r}")
+def _user(file: TomlFile, number: int, values: Any) -> UserSection:  # noqa: ANN401  (whatever the file has there)
+    name = f"users {number}"
+    values = file.table(name, values)
     rest = {key: value for key, value in values.items() if key != "events"}
     events = values.get("events", [])
     if not isinstance(events, list):
-        raise ExperimentError(f"{path}: {name} events must be written as [[users.events]], not {events!r}")
-    user: UserSection = read_section(path, f"users {number}", UserSection, rest, (number,))
+        raise ExperimentError(f"{file.path}: [{name}] events must be written as [[users.events]], not {events!r}")
+    user: UserSection = file.section(name, UserSection, rest, (number,))
     found = [
-        read_section(path, f"users.events {place} of user {number}", EventSection, event, (number, place))
+        file.section(f"users.events {place} of user {number}", EventSection, event, (number, place))
         for place, event in enumerate(events, 1)
     ]
     return replace(user, events=tuple(found))
 
 
-def _require_plan(path: Path, experiment: ZeroShotExperiment) -> None:
+def _require_plan(file: TomlFile, experiment: ZeroShotExperiment) -> None:
     try:
         plan = experiment.rounds.plan
     except (AggregatorError, ExperimentError) as error:
-        raise ExperimentError(f"{line_of(path, 'rounds')}: [rounds] {error}") from error
+        raise ExperimentError(f"{file.place('rounds')}: [rounds] {error}") from error
     if plan.local.name != STRATEGY:
         raise ExperimentError(
-            f"{line_of(path, 'rounds', 'strategy')}: [rounds] strategy = {experiment.rounds.strategy!r}: [[users]] "
+            f"{file.place('rounds', 'strategy')}: [rounds] strategy = {experiment.rounds.strategy!r}: [[users]] "
             f"have models of their own, which only {STRATEGY!r} combines; a shared model's experiment has [fleet] and "
             "[model] instead"
         )

@@ -17,10 +17,10 @@ import soundfile
 from aggregator_server.strategies.registry import strategies
 from edge_client.audio.recordings import Recordings
 from edge_client.clips.public_set import build_public_set
-from edge_client.clips.unknown_clips import UnknownRing
+from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
-from edge_client.events import JOURNAL, Event
-from edge_client.events.journal import Journal
+from edge_client.events import Event
+from edge_client.events.journal import JOURNAL, Journal
 from edge_client.features.mfcc import Mfcc
 from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.methods.registry import local_methods
@@ -131,7 +131,7 @@ def taught_device(folder: Path, bundle: Path, url: str) -> Path:
     (clips / "stop").rename(clips / SECRET_LABEL)
     write_clips(folder / "evaluation", "yes", 2, seed=3)
     noise = np.random.default_rng(2).uniform(-0.4, 0.4, SETTINGS.clip_samples).astype(np.float32)
-    UnknownRing(state.unknown_folder, ClipsConfig(), SETTINGS.sample_rate_hz).add(time.time(), 0.2, noise)
+    UnknownClips(state.unknown_folder, ClipsConfig(), SETTINGS.sample_rate_hz).add(time.time(), 0.2, noise)
     journal = Journal(state.folder / JOURNAL)
     journal.publish(Event(1_700_000_000.5, "detected", SECRET_LABEL, None, 0.9, -20.0))
     journal.close()

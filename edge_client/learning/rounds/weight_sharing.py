@@ -35,15 +35,31 @@ from fleet_protocol.tensors import Arrays
 class WeightSharing:
     """One device's work in one round. The device's model is trained in place; the label map is replaced."""
 
-    def __init__(self, model: ModelRuntime, label_map: LabelMap, work: Work, fleet: Fleet, device_id: str) -> None:
+    def __init__(
+        self,
+        model: ModelRuntime,
+        label_map: LabelMap,
+        work: Work,
+        fleet: Fleet,
+        device_id: str,
+        shared: ModelRuntime | None,
+    ) -> None:
         """Prepare.
+
+        Args:
+            model: Runtime of the device's own bundle.
+            label_map: Label map of that model.
+            work: What the aggregator asks for.
+            fleet: What the aggregator sent along.
+            device_id: The device's identifier.
+            shared: Runtime of ``fleet.model``; None where the round has none.
 
         Raises:
             FeatureMismatchError: the models and the public set compute features differently.
             ModelError: the method needs the fleet's bundle, and this device has another.
             ProtocolError: the round has no shared model.
         """
-        if fleet.model is None:
+        if fleet.model is None or shared is None:
             raise ProtocolError(f"round {work.round_id} ({work.plan.local.name}) came without a shared model")
         self.method = shared_model_method(work.plan.local.name)
         self.model = model
@@ -57,7 +73,7 @@ class WeightSharing:
         self.device_id = device_id
         self.settings: Mapping[str, Value] = work.plan.local.settings
         self.rng = round_rng(work, device_id)
-        self.shared = ModelRuntime(self.bundle)
+        self.shared = shared
         self._class_ids = tuple(info.class_id for info in work.classes)
         self._x0 = self.shared.normalise(fleet.public_set.features)
 

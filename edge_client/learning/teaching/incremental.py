@@ -39,7 +39,7 @@ _PROXIMAL = 0.1
 
 
 @dataclass(frozen=True)
-class Lesson:
+class IncrementalTask:
     """What is to be learned, the same for both sets of weights.
 
     Attributes:
@@ -69,13 +69,13 @@ class Lesson:
         return target
 
 
-def learn(model: ModelRuntime, weights: Arrays, lesson: Lesson, epochs: int, rate: float, seed: int) -> Arrays:
-    """Return weights that learned a lesson.
+def learn(model: ModelRuntime, weights: Arrays, task: IncrementalTask, epochs: int, rate: float, seed: int) -> Arrays:
+    """Return weights that learned a task.
 
     Args:
         model: does the work; its own weights are overwritten.
         weights: to begin with.
-        lesson: what.
+        task: what.
         epochs: passes.
         rate: step size of the first ones.
         seed: of everything random.
@@ -85,23 +85,21 @@ def learn(model: ModelRuntime, weights: Arrays, lesson: Lesson, epochs: int, rat
     """
     rng = np.random.default_rng(seed)
     model.set_weights(weights)
-    rehearsal = _Rehearsal.prepare(model, lesson, rng)
+    rehearsal = _Rehearsal.prepare(model, task, rng)
     model.set_weights(weights)  # the proximal term's anchor
-    own_targets = from_slots(lesson.clips.slots, lesson.label_map.capacity)
+    own_targets = from_slots(task.clips.slots, task.label_map.capacity)
     loss = math.nan
     for epoch in range(epochs):
-        rows = _balanced(lesson.clips.slots, rng)
+        rows = _balanced(task.clips.slots, rng)
         x_public, public_targets = rehearsal.draw(rng)
-        quiet = rng.permutation(len(lesson.quiet))[
-            : max(_QUIET_ROWS, round(_QUIET_SHARE * (len(rows) + len(x_public))))
-        ]
-        spliced = rng.permutation(len(lesson.spliced))[: round(_SPLICED_SHARE * len(rows))]
-        x = np.concatenate([lesson.clips.draw(rng)[rows], x_public, lesson.quiet[quiet], lesson.spliced[spliced]])
-        undecided = np.tile(lesson.undecided(), (len(quiet) + len(spliced), 1))
+        quiet = rng.permutation(len(task.quiet))[: max(_QUIET_ROWS, round(_QUIET_SHARE * (len(rows) + len(x_public))))]
+        spliced = rng.permutation(len(task.spliced))[: round(_SPLICED_SHARE * len(rows))]
+        x = np.concatenate([task.clips.draw(rng)[rows], x_public, task.quiet[quiet], task.spliced[spliced]])
+        undecided = np.tile(task.undecided(), (len(quiet) + len(spliced), 1))
         targets = np.concatenate([own_targets[rows], public_targets, undecided])
         step = rate if epoch < _SETTLE * epochs else _SMALLER * rate
         optimiser = Optimiser(step, proximal=rehearsal.proximal)
-        loss = train_epoch(model, x, targets, lesson.label_map.mask, optimiser, rng)
+        loss = train_epoch(model, x, targets, task.label_map.mask, optimiser, rng)
     if not math.isfinite(loss):
         raise ModelError(
             f"learning what was taught diverged (loss {loss}); nothing was changed. Lower [training] "
@@ -131,30 +129,28 @@ class _Rehearsal:
     proximal: float
 
     @classmethod
-    def prepare(cls, model: ModelRuntime, lesson: Lesson, rng: np.random.Generator) -> _Rehearsal:
+    def prepare(cls, model: ModelRuntime, task: IncrementalTask, rng: np.random.Generator) -> _Rehearsal:
         """Ask the model, before it changes, for its opinion."""
-        capacity = lesson.label_map.capacity
+        capacity = task.label_map.capacity
         opinions = np.zeros(capacity, np.float32)
-        opinions[list(lesson.known)] = 1.0
+        opinions[list(task.known)] = 1.0
         public = always = np.zeros((0, *model.manifest.input_shape), np.float32)
         labels = np.zeros((0, capacity), np.float32)
-        covered = set(lesson.clips.slots.tolist())
-        if lesson.public_set is not None and lesson.known:
-            x = model.normalise(lesson.public_set.features)
-            public = x[~lesson.public_set.synthetic]
-            rows, slots = _discovered(lesson, covered)
+        covered = set(task.clips.slots.tolist())
+        if task.public_set is not None and task.known:
+            x = model.normalise(task.public_set.features)
+            public = x[~task.public_set.synthetic]
+            rows, slots = _discovered(task, covered)
             always, labels = x[rows], from_slots(slots, capacity)
-            covered |= {
-                slot for slot in lesson.known if lesson.label_map.class_ids[slot] in lesson.public_set.class_ids
-            }
-        lost = [slot for slot in lesson.known if slot not in covered]
+            covered |= {slot for slot in task.known if task.label_map.class_ids[slot] in task.public_set.class_ids}
+        lost = [slot for slot in task.known if slot not in covered]
         if lost:
             made = synthesise(model, opinions, lost, _IMPRESSIONS, rng).reshape(-1, *model.manifest.input_shape)
             made = model.normalise(made)
             always = np.concatenate([always, made])
             labels = np.concatenate([labels, model.predict(made, opinions)])
         scores = model.predict(public, opinions) if len(public) else np.zeros((0, capacity), np.float32)
-        per_pass = min(len(public), _PUBLIC_ROWS * len(lesson.known))
+        per_pass = min(len(public), _PUBLIC_ROWS * len(task.known))
         return cls(public, scores, per_pass, always, labels, _PROXIMAL if lost else 0.0)
 
     def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -163,16 +159,16 @@ class _Rehearsal:
         return np.concatenate([self.public[rows], self.always]), np.concatenate([self.scores[rows], self.labels])
 
 
-def _discovered(lesson: Lesson, own: set[int]) -> tuple[Ints, Ints]:
+def _discovered(task: IncrementalTask, own: set[int]) -> tuple[Ints, Ints]:
     """Return rows and slots of the public set's data impressions, of known classes without own clips."""
-    assert lesson.public_set is not None
-    columns = {class_id: column for column, class_id in enumerate(lesson.public_set.class_ids)}
+    assert task.public_set is not None
+    columns = {class_id: column for column, class_id in enumerate(task.public_set.class_ids)}
     slot_of = {
-        columns[class_id]: slot for slot in lesson.known
-        if slot not in own and (class_id := lesson.label_map.class_ids[slot]) in columns
+        columns[class_id]: slot for slot in task.known
+        if slot not in own and (class_id := task.label_map.class_ids[slot]) in columns
     }  # fmt: skip
-    labels = lesson.public_set.labels
-    rows = np.flatnonzero(lesson.public_set.synthetic & np.isin(labels, list(slot_of)))
+    labels = task.public_set.labels
+    rows = np.flatnonzero(task.public_set.synthetic & np.isin(labels, list(slot_of)))
     return rows, np.array([slot_of[int(label)] for label in labels[rows]], np.int64)
 
 

@@ -20,7 +20,7 @@ from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment_for_listening, splice
 from edge_client.features.mfcc import Mfcc
 from edge_client.learning.held_out import Split
-from edge_client.learning.teaching.incremental import Lesson, learn
+from edge_client.learning.teaching.incremental import IncrementalTask, learn
 from edge_client.learning.teaching.negatives import QUIET_ROWS, artificial_noise, rooms, windows
 from edge_client.learning.training_data import Clips, gather, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
@@ -31,11 +31,8 @@ from fleet_protocol.tensors import Arrays
 
 log = logging.getLogger(__name__)
 
-# What the training process is told when the owner taught something.
-TEACH = {"kind": "teach"}
-
 # Clips of a label that are looked at; rounds see all of them in time.
-_MOST_CLIPS = 200
+_MAX_CLIPS = 200
 _COPIES = 6
 # Variants of spliced clips, as many of each as there are clips.
 _SPLICED_COPIES = 4
@@ -72,29 +69,29 @@ def teach(config: Config, state: DeviceState) -> None:
     # Clips that were learned before, gone over after a round: that may be for the worse, so some are kept to judge by.
     share = saved.progress.held_out if saved.progress.overtaken and saved.progress.taught == digest else 0.0
     source = _source(config, model, share)
-    lesson = _lesson(config, state, saved, model, source, np.random.default_rng([config.device.seed, int(digest, 16)]))
+    task = _task(config, state, saved, model, source, np.random.default_rng([config.device.seed, int(digest, 16)]))
     sets = [saved.bundle.weights, saved.listening]
     if all(np.array_equal(sets[0][name], sets[1][name]) for name in sets[0]):
         sets = sets[:1]  # before the first consensus both are the same
     settings, seed = config.training, int(digest, 16)
     learned = [
-        learn(model, weights, lesson, settings.teach_epochs, settings.teach_learning_rate, seed) for weights in sets
+        learn(model, weights, task, settings.teach_epochs, settings.teach_learning_rate, seed) for weights in sets
     ]
     if share:
-        judged = _to_judge_by(source.held_out, lesson.label_map, model)
-        learned = [_better(model, lesson.label_map, judged, *pair) for pair in zip(sets, learned, strict=True)]
-    progress = dataclasses.replace(saved.progress, label_map=lesson.label_map, taught=digest, overtaken=False)
+        judged = _to_judge_by(source.held_out, task.label_map, model)
+        learned = [_better(model, task.label_map, judged, *pair) for pair in zip(sets, learned, strict=True)]
+    progress = dataclasses.replace(saved.progress, label_map=task.label_map, taught=digest, overtaken=False)
     state.save_model(learned[0], learned[-1], progress)
-    new = lesson.label_map.names[len(saved.progress.label_map.names) :]
+    new = task.label_map.names[len(saved.progress.label_map.names) :]
     log.info(
-        "learned from %d clips in %.0f s; new: %s", len(lesson.clips.slots), time.monotonic() - began,
+        "learned from %d clips in %.0f s; new: %s", len(task.clips.slots), time.monotonic() - began,
         ", ".join(new) or "none",
     )  # fmt: skip
 
 
 def _source(config: Config, model: ModelRuntime, held_out: float) -> Split:
     settings = model.manifest.feature_settings
-    clips = Recordings(config.clips_folder, settings, per_round=(_MOST_CLIPS, _MOST_CLIPS), seed=config.device.seed)
+    clips = Recordings(config.clips_folder, settings, per_round=(_MAX_CLIPS, _MAX_CLIPS), seed=config.device.seed)
     return Split(clips, held_out)
 
 
@@ -118,14 +115,14 @@ def _better(model: ModelRuntime, label_map: LabelMap, judged: Clips, before: Arr
     return after
 
 
-def _lesson(
+def _task(
     config: Config,
     state: DeviceState,
     saved: SavedModel,
     model: ModelRuntime,
     source: Split,
     rng: np.random.Generator,
-) -> Lesson:
+) -> IncrementalTask:
     settings = model.manifest.feature_settings
     labels, former = source.labels(), saved.progress.label_map
     label_map = former
@@ -139,7 +136,7 @@ def _lesson(
     if not len(clips.slots):
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
     quiet = np.concatenate([artificial_noise(QUIET_ROWS, settings, rng), windows(room, settings, rng)])
-    return Lesson(
+    return IncrementalTask(
         label_map=label_map,
         known=_known(former, set(slots.values()), keep_all=config.clips.expire_days > 0),
         clips=clips,

@@ -10,7 +10,7 @@ from edge_client.features.augmentation import BackgroundNoise
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
-# Windows of the room, and as many of artificial noise, that a lesson takes.
+# Windows of the room, and as many of artificial noise, of one incremental task.
 QUIET_ROWS = 400
 # Artificial noise: levels in dB full scale, and how its amplitude falls with frequency (white to brown).
 _LEVELS_DB = (-75.0, -15.0)

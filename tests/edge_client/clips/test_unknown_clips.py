@@ -5,7 +5,7 @@ import pytest
 
 from edge_client.audio.recordings import read_recording
 from edge_client.clips.store import ClipStore
-from edge_client.clips.unknown_clips import UnknownRing
+from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
 
@@ -14,7 +14,7 @@ NOW = 1_800_000_000.0
 
 
 def ring_at(folder, **limits):
-    return UnknownRing(folder, ClipsConfig(unknown_days=36_500, **limits), RATE)
+    return UnknownClips(folder, ClipsConfig(unknown_days=36_500, **limits), RATE)
 
 
 def window(seed):
@@ -34,7 +34,7 @@ def test_the_newest_sounds_are_kept_and_private(tmp_path):
 
 
 def test_sounds_expire_and_what_a_power_cut_left_goes(tmp_path):
-    ring = UnknownRing(tmp_path, ClipsConfig(unknown_days=7), RATE)
+    ring = UnknownClips(tmp_path, ClipsConfig(unknown_days=7), RATE)
     ring.add(NOW * 2, 0.1, window(1))
     half = tmp_path / ".0123456789012-0100-01234567.wav.89abcdef"
     half.write_bytes(b"RIFF")

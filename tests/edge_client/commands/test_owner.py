@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from edge_client.audio.recordings import Recordings
-from edge_client.clips.unknown_clips import UnknownRing
+from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.feature_settings import PRESETS
@@ -192,7 +192,7 @@ def test_a_clip_is_played_where_there_is_an_output_and_named_where_there_is_none
 
 def test_unknown_sounds_are_listed_and_named(edge):
     assert "no unknown sounds" in edge.run("label")
-    ring = UnknownRing(edge.folder / "state" / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
+    ring = UnknownClips(edge.folder / "state" / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
     rng = np.random.default_rng(0)
     for number in range(3):
         ring.add(time.time() - number, 0.25, rng.uniform(-0.5, 0.5, SETTINGS.clip_samples).astype(np.float32))

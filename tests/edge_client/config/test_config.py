@@ -79,7 +79,7 @@ def test_what_is_wrong_is_named(tmp_path, old, new, message):
 def test_sections_that_are_left_out_are_off_or_hold_their_defaults(tmp_path):
     config = load(tmp_path, GOOD.replace('folder = "clips"', ""))
     assert config.microphone is None
-    assert config.mqtt is None
+    assert config.sinks == {}
     assert config.detector.hop_s == 0.25
     assert config.clips_folder == tmp_path / "state" / "clips"
 

@@ -14,8 +14,9 @@ from edge_client.daemon.board import resident_mb, temperature_c
 from edge_client.daemon.status_file import StatusFile, read_status
 from edge_client.daemon.supervisor import Supervisor
 from edge_client.daemon.systemd import notify
-from edge_client.daemon.training_process import Trainer
+from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, StateError, WorkError
+from edge_client.learning.training_job import OwnerTraining
 from edge_client.storage.device_state import DeviceState
 
 
@@ -81,8 +82,8 @@ def worker(tmp_path, monkeypatch):
     return install
 
 
-def trainer(tmp_path, trained=nothing, stop=None, **settings):
-    return Trainer(TrainingConfig(**settings), tmp_path / "edge.toml", stop or threading.Event(), trained)
+def training(tmp_path, trained=nothing, stop=None, **settings):
+    return TrainingProcess(TrainingConfig(**settings), tmp_path / "edge.toml", stop or threading.Event(), trained)
 
 
 def test_training_that_fails_is_tried_once_more(tmp_path, worker):
@@ -96,8 +97,8 @@ def test_training_that_fails_is_tried_once_more(tmp_path, worker):
         pathlib.Path("done").write_text(job["kind"])
     """)
     trained = []
-    made = trainer(tmp_path, lambda: trained.append(True))
-    made.train({"kind": "teach"}, "teaching", nothing)
+    made = training(tmp_path, lambda: trained.append(True))
+    made.train(OwnerTraining(), "teaching", nothing)
     assert (tmp_path / "done").read_text() == "teach"
     assert trained == [True]
     assert (made.status["trained"], made.status["failed"]) == (1, 1)
@@ -107,7 +108,7 @@ def test_training_that_fails_is_tried_once_more(tmp_path, worker):
 def test_training_that_fails_twice_is_given_up_by_name(tmp_path, worker):
     worker("import sys; sys.exit(3)")
     with pytest.raises(WorkError, match=r"round 5.*status 3, 2 times"):
-        trainer(tmp_path).train({}, "round 5", nothing)
+        training(tmp_path).train(OwnerTraining(), "round 5", nothing)
 
 
 @pytest.mark.slow
@@ -120,7 +121,7 @@ def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path,
         time.sleep(60)
     """)
     with pytest.raises(WorkError, match=r"was not done after 0\.5 s"):
-        trainer(tmp_path, deadline_s=0.5).train({}, "round 5", nothing)
+        training(tmp_path, deadline_s=0.5).train(OwnerTraining(), "round 5", nothing)
     for pid in (tmp_path / "pids").read_text().split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
@@ -129,10 +130,10 @@ def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path,
 def test_stopping_ends_the_training_without_a_retry(tmp_path, worker):
     worker("import time; open('started', 'a').write('x'); time.sleep(60)")
     stop = threading.Event()
-    made = trainer(tmp_path, stop=stop)
+    made = training(tmp_path, stop=stop)
     threading.Timer(1.0, stop.set).start()
     with pytest.raises(WorkError, match="stopped"):
-        made.train({}, "round 5", nothing)
+        made.train(OwnerTraining(), "round 5", nothing)
     assert (tmp_path / "started").read_text() == "x"
 
 
@@ -155,9 +156,9 @@ def clock(offset_minutes):
 def test_rounds_wait_for_the_training_window_and_the_owner_does_not(tmp_path):
     later = f"{clock(120)}-{clock(180)}"
     now = f"{clock(-60)}-{clock(60)}"
-    assert later in trainer(tmp_path, window=later).obstacle(owner_waits=False)
-    assert trainer(tmp_path, window=later).obstacle(owner_waits=True) is None
-    assert trainer(tmp_path, window=now).obstacle(owner_waits=False) is None
+    assert later in training(tmp_path, window=later).obstacle(owner_waits=False)
+    assert training(tmp_path, window=later).obstacle(owner_waits=True) is None
+    assert training(tmp_path, window=now).obstacle(owner_waits=False) is None
 
 
 def test_the_hottest_zone_counts_and_a_broken_one_does_not(tmp_path):

@@ -9,8 +9,9 @@ import pytest
 
 from benchmarks.listening.idle import idle_mb
 from edge_client.config.sections import DetectorConfig
-from edge_client.daemon.listening_loop import Listener
+from edge_client.daemon.listening_loop import ListeningLoop
 from edge_client.errors import AudioError, StateError
+from edge_client.events.publisher import Publisher
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.labels import LabelMap
@@ -37,21 +38,21 @@ class Kept:
 
 
 class Running:
-    """A listener at work."""
+    """A listening loop at work."""
 
     def __init__(self, bundle, **arguments):
-        self.source, self.sink, self.windows = SoundStream(), Kept(), []
+        self.source, self.sink, self.unknown, self.beats = SoundStream(), Kept(), [], []
         self.model = ModelRuntime.open(bundle)
         self.label_map = LabelMap(self.model.manifest.capacity)
-        self.listener = Listener(
+        self.loop = ListeningLoop(
             self.source,
             lambda: self.load(),
             arguments.get("config", CONFIG),
-            [self.sink],
-            lambda event, window: self.windows.append((event, window)),
+            Publisher([self.sink], self.unknown.append),
+            lambda: self.beats.append(time.monotonic()),
         )
         self.stop = threading.Event()
-        self.thread = threading.Thread(target=self.listener.run, args=[self.stop], daemon=True)
+        self.thread = threading.Thread(target=self.loop.run, args=[self.stop], daemon=True)
 
     def load(self):
         return self.model, self.label_map
@@ -98,20 +99,20 @@ def wait_for(condition, timeout_s=10.0):
 
 def test_an_unknown_sound_goes_to_the_sinks_and_with_its_window_to_whoever_keeps_it(running):
     running.hear(bang())
-    wait_for(lambda: running.windows)
-    (event, window), (published,) = running.windows[0], running.sink.events
-    assert event is published
+    wait_for(lambda: running.unknown)
+    (heard,), (event,) = running.unknown, running.sink.events
+    assert heard.event is event
     assert event.kind == "unknown"
     assert abs(event.time - time.time()) < 60
-    assert window.shape == (RATE,)
-    assert np.abs(window).max() > 0.3
+    assert heard.window.shape == (RATE,)
+    assert np.abs(heard.window).max() > 0.3
 
 
 def test_what_it_counts(running):
-    assert running.listener.counters()["latency_ms"] is None
+    assert running.loop.counters()["latency_ms"] is None
     running.hear(quiet(5.0))
-    wait_for(lambda: running.listener.counters()["windows"] == 17)
-    counted = running.listener.counters()
+    wait_for(lambda: running.loop.counters()["windows"] == 17)
+    counted = running.loop.counters()
     assert counted["frames"] == 5 * RATE
     assert counted["skipped"] == counted["gated"] == counted["overflows"] == counted["reopened"] == 0
     assert 0 < counted["latency_ms"] <= counted["latency_95th_ms"] < 1000
@@ -119,15 +120,15 @@ def test_what_it_counts(running):
     assert counted["level_db"] == pytest.approx(20 * np.log10(0.005), abs=0.5)
     age = counted["last_frame_age_s"]
     time.sleep(0.2)
-    assert running.listener.counters()["last_frame_age_s"] >= age + 0.2
+    assert running.loop.counters()["last_frame_age_s"] >= age + 0.2
 
 
 def test_sound_that_it_cannot_keep_up_with_is_skipped_and_never_piles_up(running, caplog):
     running.hear(quiet(2.0))
     running.source.put(quiet(60.0))  # as after a minute in which another process had the processor
     running.source.wait_until_read()
-    wait_for(lambda: sum(running.listener.counters()[name] for name in ("windows", "skipped")) == 245)
-    counted = running.listener.counters()
+    wait_for(lambda: sum(running.loop.counters()[name] for name in ("windows", "skipped")) == 245)
+    counted = running.loop.counters()
     assert counted["frames"] == 62 * RATE
     # Of the minute's 240 hops, those that had come when it looked; on a busy machine it may look before all have.
     assert counted["skipped"] >= 120
@@ -139,19 +140,19 @@ def test_a_short_pause_is_caught_up_with(running):
     running.hear(quiet(2.0))
     running.source.put(quiet(1.0))
     running.source.wait_until_read()
-    wait_for(lambda: running.listener.counters()["windows"] == 9)
-    assert running.listener.counters()["skipped"] == 0
+    wait_for(lambda: running.loop.counters()["windows"] == 9)
+    assert running.loop.counters()["skipped"] == 0
 
 
 def test_new_labels_are_taken_up_while_sound_goes_on(running):
     running.hear(quiet(2.0))
     running.label_map = running.label_map.add("yes").add("no")
-    running.listener.reload()
+    running.loop.reload()
     running.hear(quiet(2.0))
     wait_for(lambda: running.sink.labels == [(), ("yes", "no")])
-    assert running.listener.counters()["frames"] == 4 * RATE
-    wait_for(lambda: running.listener.counters()["windows"] == 13)
-    assert running.listener.counters()["skipped"] == 0
+    assert running.loop.counters()["frames"] == 4 * RATE
+    wait_for(lambda: running.loop.counters()["windows"] == 13)
+    assert running.loop.counters()["skipped"] == 0
 
 
 def test_a_model_that_cannot_be_loaded_leaves_the_old_one_listening(running):
@@ -160,21 +161,32 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one_listening(running):
 
     running.load = damaged
     with pytest.raises(StateError):
-        running.listener.reload()
+        running.loop.reload()
     running.hear(bang())
-    wait_for(lambda: running.windows)
+    wait_for(lambda: running.unknown)
 
 
 def test_a_source_of_another_rate_is_refused(bundles):
     model = ModelRuntime.open(bundles["cnn2"])
     with pytest.raises(AudioError, match="16000 Hz, but the model needs 14400 Hz"):
-        Listener(SoundStream(16_000), lambda: (model, LabelMap(32)), CONFIG, [])
+        ListeningLoop(SoundStream(16_000), lambda: (model, LabelMap(32)), CONFIG, Publisher([]), lambda: None)
 
 
 def test_a_slow_board_is_not_asked_for_more_windows_than_its_hop(bundles):
     with Running(bundles["cnn2"], config=dataclasses.replace(CONFIG, hop_s=1.0)) as one:
         one.hear(quiet(5.0), block=RATE)
-        wait_for(lambda: one.listener.counters()["windows"] == 5)
+        wait_for(lambda: one.loop.counters()["windows"] == 5)
+
+
+def test_a_source_that_fell_silent_is_no_progress_and_one_that_is_waited_for_is(running):
+    wait_for(lambda: len(running.beats) > 1)  # it never gave sound
+    running.hear(quiet(1.0))
+    time.sleep(0.6)  # the last read that was still under way
+    before = len(running.beats)
+    time.sleep(1.2)
+    assert len(running.beats) == before
+    running.source.lent = True
+    wait_for(lambda: len(running.beats) > before + 1)
 
 
 def test_a_process_that_listens_stays_below_70_mb(bundles, tmp_path):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from edge_client.daemon.server_client import ServerLink, is_local
+from edge_client.daemon.server_client import ServerClient, is_local
 from edge_client.storage.device_state import Identity
 
 IDENTITY = Identity("1" * 32, "a secret of the tests")
@@ -56,14 +56,14 @@ def proxy(monkeypatch):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_an_aggregator_nearby_is_spoken_to_directly(aggregator, proxy, host):
-    link = ServerLink(f"http://{host}:{aggregator.port}", IDENTITY)
+    link = ServerClient(f"http://{host}:{aggregator.port}", IDENTITY)
     assert link.work(0.0) is None
     link.close()
     assert (aggregator.asked, proxy.asked) == (["/v1/work?wait_s=0.0"], [])
 
 
 def test_an_aggregator_far_away_is_spoken_to_through_the_proxy(proxy):
-    link = ServerLink("http://aggregator.example.org:8470", IDENTITY)
+    link = ServerClient("http://aggregator.example.org:8470", IDENTITY)
     assert link.work(0.0) is None
     link.close()
     assert proxy.asked == ["http://aggregator.example.org:8470/v1/work?wait_s=0.0"]

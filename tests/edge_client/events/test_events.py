@@ -16,6 +16,7 @@ from edge_client.events import Event
 from edge_client.events.command import CommandHook
 from edge_client.events.delivery import Delivery
 from edge_client.events.journal import Journal
+from edge_client.events.registry import secret_variables
 from tests.support.checkout import ROOT
 
 NOW = time.time()
@@ -180,7 +181,8 @@ def hook(tmp_path, script, timeout_s=10.0):
     program = tmp_path / "hook"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o700)
-    return CommandHook([str(program), str(tmp_path / "out"), "an argument; with $signs"], timeout_s)
+    command = [str(program), str(tmp_path / "out"), "an argument; with $signs"]
+    return CommandHook(command, timeout_s, secret_variables())
 
 
 def test_the_command_gets_the_event_and_its_arguments_and_no_secrets(tmp_path, monkeypatch):

@@ -11,10 +11,9 @@ import time
 
 import pytest
 
-from edge_client.config.sections import MqttConfig
 from edge_client.errors import ConfigError
 from edge_client.events import Event
-from edge_client.events.mqtt import MqttSink
+from edge_client.events.mqtt import MqttSection, MqttSink
 
 # Debian puts it where a plain user's PATH does not look.
 MOSQUITTO = shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin")
@@ -64,7 +63,7 @@ class Broker:
 
     def config(self, **other):
         login = {"username": "pi", "password": self.password} if self.password else {}
-        return MqttConfig("127.0.0.1", self.port, **login, **other)
+        return MqttSection(host="127.0.0.1", port=self.port, **login, **other)
 
 
 class Reader:
@@ -182,9 +181,8 @@ def test_a_device_that_dies_is_reported_by_the_broker(tmp_path, start):
     reader = start(Reader, broker)
     code = f"""
 import time
-from edge_client.config.sections import MqttConfig
-from edge_client.events.mqtt import MqttSink
-sink = MqttSink(MqttConfig("127.0.0.1", {broker.port}), "{DEVICE}", "shelf")
+from edge_client.events.mqtt import MqttSection, MqttSink
+sink = MqttSink(MqttSection(host="127.0.0.1", port={broker.port}), "{DEVICE}", "shelf")
 time.sleep(600)
 """
     device = subprocess.Popen([sys.executable, "-c", code])
@@ -236,7 +234,7 @@ def test_a_wrong_password_is_said_once_and_stops_nothing(tmp_path, start, caplog
 def test_no_broker_at_all_is_no_error(caplog):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        sink = MqttSink(MqttConfig("127.0.0.1", nobody.getsockname()[1]), DEVICE, "shelf")
+        sink = MqttSink(MqttSection(host="127.0.0.1", port=nobody.getsockname()[1]), DEVICE, "shelf")
         end = time.monotonic() + 10
         while "does not answer" not in caplog.text:
             assert time.monotonic() < end
@@ -248,4 +246,4 @@ def test_no_broker_at_all_is_no_error(caplog):
 def test_a_missing_library_is_named_with_the_way_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
     with pytest.raises(ConfigError, match=r"auricle\[mqtt\]"):
-        MqttSink(MqttConfig("127.0.0.1"), DEVICE, "shelf")
+        MqttSink(MqttSection(host="127.0.0.1"), DEVICE, "shelf")

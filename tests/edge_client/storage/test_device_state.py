@@ -27,12 +27,15 @@ def test_the_identity_is_drawn_once_and_private(tmp_path):
 def test_model_and_progress_come_back_together(tmp_path, bundles):
     state = DeviceState(tmp_path)
     first = state.load_model(bundles["cnn1"])
-    assert first.progress == Progress("cnn1", LabelMap(32))
+    assert first.progress == Progress(architecture="cnn1", label_map=LabelMap(32))
     assert first.listening == first.bundle.weights
     trained = {name: array + 1 for name, array in first.bundle.weights.items()}
     listening = {name: array + 2 for name, array in first.bundle.weights.items()}
     labels = LabelMap(32).add("yes", "yes").add("siren")
-    saved = Progress("cnn1", labels, 3, 2, taught="0123456789abcdef", fine_tuned=1, held_out=0.3)
+    saved = Progress(
+        architecture="cnn1", label_map=labels, contributed=3, learned=2, taught="0123456789abcdef", fine_tuned=1,
+        held_out=0.3,
+    )  # fmt: skip
     state.save_model(trained, listening, saved)
     again = state.load_model(bundles["cnn1"])
     assert again.progress == saved
@@ -52,7 +55,9 @@ def test_a_model_that_was_saved_before_there_was_teaching_or_fine_tuning_still_l
     for name in ("taught", "fine_tuned", "overtaken", "held_out"):
         del document[name]
     write_durably(tmp_path / "model.safetensors", pack(arrays, document))
-    assert state.load_model(bundles["cnn1"]).progress == Progress("cnn1", LabelMap(32), contributed=4)
+    assert state.load_model(bundles["cnn1"]).progress == Progress(
+        architecture="cnn1", label_map=LabelMap(32), contributed=4
+    )
     assert state.taught() == ""
 
 

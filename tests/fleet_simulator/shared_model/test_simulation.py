@@ -48,8 +48,9 @@ def real_upload(bundle, shards, plan, round_id, number, weights):
         np.zeros(rows.stop - rows.start, np.bool_),
     )  # fmt: skip
     work = Work("contribute", round_id, plan, "0" * 64, None, classes, model="1" * 64)
+    shared = ModelRuntime(Bundle(manifest, bundle.graph, weights))
     fleet = Fleet(public, None, Bundle(manifest, bundle.graph, weights), trained=round_id > 1)
-    job = WeightSharing(model, label_map, work, fleet, device_id(number))
+    job = WeightSharing(model, label_map, work, fleet, device_id(number), shared)
     mine = shards.rows(number)
     update, arrays = job.contribute(Clips(shards.features(mine)[None], shards.labels(mine)), share_names=False)
     return update, {name.removeprefix("weights/"): a for name, a in arrays.items() if name.startswith("weights/")}

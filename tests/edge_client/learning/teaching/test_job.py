@@ -90,7 +90,7 @@ def test_a_device_that_knows_nothing_is_taught_its_first_sounds(tmp_path, device
     assert (device.state.folder / "model.safetensors").stat().st_mode & 0o077 == 0
 
     quiet = artificial_noise(50, SETTINGS, np.random.default_rng(7))
-    model = ModelRuntime(dataclasses.replace(saved.bundle, weights=saved.listening))
+    model = ModelRuntime(saved.listening_bundle)
     scores = model.predict(model.normalise(Mfcc(SETTINGS)(quiet)), saved.progress.label_map.mask)
     assert (scores.max(axis=1) > 0.6).mean() < 0.2  # it stays undecided where there is no sound in particular
 
@@ -103,7 +103,8 @@ def grown_up(tmp_path, device, *, public):
     linked = saved.progress.label_map
     for slot, name in enumerate(linked.names):
         linked = linked.link(slot, name)
-    device.state.save_model(saved.bundle.weights, saved.listening, Progress("cnn2", linked, contributed=3, learned=2))
+    progress = Progress(architecture="cnn2", label_map=linked, contributed=3, learned=2)
+    device.state.save_model(saved.bundle.weights, saved.listening, progress)
     shutil.rmtree(device.clips)
     if public:
         for label in ("yes", "no", "up", "down"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_client.config.toml_lines import place
+from fleet_protocol.toml_sections import place
 
 TEXT = """title = "x"
 [data]

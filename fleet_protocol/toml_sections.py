@@ -1,0 +1,182 @@
+"""TOML files whose sections are dataclasses that check themselves.
+
+Every error names the file, the line, the section, the key, the value and what is allowed. The parser does not tell
+where a key stands; :func:`place` finds it in the text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dacite
+
+from fleet_protocol.errors import AuricleError
+
+Nth = tuple[int, ...]
+
+
+class RefusedValue(AuricleError):  # noqa: N818  (a base class: each package's own error ends in Error)
+    """A value is outside what a key allows.
+
+    Attributes:
+        key: Key of the value.
+    """
+
+    def __init__(self, key: str, value: object, rule: str) -> None:
+        super().__init__(f"{key} = {list(value) if isinstance(value, tuple) else value!r}: {rule}")
+        self.key = key
+
+
+@dataclass(frozen=True)
+class TomlFile:
+    """A TOML file, and where in it everything stands.
+
+    Attributes:
+        path: Path of the file.
+        text: Content of the file.
+        document: The same, parsed.
+        error: Class of the errors that its sections raise.
+    """
+
+    path: Path
+    text: str
+    document: dict[str, Any]
+    error: type[AuricleError]
+
+    @classmethod
+    def read(cls, path: Path, what: str, error: type[AuricleError]) -> TomlFile:
+        """Read a file.
+
+        Args:
+            path: Path of the file.
+            what: What the file is, for messages.
+            error: Class of the errors raised here and later.
+
+        Raises:
+            AuricleError: of the class ``error``: the file cannot be read, or is not TOML.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+            return cls(path, text, tomllib.loads(text), error)
+        except OSError as cause:
+            raise error(f"cannot read the {what} {path}: {cause.strerror}") from cause
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
+            raise error(f"{path} is not valid TOML: {cause}") from cause
+
+    def place(self, section: str | None, key: str | None = None, nth: Nth = ()) -> str:
+        """Return ``FILE, line N`` of a section, or of a key in it; see :func:`place`."""
+        return place(self.path, self.text, section, key, nth)
+
+    def require_known(self, known: Collection[str], whose: str = "") -> None:
+        """Refuse a section that is not known.
+
+        Args:
+            known: Names of the sections, as messages write them: brackets around a name do not count.
+            whose: Words after the unknown section's name.
+
+        Raises:
+            AuricleError: of the file's class.
+        """
+        names = {one.strip("[]") for one in known}
+        for name in (name for name in self.document if name not in names):
+            raise self.error(f"{self.place(name)}: unknown section [{name}]{whose}; known: {', '.join(known)}")
+
+    def table(self, name: str, values: Any) -> dict[str, Any]:  # noqa: ANN401  (whatever the file has there)
+        """Return a section's values, once it is sure that it is a section.
+
+        Raises:
+            AuricleError: of the file's class.
+        """
+        if not isinstance(values, dict):
+            raise self.error(f"{self.place(None, name)}: [{name}] must be a section of keys, not {values!r}")
+        return values
+
+    def section(self, name: str, kind: type[Any], values: Any, nth: Nth = ()) -> Any:  # noqa: ANN401  (a section's class)
+        """Return a section as an object that has checked its values. Relative paths are relative to the file.
+
+        Args:
+            name: Name of the section, as messages write it; its first word is the name in the file.
+            kind: The section's dataclass.
+            values: What the file has there.
+            nth: Position of a section that is there more than once, in each of the name's parts, from 1.
+
+        Raises:
+            AuricleError: of the file's class.
+        """
+        header = name.split()[0]
+        values = self.table(name, values)
+        known = [item.name for item in dataclasses.fields(kind)]
+        for key in values:
+            if key not in known:
+                where = self.place(header, key, nth)
+                raise self.error(f"{where}: unknown key {key!r} in [{name}]; known: {', '.join(known)}")
+        hints = typing.get_type_hints(kind)
+        values = {key: _as_declared(hints[key], value) for key, value in values.items()}
+        folder = self.path.resolve().parent
+        rules = dacite.Config(type_hooks={Path: lambda given: folder / Path(given).expanduser()}, cast=[tuple])
+        try:
+            return dacite.from_dict(kind, values, rules)
+        except RefusedValue as error:
+            raise self.error(f"{self.place(header, error.key, nth)}: [{name}] {error}") from error
+        except dacite.DaciteFieldError as error:
+            key = (error.field_path or "").split(".")[0]
+            where = self.place(header, key, nth)
+            if isinstance(error, dacite.MissingValueError):
+                raise self.error(f"{where}: [{name}] needs the key {key!r}") from error
+            raise self.error(f"{where}: [{name}] {key} = {values.get(key)!r} is of the wrong type: {error}") from error
+        except (dacite.DaciteError, TypeError, ValueError) as error:
+            given = ", ".join(f"{key} = {value!r}" for key, value in values.items())
+            raise self.error(f"{self.place(header, nth=nth)}: [{name}] {error} ({given})") from error
+
+
+def _as_declared(hint: Any, value: Any) -> Any:  # noqa: ANN401  (a type hint; what TOML holds)
+    """Turn an integer into a float where the section declares a float and no integer."""
+    parts = typing.get_args(hint)
+    if hint is float or (isinstance(hint, types.UnionType) and float in parts and int not in parts):
+        return float(value) if type(value) is int else value
+    if typing.get_origin(hint) is dict and isinstance(value, dict):
+        return {key: _as_declared(parts[1], item) for key, item in value.items()}
+    return value
+
+
+def place(path: Path, text: str, section: str | None, key: str | None = None, nth: Nth = ()) -> str:
+    """Return ``FILE, line N`` of a key, or of its section where the key is not found; the file where neither is.
+
+    Args:
+        path: the file.
+        text: what is in it.
+        section: dotted, or None for keys before the first section.
+        key: in that section or in a table inside it.
+        nth: of sections that are there more than once (``[[a.b]]``): which a, and which b of that a, from 1.
+    """
+    current, found = None, 0
+    counts: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if stripped.startswith("["):
+            current = stripped.strip("[]").split("]")[0].strip()
+            counts = {name: count for name, count in counts.items() if not name.startswith(current + ".")}
+            counts[current] = counts.get(current, 0) + 1
+        inside = _is_inside(current, section, counts, nth)
+        if inside and stripped.startswith("[") and (current == section or not found):
+            found = number
+        name = stripped.partition("=")[0].strip().strip("\"'")
+        if key is not None and inside and (name == key or name.split(".")[0] == key):
+            return f"{path}, line {number}"
+    return f"{path}, line {found}" if found else str(path)
+
+
+def _is_inside(current: str | None, section: str | None, counts: dict[str, int], nth: Nth) -> bool:
+    if section is None or current is None:
+        return section is current
+    parts = section.split(".")
+    prefixes = [".".join(parts[: end + 1]) for end in range(len(parts))]
+    wanted = all(counts.get(prefix, 0) == count for prefix, count in zip(prefixes, nth, strict=False))
+    return wanted and (current == section or current.startswith(section + "."))
