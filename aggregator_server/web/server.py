@@ -47,7 +47,7 @@ class _Server(uvicorn.Server):
         print(json.dumps({"url": self._address}), flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.state.service.work.silence()
+        self._app.state.service.new_work.close()
         await super().shutdown(sockets)
 
 

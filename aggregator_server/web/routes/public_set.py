@@ -23,7 +23,7 @@ from aggregator_server.errors import (
 from aggregator_server.fleet import public_sets
 from aggregator_server.schemas import PublicSetInfo
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, Member, Running
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Member
 from aggregator_server.web.routes.bodies import BINARY, BINARY_BODY
 
 router = APIRouter(tags=["public set"])
@@ -39,15 +39,15 @@ _CHUNK = 256 * 1024
         *ADMIN_ERRORS, RoundOpenError, PublicSetInUseError, FleetFeaturesError, TooLargeError, MalformedPublicSetError
     ),
 )
-async def publish(running: Running, request: Request) -> PublicSetInfo:
+async def publish(service: CurrentService, request: Request) -> PublicSetInfo:
     """Publish a public set (safetensors, see docs/protocol.md); the current one again changes nothing.
 
     It can be replaced until the fleet has a consensus on it.
     """
-    with running.store.blobs.receive() as incoming:
+    with service.store.blobs.receive() as incoming:
         async for chunk in request.stream():
             incoming.write(chunk)
-        return await run_in_threadpool(public_sets.publish, running.store, incoming)
+        return await run_in_threadpool(public_sets.publish, service.store, incoming)
 
 
 @router.get(
@@ -56,9 +56,9 @@ async def publish(running: Running, request: Request) -> PublicSetInfo:
     dependencies=[Member],
     responses=documented(*DEVICE_ERRORS, PublicSetNotFoundError),
 )
-def describe(running: Running) -> PublicSetInfo:
+def describe(service: CurrentService) -> PublicSetInfo:
     """Say which public set is the current one, and how its features were computed."""
-    return public_sets.describe_public_set(running.store)
+    return public_sets.describe_public_set(service.store)
 
 
 @router.get(
@@ -68,10 +68,10 @@ def describe(running: Running) -> PublicSetInfo:
     response_class=StreamingResponse,
     responses={200: {"content": BINARY}, **documented(*DEVICE_ERRORS, BlobNotFoundError, InvalidRequestError)},
 )
-def blob(running: Running, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> StreamingResponse:
+def blob(service: CurrentService, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> StreamingResponse:
     """Return a blob's bytes; their SHA-256 is its name."""
-    public_sets.require_served(running.store, sha256)
-    file = running.store.blobs.path(sha256).open("rb")
+    public_sets.require_served(service.store, sha256)
+    file = service.store.blobs.path(sha256).open("rb")
     size = os.fstat(file.fileno()).st_size
     return StreamingResponse(
         _chunks(file), media_type="application/octet-stream", headers={"Content-Length": str(size)}
