@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import delete, insert, tuple_, update
+from sqlalchemy import delete, insert, tuple_
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
@@ -14,8 +14,9 @@ from aggregator_server.errors import BlobError
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.rounds.candidates import training_loss
 from aggregator_server.rounds.snapshot import RoundSnapshot
+from aggregator_server.rounds.states import mark_done
 from aggregator_server.store import Store
-from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json, RoundRow
+from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.errors import ProtocolError
@@ -64,15 +65,15 @@ def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
     else:
         consensus, _ = unpack_consensus(store.blobs.read(snapshot.consensus))
     return RoundInputs(
-        snapshot.round_id,
-        parse(RoundPlan, snapshot.plan),
-        public_set,
-        consensus,
-        tuple(_contribution(store, upload) for _, upload in snapshot.uploads),
-        snapshot.new_classes,
-        {(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
-        _read_model(store, snapshot),
-        snapshot.consensus is not None,
+        round_id=snapshot.round_id,
+        plan=parse(RoundPlan, snapshot.plan),
+        public_set=public_set,
+        consensus=consensus,
+        contributions=tuple(_contribution(store, upload) for _, upload in snapshot.uploads),
+        new_classes=snapshot.new_classes,
+        assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
+        model=_read_model(store, snapshot),
+        has_consensus=snapshot.consensus is not None,
     )
 
 
@@ -129,9 +130,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
                 )
     session.flush()
     _assign(session, round_id, result)
-    changed = {
-        "state": "done",
-        "closed_at": now,
+    columns = {
         "result_public_set": stored.public_set,
         "result_consensus": stored.consensus,
         "result_weights": stored.weights,
@@ -139,7 +138,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
         "details": result.details,
         "training_loss": training_loss(session, round_id),
     }
-    session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**changed))
+    mark_done(session, round_id, now, columns)
 
 
 def _assign(session: Session, round_id: int, result: RoundResult) -> None:

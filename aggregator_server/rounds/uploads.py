@@ -23,6 +23,7 @@ from aggregator_server.fleet.public_sets import upload_terms
 from aggregator_server.fleet.shared_models import model_blob, read_manifest
 from aggregator_server.names import check_name
 from aggregator_server.rounds.queries import require_round
+from aggregator_server.rounds.states import is_open
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.tables import BlobRow, DeviceRow, ParticipantRow
@@ -104,7 +105,7 @@ def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: fl
         return None
     if row.upload is not None:
         raise DuplicateUpdateError(f"device {device_id} uploaded {row.upload} for round {round_id}; that one stands")
-    if round_row.state != "open":
+    if not is_open(round_row):
         raise RoundClosedError(f"round {round_id} is {round_row.state}; GET /v1/work says what to do next")
     if now >= round_row.deadline_at:
         late = now - round_row.deadline_at

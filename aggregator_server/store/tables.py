@@ -7,7 +7,15 @@ from typing import Any
 from sqlalchemy import JSON, Boolean, Double, ForeignKey, Index, Integer, String, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from fleet_protocol.messages import RoundState
+
 Json = dict[str, Any]
+
+# The values of RoundRow.state (fleet_protocol.messages.RoundState). rounds/states.py reads and changes them.
+OPEN: RoundState = "open"
+DONE: RoundState = "done"
+FAILED: RoundState = "failed"
+_IS_OPEN = text(f"state = '{OPEN}'")
 
 
 class Base(DeclarativeBase):
@@ -81,14 +89,8 @@ class RoundRow(Base):
 
     __table_args__ = (
         Index("rounds_by_state", "state", "round_id"),
-        # The database itself holds "one open round at a time".
-        Index(
-            "one_open_round",
-            "state",
-            unique=True,
-            sqlite_where=text("state = 'open'"),
-            postgresql_where=text("state = 'open'"),
-        ),
+        # The database itself ensures that one round is open at a time.
+        Index("one_open_round", "state", unique=True, sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
     )
 
 

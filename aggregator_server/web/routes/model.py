@@ -13,7 +13,7 @@ from aggregator_server.errors import (
     RoundOpenError,
     TooLargeError,
 )
-from aggregator_server.fleet import shared_models
+from aggregator_server.rounds.publishing import describe_model, publish_model
 from aggregator_server.schemas import ModelInfo
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Member
@@ -39,7 +39,7 @@ async def publish(service: CurrentService, request: Request) -> ModelInfo:
     with service.store.blobs.receive() as incoming:
         async for chunk in request.stream():
             incoming.write(chunk)
-        return await run_in_threadpool(shared_models.publish_model, service.store, incoming)
+        return await run_in_threadpool(publish_model, service.store, incoming)
 
 
 @router.get(
@@ -50,4 +50,4 @@ async def publish(service: CurrentService, request: Request) -> ModelInfo:
 )
 def describe(service: CurrentService) -> ModelInfo:
     """Say which model the fleet shares, and which weights it has by now."""
-    return shared_models.describe_model(service.store)
+    return describe_model(service.store)

@@ -21,6 +21,7 @@ from aggregator_server.errors import (
     TooLargeError,
 )
 from aggregator_server.fleet import public_sets
+from aggregator_server.rounds.publishing import describe_public_set, publish_public_set
 from aggregator_server.schemas import PublicSetInfo
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Member
@@ -47,7 +48,7 @@ async def publish(service: CurrentService, request: Request) -> PublicSetInfo:
     with service.store.blobs.receive() as incoming:
         async for chunk in request.stream():
             incoming.write(chunk)
-        return await run_in_threadpool(public_sets.publish, service.store, incoming)
+        return await run_in_threadpool(publish_public_set, service.store, incoming)
 
 
 @router.get(
@@ -58,7 +59,7 @@ async def publish(service: CurrentService, request: Request) -> PublicSetInfo:
 )
 def describe(service: CurrentService) -> PublicSetInfo:
     """Say which public set is the current one, and how its features were computed."""
-    return public_sets.describe_public_set(service.store)
+    return describe_public_set(service.store)
 
 
 @router.get(

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 
 from aggregator_server import errors
 from aggregator_server.rounds import lifecycle
-from aggregator_server.rounds.queries import describe_round, list_rounds, summarise_round
+from aggregator_server.rounds.views import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import ADMIN_ERRORS, Admin, CurrentService

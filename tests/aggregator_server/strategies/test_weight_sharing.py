@@ -8,9 +8,9 @@ import pytest
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError, ModelTooSmallError, NoModelError
-from aggregator_server.fleet.shared_models import describe_model
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.queries import describe_round
+from aggregator_server.rounds.publishing import describe_model
+from aggregator_server.rounds.views import describe_round
 from aggregator_server.rounds.work import next_work
 from aggregator_server.schemas import Method, RoundRequest
 from aggregator_server.strategies.fedkws_ui import adaptive_local_training

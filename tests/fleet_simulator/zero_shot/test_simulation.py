@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aggregator_server.fleet.devices import enrol
-from aggregator_server.fleet.public_sets import publish
 from aggregator_server.rounds.lifecycle import advance, open_round
+from aggregator_server.rounds.publishing import publish_public_set
 from aggregator_server.rounds.uploads import accept_update
 from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.schemas import RoundRequest
@@ -81,7 +81,7 @@ class RealFleet:
         self.store, self.simulation = Store(folder), simulation
         with self.store.blobs.receive() as incoming:
             incoming.write(simulation.state.public_set.pack())
-            publish(self.store, incoming)
+            publish_public_set(self.store, incoming)
         self.models, self.maps = [], []
         for user in simulation.users:
             bundle = read_bundle(user.section.bundle)
