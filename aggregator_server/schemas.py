@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from fleet_protocol.messages import ClassInfo, RoundPlan, RoundState
+from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, RoundState
 from fleet_protocol.setting import Value
 
-# A misspelt field of a request is refused, not ignored.
+# A misspelt field of a request is refused, not ignored, also within the request's parts.
 _STRICT = {"extra": "forbid"}
 
 
@@ -27,7 +27,7 @@ class Health:
     open_round: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeviceInfo:
     """An enrolled device.
 
@@ -45,7 +45,7 @@ class DeviceInfo:
     revoked_at: datetime | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublicSetInfo:
     """The current public set, without its arrays.
 
@@ -68,7 +68,7 @@ class PublicSetInfo:
     consensus: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelInfo:
     """The fleet's shared model.
 
@@ -98,15 +98,6 @@ class ClassName:
 
 
 @dataclass(frozen=True)
-class Method:
-    """A method for one part of a round's plan, by name; settings that are left out take their defaults."""
-
-    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
-    name: str
-    settings: dict[str, Value] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class RoundRequest:
     """The round that an administrator wants.
 
@@ -124,17 +115,18 @@ class RoundRequest:
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
     strategy: str
+    _: KW_ONLY
     settings: dict[str, Value] = field(default_factory=dict)
-    aggregation: Method | dict[str, Value] = field(default_factory=dict)
+    aggregation: Choice | dict[str, Value] = field(default_factory=dict)
     deadline_s: float = 600.0
     quorum: float = 0.5
     seed: int = 0
     new_classes: int | None = None
-    selection: Method | None = None
-    personalisation: Method = field(default_factory=lambda: Method("none"))
+    selection: Choice | None = None
+    personalisation: Choice = field(default_factory=lambda: Choice("none"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundSummary:
     """A round in a list.
 
@@ -167,7 +159,7 @@ class RoundSummary:
     group: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ParticipantInfo:
     """A device that was selected for a round: what it uploaded, and what it measured before and after learning.
 
@@ -219,7 +211,7 @@ class DiscoveryInfo:
     details: dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundDetail:
     """A round with everything that is known of it.
 

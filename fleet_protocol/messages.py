@@ -58,7 +58,7 @@ class ClassInfo:
     discovered_in: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Enrolment:
     """What a device says of itself when it enrols; the same device may say it again at any time.
 
@@ -97,7 +97,7 @@ class Choice:
     settings: dict[str, float | int | str | bool] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundPlan:
     """What a round does: every part chosen by name with its settings.
 
@@ -128,7 +128,7 @@ class ClassAssignment:
     class_id: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Work:
     """What a device is asked to do next.
 
@@ -177,7 +177,7 @@ class ClassReport:
     clips: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Update:
     """The document of an upload; its arrays are described in docs/protocol.md.
 

@@ -157,6 +157,13 @@ def require_active(row: DeviceRow) -> None:
 def _info(row: DeviceRow) -> DeviceInfo:
     revoked_at = None if row.revoked_at is None else moment(row.revoked_at)
     return DeviceInfo(
-        row.device_id, row.name, row.architecture, row.features, tuple(row.labels), row.clips,
-        moment(row.enrolled_at), moment(row.seen_at), revoked_at,
-    )  # fmt: skip
+        device_id=row.device_id,
+        name=row.name,
+        architecture=row.architecture,
+        features=row.features,
+        labels=tuple(row.labels),
+        clips=row.clips,
+        enrolled_at=moment(row.enrolled_at),
+        seen_at=moment(row.seen_at),
+        revoked_at=revoked_at,
+    )

@@ -25,7 +25,7 @@ from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensu
 from fleet_protocol.tensors import pack, read_document, unpack, view
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredResult:
     """A round's result whose blobs are on disk: the digests, the version's row, and what the rows need."""
 
@@ -53,7 +53,9 @@ def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
     if result.weights is not None:
         weights = store.blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
         state = store.blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
-    return StoredResult(result, public_set, consensus, grown, weights, state)
+    return StoredResult(
+        result=result, public_set=public_set, consensus=consensus, grown=grown, weights=weights, server_state=state
+    )
 
 
 def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:

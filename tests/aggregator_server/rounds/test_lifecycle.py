@@ -322,7 +322,7 @@ def test_a_public_set_can_be_replaced_until_there_is_a_consensus_on_it(fleet):
     ("request_", "error", "words"),
     [
         (RoundRequest("zeroshot"), errors.UnknownStrategyError, ["'zeroshot'", "zero_shot"]),
-        (RoundRequest("zero_shot", {"epoch": 1}), errors.InvalidPlanError, ["'epoch'", "epochs"]),
+        (RoundRequest("zero_shot", settings={"epoch": 1}), errors.InvalidPlanError, ["'epoch'", "epochs"]),
         (RoundRequest("zero_shot", aggregation={"normalize": True}), errors.InvalidPlanError, ["normalise"]),
         (RoundRequest("zero_shot", deadline_s=0), errors.InvalidPlanError, ["deadline_s", "not 0"]),
         (RoundRequest("zero_shot", deadline_s=math.nan), errors.InvalidPlanError, ["deadline_s", "nan"]),

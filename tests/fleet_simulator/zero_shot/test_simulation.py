@@ -87,7 +87,12 @@ class RealFleet:
             bundle = read_bundle(user.section.bundle)
             features = bundle.manifest.feature_settings.to_json()
             message = Enrolment(
-                user.device_id, user.device_id + "s" * 8, f"user {user.number}", "cnn", features, user.section.labels
+                device_id=user.device_id,
+                secret=user.device_id + "s" * 8,
+                name=f"user {user.number}",
+                architecture="cnn",
+                features=features,
+                labels=user.section.labels,
             )
             enrol(self.store, message, now=0.0)
             self.models.append(ModelRuntime(bundle))
@@ -103,7 +108,7 @@ class RealFleet:
 
     def play(self, round_id, now):
         experiment = self.simulation.experiment
-        request = RoundRequest("zero_shot", dict(experiment.rounds.local), seed=experiment.rounds.seed)
+        request = RoundRequest("zero_shot", settings=dict(experiment.rounds.local), seed=experiment.rounds.seed)
         assert open_round(self.store, request, now) == round_id
         trained = {}
         for user in self.simulation.users:
