@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 
@@ -27,12 +28,26 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         with os.fdopen(descriptor, "wb") as file:
             give_to_owner(descriptor, path.parent)
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+            rename_durably(file, temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def rename_durably(file: BinaryIO, temporary: Path, path: Path) -> None:
+    """Give an open file that is written to its end its final name; after a power cut it is there whole, or not at all.
+
+    Args:
+        file: the open file.
+        temporary: its present name, on the same disk as ``path``.
+        path: its final name, in a folder that exists.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    file.flush()
+    os.fsync(file.fileno())
+    temporary.replace(path)
     flush_folder(path.parent)
 
 
