@@ -20,7 +20,7 @@ _MIN_LENGTH = 16
 
 @dataclass(frozen=True)
 class Tokens:
-    """What opens the server: one token for administrators, one for devices that enrol."""
+    """The server's tokens: one for administrators, one for devices that enrol."""
 
     admin: str = field(repr=False)
     enrol: str = field(repr=False)

@@ -69,7 +69,7 @@ class Enrolment:
         architecture: of its bundle.
         features: its feature settings in full (``FeatureSettings.to_json``), so that a mismatch can be explained.
         labels: names of the labels that its owner taught it.
-        clips: how many clips it has to learn from; 0: it does not say.
+        clips: number of its clips to learn from; 0 where it does not say.
     """
 
     device_id: str
@@ -189,7 +189,7 @@ class Update:
         classes: classes of the score matrix' columns, in order.
         clips: clips that the device trained on in this round.
         reports: new sounds; row blocks of the array ``impressions`` follow ``known`` and then these, in order.
-        known: classes whose impressions are sent along, as a yardstick for the new ones.
+        known: classes whose impressions are sent along, as reference classes for the new ones.
         metrics: what the device measured, for people; never used in the aggregation.
         label_entropy: of the clips' distribution over the labels, in nats.
     """

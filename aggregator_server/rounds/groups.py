@@ -22,7 +22,7 @@ from fleet_protocol.messages import RoundPlan, parse
 
 
 def go_on(session: Session, round_id: int, now: float) -> None:
-    """Open the group round that comes after a round that was just closed, where there is one."""
+    """Open the next round of a group after a round that was just closed, where there is one."""
     row = session.get_one(RoundRow, round_id)
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
     plan = parse(RoundPlan, fleets.plan)
@@ -33,17 +33,17 @@ def go_on(session: Session, round_id: int, now: float) -> None:
         sizes = dict(zip([c.device_id for c in candidates], data_sizes(candidates).tolist(), strict=True))
         fleets.groups = asdict(schedule(sizes, plan.personalisation.settings))
     planned = schedule_of(fleets)
-    passed = count_group_rounds(session, fleets.round_id)
-    if passed < len(planned.sequence):
-        index = planned.sequence[passed]
+    finished = count_group_rounds(session, fleets.round_id)
+    if finished < len(planned.sequence):
+        index = planned.sequence[finished]
         group = Group(fleets.round_id, index, planned.groups[index])
         insert_round(session, fleets.strategy, plan, None, now, group)
 
 
 def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
-    """Tell whether a device that learns from a finished round shall fine-tune the result on its own clips.
+    """Tell whether a device that learns from a done round shall fine-tune the result on its own clips.
 
-    Members of a group do so once their group trains no more; what another group still does is none of their business.
+    Members of a group do so once the rounds of their group are over; rounds of later groups do not matter.
     """
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
     name = parse(RoundPlan, fleets.plan).personalisation.name

@@ -22,9 +22,9 @@ class Group:
     """The devices of a round that is not the whole fleet's.
 
     Attributes:
-        follows: number of the fleet's round that the group's rounds go on from.
-        index: index of the group in that round's schedule.
-        members: the group's devices.
+        follows: Number of the fleet's round that the group's rounds go on from.
+        index: Index of the group in that round's schedule.
+        members: The group's devices.
     """
 
     follows: int
@@ -37,9 +37,9 @@ class StartingPoint:
     """What a round that shares a model starts from.
 
     Attributes:
-        version: version of the model.
-        weights: blob of the fleet's weights; None for the bundle's own.
-        server_state: blob of the aggregation's state, such as a server optimiser's; None at first.
+        version: Version of the model.
+        weights: Blob of the fleet's weights; None for the bundle's own.
+        server_state: Blob of the aggregation's state, such as a server optimiser's; None at first.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""The row of a new round, and the devices that are drawn for it."""
+"""Opening a round: its row, and the devices that are selected for it."""
 
 from __future__ import annotations
 

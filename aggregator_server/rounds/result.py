@@ -1,4 +1,4 @@
-"""From an open round's uploads to its result on disk, and from that to rows."""
+"""The result of a round: computed from the uploads, put on disk as blobs, then written as rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,16 @@ from fleet_protocol.tensors import pack, read_document, unpack, view
 
 @dataclass(frozen=True, kw_only=True)
 class StoredResult:
-    """A round's result whose blobs are on disk: the digests, the version's row, and what the rows need."""
+    """A round's result whose blobs are on disk.
+
+    Attributes:
+        result: The result.
+        public_set: Blob of the public set after the round.
+        consensus: Blob of the consensus; None while the fleet has none.
+        grown: Whether the public set got new classes.
+        weights: Blob of the shared model's weights; None in a round without one.
+        server_state: Blob of what the next round's aggregation gets to see.
+    """
 
     result: RoundResult
     public_set: str
@@ -59,7 +68,7 @@ def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
 
 
 def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
-    """Load what an aggregation looks at."""
+    """Load the inputs of a round's aggregation."""
     public_set = PublicSet.unpack(store.blobs.read(snapshot.public_set))
     public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
     if snapshot.consensus is None:
@@ -80,7 +89,7 @@ def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
 
 
 def _contribution(store: Store, upload: str) -> Contribution:
-    """Read an upload's document; whoever reads its arrays finds out whether the blob is damaged."""
+    """Read an upload's document. The arrays are checked for damage when they are read."""
     with store.blobs.open(upload) as file:
         try:
             document = parse(Update, read_document(file))
@@ -103,13 +112,13 @@ def _read_model(store: Store, snapshot: RoundSnapshot) -> SharedModel | None:
 
 
 def state_owner(plan: Json) -> str:
-    """Say whose a state is: another rule or server optimiser could not go on from it."""
+    """Return the rule and server optimiser that a state belongs to: others cannot go on from it."""
     aggregation = parse(RoundPlan, plan).aggregation
     return f"{aggregation.name} {aggregation.settings.get('server_optimiser', '')}"
 
 
 def apply_result(session: Session, round_id: int, stored: StoredResult, now: float) -> None:
-    """Write all effects of a round: to be called in the transaction that found the round unchanged."""
+    """Write all effects of a round, in the transaction that found the round unchanged."""
     result = stored.result
     blobs = {"consensus": stored.consensus, "weights": stored.weights, "server_state": stored.server_state}
     for kind, sha256 in blobs.items():

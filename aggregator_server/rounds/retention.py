@@ -19,7 +19,7 @@ _BATCH = 500  # a statement takes only so many parameters
 
 
 def remove_uploads(store: Store, round_id: int) -> None:
-    """Remove the files of what was uploaded for a round, where that is over and the store does not keep them."""
+    """Remove the files of a round's uploads, where the round is over and the store does not keep them."""
     if store.keep_uploads:
         return
     with store.reading() as session:
@@ -28,7 +28,7 @@ def remove_uploads(store: Store, round_id: int) -> None:
 
 
 def remove_left_uploads(store: Store) -> None:
-    """Remove the files of every round that is over, as above: to be called when the server starts."""
+    """Remove the files of every round that is over, when the server starts."""
     if store.keep_uploads:
         return
     present = store.blobs.digests()

@@ -19,20 +19,20 @@ class RoundSnapshot:
     """The open round. A step compares it before its effects are written: when it changed, the step starts afresh.
 
     Attributes:
-        round_id: the round.
-        strategy: name of the round's strategy.
-        plan: the round's plan as JSON.
-        new_classes: number of new classes among the reports; None where nobody knows it.
-        deadline_at: time at which the round closes at the latest, in seconds since 1970.
-        public_set: blob of the public set that is scored.
-        consensus: blob of the fleet's scores on it; None before the first round has ended.
-        selected: number of selected devices that were not revoked since.
+        round_id: The round.
+        strategy: Name of the round's strategy.
+        plan: The round's plan as JSON.
+        new_classes: Number of new classes among the reports; None where nobody knows it.
+        deadline_at: Time at which the round closes at the latest, in seconds since 1970.
+        public_set: Blob of the public set that is scored.
+        consensus: Blob of the fleet's scores on it; None before the first round has ended.
+        selected: Number of selected devices that were not revoked since.
         uploads: (device, blob) of those that uploaded, by device.
-        classes: the fleet's classes in column order.
+        classes: The fleet's classes in column order.
         assigned: (device, slot, class) of the selected devices, from earlier rounds.
-        model: blob of the shared model's bundle; None in a round without one.
-        weights: blob of the weights that the devices started from; None for the bundle's own.
-        server_state: blob of what the aggregation kept from the round before.
+        model: Blob of the shared model's bundle; None in a round without one.
+        weights: Blob of the weights that the devices started from; None for the bundle's own.
+        server_state: Blob of what the aggregation kept from the round before.
     """
 
     round_id: int

@@ -19,7 +19,7 @@ from fleet_protocol.atomic_files import make_folder, rename_durably
 
 
 class Incoming:
-    """A blob that is being received: write the bytes, look at them, then keep it or leave it."""
+    """A blob that is being received: its bytes are written, checked, and then kept or dropped."""
 
     def __init__(self, file: BinaryIO, path: Path, folder: Path) -> None:
         self._file = file
@@ -53,7 +53,7 @@ class Incoming:
 
 
 class BlobFolder:
-    """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for what is not whole yet."""
+    """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for those that are being received."""
 
     def __init__(self, folder: Path) -> None:
         """Open the folder; leftovers of an earlier process in ``incoming/`` are removed."""
@@ -81,7 +81,7 @@ class BlobFolder:
             return incoming.keep()
 
     def path(self, sha256: str) -> Path:
-        """Return where a blob lies; whether it exists is the database's business."""
+        """Return the path of a blob. The database says whether it exists."""
         return _place(self._folder, sha256)
 
     def open(self, sha256: str) -> BinaryIO:

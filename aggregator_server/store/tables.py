@@ -1,4 +1,4 @@
-"""The tables: everything about the fleet that changes, and which blobs belong to it."""
+"""The tables: everything about the fleet that changes, and its blobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IS_OPEN = text(f"state = '{OPEN}'")
 
 
 class Base(DeclarativeBase):
-    """Types that the columns share. Times are seconds since 1970 (UTC), as wall clocks show them."""
+    """Column types. Times are seconds since 1970 (UTC) by the wall clock."""
 
     type_annotation_map = {Json: JSON, list[str]: JSON, float: Double}  # noqa: RUF012
 
@@ -36,8 +36,10 @@ class BlobRow(Base):
 
 
 class DeviceRow(Base):
-    """An enrolled device. Its secret is kept only as a hash; ``clips`` is its data size as last told, 0: not
-    yet; ``label_entropy`` of these clips in nats.
+    """An enrolled device. Its secret is kept only as a hash.
+
+    ``clips`` is the number of clips that it last reported, 0 before that. ``label_entropy`` is the entropy of their
+    labels, in nats.
     """
 
     __tablename__ = "devices"
@@ -56,10 +58,10 @@ class DeviceRow(Base):
 
 
 class RoundRow(Base):
-    """A round: its plan, the state it started from, and once it is done the state it led to.
+    """A round: its plan, the blobs that it started from, and once it is done those that it led to.
 
-    ``training_loss`` is the median of what its devices uploaded. A round within a group ``follows`` the fleet's round
-    whose ``groups`` holds that phase's schedule, and ``group_index`` says which group's round it is.
+    ``training_loss`` is the median of the losses that its devices uploaded. A round within a group ``follows`` the
+    fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group.
     """
 
     __tablename__ = "rounds"
@@ -143,7 +145,7 @@ class ParticipantRow(Base):
 
 
 class LearnedRow(Base):
-    """A device finished learning from a round's result; ``personalised``: and fine-tuned it on its own clips."""
+    """A device learned from a round's result; ``personalised`` says whether it also fine-tuned it on its own clips."""
 
     __tablename__ = "learned"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)

@@ -15,10 +15,10 @@ class Service:
     """The state behind the routes.
 
     Attributes:
-        store: the fleet's tables and blobs.
-        tokens: the administrator's and the enrolment token.
-        new_work: notifies waiting devices that there may be work for them.
-        scheduler: moves the open round forward.
+        store: The fleet's tables and blobs.
+        tokens: The administrator's and the enrolment token.
+        new_work: Notifies waiting devices that there may be work for them.
+        scheduler: Moves the open round forward.
     """
 
     store: Store

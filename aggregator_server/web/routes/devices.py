@@ -41,7 +41,7 @@ router = APIRouter(tags=["devices"])
     ),
 )
 def enrol(service: CurrentService, enrolment: Enrolment) -> Enrolled:
-    """Take a device into the fleet, or bring what it said of itself up to date.
+    """Take a device into the fleet, or update what the server knows of it.
 
     From then on its secret is its bearer token. It takes part in rounds that open later.
     """

@@ -34,7 +34,7 @@ router = APIRouter(tags=["shared model"])
 async def publish(service: CurrentService, request: Request) -> ModelInfo:
     """Publish a bundle as the fleet's shared model; the current one again changes nothing.
 
-    Another one starts a new lineage: rounds begin with its own weights.
+    Another one starts a new history: rounds begin with its own weights.
     """
     with service.store.blobs.receive() as incoming:
         async for chunk in request.stream():

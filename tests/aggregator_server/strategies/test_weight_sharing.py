@@ -93,7 +93,7 @@ def test_a_round_holds_its_uploads_once_even_where_it_clips_them(rule):
     assert peak < 1.5 * 200 * bundle.manifest.parameters * 4
 
 
-def test_a_lineage_goes_on_from_its_last_round_and_a_new_model_begins_another(tmp_path):
+def test_a_model_goes_on_from_its_last_round_and_a_new_model_begins_with_its_own_weights(tmp_path):
     fleet = CoreFleet(tmp_path, [SharingDevice(n, ("c0", "c1")) for n in (1, 2)])
     with pytest.raises(NoModelError, match="publish-model"):
         fleet.open(strategy="fedavg")
