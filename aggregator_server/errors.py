@@ -35,7 +35,7 @@ from fleet_protocol.errors import AuricleError
 
 
 class AggregatorError(AuricleError):
-    """The aggregator failed in a way that it did not foresee; its log says more."""
+    """The aggregator failed unexpectedly; its log says more."""
 
     code: ClassVar[str] = "internal_error"
 
@@ -125,7 +125,7 @@ class RoundClosedError(ConflictError):
 
 
 class RoundNotDoneError(ConflictError):
-    """The round has no result that a device could have learned from."""
+    """The round has no result to learn from."""
 
     code = "round_not_done"
 

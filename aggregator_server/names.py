@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from aggregator_server.errors import InvalidRequestError
 
-NAME_LENGTH = 200
+MAX_NAME_LENGTH = 200
 _SUFFIX_ROOM = 8  # for " (12345)"
 
 
-def check_name(name: str, what: str, length: int = NAME_LENGTH) -> str:
+def check_name(name: str, what: str, length: int = MAX_NAME_LENGTH) -> str:
     """Return a name that a database and a terminal can take: printable, without blanks around it, not empty.
 
     Raises:
@@ -25,7 +25,7 @@ def check_name(name: str, what: str, length: int = NAME_LENGTH) -> str:
 
 
 def majority_name(names: Iterable[str | None]) -> str | None:
-    """Return the name that most use, whatever its case, in its commonest spelling; None where nobody gives one."""
+    """Return the commonest name, case ignored, in its commonest spelling; None where nobody gives one."""
     given = sorted(name for name in names if name)
     if not given:
         return None
@@ -36,9 +36,9 @@ def majority_name(names: Iterable[str | None]) -> str | None:
 
 
 def unique_name(wanted: str, taken: Sequence[str]) -> str:
-    """Return the wanted name, with a number behind it where a class of that name exists (case does not count)."""
+    """Return the wanted name, with a number behind it where that name is taken (case ignored)."""
     folded = {name.casefold() for name in taken}
-    base, name, number = wanted[: NAME_LENGTH - _SUFFIX_ROOM].rstrip(), wanted, 2
+    base, name, number = wanted[: MAX_NAME_LENGTH - _SUFFIX_ROOM].rstrip(), wanted, 2
     while name.casefold() in folded:
         name = f"{base} ({number})"
         number += 1

@@ -1,15 +1,15 @@
-"""What administrators send and receive. What devices send and receive stands in fleet_protocol.messages."""
+"""The messages between administrators and the server. Those of devices stand in fleet_protocol.messages."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from fleet_protocol.messages import ClassInfo, RoundPlan, RoundState
+from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, RoundState
 from fleet_protocol.setting import Value
 
-# A misspelt field of a request is refused, not ignored.
+# A misspelt field of a request is refused, not ignored, also within the request's parts.
 _STRICT = {"extra": "forbid"}
 
 
@@ -27,11 +27,20 @@ class Health:
     open_round: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeviceInfo:
     """An enrolled device.
 
-    ``clips`` is its data size as it last told (0: not yet), ``seen_at`` when it was last heard of, to half a minute.
+    Attributes:
+        device_id: Identifier that the device drew.
+        name: Name for people.
+        architecture: Architecture of its bundle.
+        features: Settings of its features.
+        labels: Names of the labels that its owner taught it, where it shares them.
+        clips: Number of clips that it last reported; 0 before it has reported any.
+        enrolled_at: Time of its first enrolment.
+        seen_at: Time of its last request, to half a minute.
+        revoked_at: Time of its revocation; None for an active device.
     """
 
     device_id: str
@@ -45,18 +54,18 @@ class DeviceInfo:
     revoked_at: datetime | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublicSetInfo:
     """The current public set, without its arrays.
 
     Attributes:
-        version: counts from 1; a discovered class makes a new version.
-        sha256: the blob.
-        samples: rows.
-        synthetic: how many of them are data impressions.
-        features: settings of the features.
-        classes: the fleet's classes in column order.
-        consensus: digest of the fleet's scores on it; None before the first round has ended.
+        version: Number of the version, from 1; a discovered class makes a new version.
+        sha256: Digest of the blob.
+        samples: Number of rows.
+        synthetic: Number of rows that are data impressions.
+        features: Settings of the features.
+        classes: The fleet's classes in column order.
+        consensus: Digest of the fleet's scores on it; None before the first round has ended.
     """
 
     version: int
@@ -68,17 +77,17 @@ class PublicSetInfo:
     consensus: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelInfo:
     """The fleet's shared model.
 
     Attributes:
-        version: counts the publications from 1.
-        sha256: blob of its bundle.
-        architecture: name in the zoo.
-        capacity: slots of its head.
-        parameters: number of weights.
-        weights: blob of its present weights; None before the first round with it: the bundle's own.
+        version: Number of the publication, from 1.
+        sha256: Blob of the bundle.
+        architecture: Name of the architecture in the zoo.
+        capacity: Number of slots of the head.
+        parameters: Number of weights.
+        weights: Blob of the present weights; None before the first round with the model, for the bundle's own.
     """
 
     version: int
@@ -98,59 +107,51 @@ class ClassName:
 
 
 @dataclass(frozen=True)
-class Method:
-    """A method for one part of a round's plan, by name; settings that are left out take their defaults."""
-
-    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
-    name: str
-    settings: dict[str, Value] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class RoundRequest:
     """The round that an administrator wants.
 
     Attributes:
-        strategy: by name.
-        settings: of the strategy's local method; those left out take their defaults.
-        aggregation: how the uploads are combined: a method, or only settings of the strategy's own one.
-        deadline_s: seconds after which the round closes.
-        quorum: share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
-        seed: of everything random in the round.
-        new_classes: how many new classes the reports hold, where that is known.
-        selection: which devices take part; left out: the strategy's own rule.
-        personalisation: how the result becomes a model of each device's own.
+        strategy: Name of the strategy.
+        settings: Settings of the strategy's local method; those left out take their defaults.
+        aggregation: Method that combines the uploads, or only settings of the strategy's own one.
+        deadline_s: Seconds after which the round closes.
+        quorum: Share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
+        seed: Seed of everything random in the round.
+        new_classes: Number of new classes among the reports, where it is known.
+        selection: Method that selects the devices; None for the strategy's own.
+        personalisation: Method that makes a model of each device's own from the result.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
     strategy: str
+    _: KW_ONLY
     settings: dict[str, Value] = field(default_factory=dict)
-    aggregation: Method | dict[str, Value] = field(default_factory=dict)
+    aggregation: Choice | dict[str, Value] = field(default_factory=dict)
     deadline_s: float = 600.0
     quorum: float = 0.5
     seed: int = 0
     new_classes: int | None = None
-    selection: Method | None = None
-    personalisation: Method = field(default_factory=lambda: Method("none"))
+    selection: Choice | None = None
+    personalisation: Choice = field(default_factory=lambda: Choice("none"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundSummary:
     """A round in a list.
 
     Attributes:
-        round_id: counts from 1.
-        state: open, done or failed.
-        reason: why it failed.
-        strategy: by name.
-        opened_at: when it was opened.
-        deadline_at: when it closes at the latest.
-        closed_at: when it was done or failed.
-        selected: devices that were selected.
-        uploaded: how many of them uploaded.
-        training_loss: the median of what they uploaded; None before the round is done, and where none told it.
-        follows: for a group's round: the fleet's round that it personalises.
-        group: for a group's round: which group's, 0 for the devices with the fewest clips.
+        round_id: Number of the round, from 1.
+        state: State: open, done or failed.
+        reason: Reason of the failure.
+        strategy: Name of the strategy.
+        opened_at: Time of the opening.
+        deadline_at: Time at which the round closes at the latest.
+        closed_at: Time of the end.
+        selected: Number of devices that were selected.
+        uploaded: Number of devices that uploaded.
+        training_loss: Median of the uploaded training losses; None before the round is done, and without any.
+        follows: Number of the fleet's round that a group's round personalises.
+        group: Index of the group whose round it is, 0 for the devices with the fewest clips.
     """
 
     round_id: int
@@ -167,11 +168,20 @@ class RoundSummary:
     group: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ParticipantInfo:
-    """A device that was selected for a round: what it uploaded, and what it measured before and after learning.
+    """A device that was selected for a round.
 
-    ``personalised`` says whether it fine-tuned the result on its own clips.
+    Attributes:
+        device_id: The device.
+        name: Its name for people.
+        upload: Digest of its upload.
+        uploaded_at: Time of its upload.
+        clips: Number of clips that it trained on.
+        metrics: Its measurements, as uploaded.
+        learned: Whether it has learned from the result.
+        personalised: Whether it fine-tuned the result on its own clips.
+        learned_metrics: Its measurements after learning.
     """
 
     device_id: str
@@ -204,13 +214,13 @@ class GroupInfo:
 
 @dataclass(frozen=True)
 class DiscoveryInfo:
-    """What became of a round's reports.
+    """The classes that a round's reports turned out to be.
 
     Attributes:
-        reports: what ``members`` and ``left_open`` count.
-        groups: one for each class.
-        left_open: reports that found no class, because another sound of their device is of that group.
-        details: what the clustering says of itself, such as a projection of the reports onto a plane.
+        reports: Reports that ``members`` and ``left_open`` are indices of.
+        groups: Groups of reports, one for each new class.
+        left_open: Reports that found no class, because another sound of their device is in that group.
+        details: Details of the clustering, such as a projection of the reports onto a plane.
     """
 
     reports: tuple[ReportInfo, ...]
@@ -219,29 +229,29 @@ class DiscoveryInfo:
     details: dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundDetail:
-    """A round with everything that is known of it.
+    """A round with all details.
 
     Attributes:
-        summary: as in the list.
-        plan: what every part does.
-        new_classes: as requested.
-        public_set: digest of the public set that was scored.
-        consensus: digest of the consensus that the round started from.
-        result_public_set: digest of the public set after the round.
-        result_consensus: digest of the consensus after the round.
-        participants: the selected devices.
-        accuracies: every contributor's accuracy on the public set, 0 to 1.
-        betas: for every class that was uploaded, the weight of each of its owners.
-        plain_mean: classes whose weights were all 0, so that the plain mean was taken.
-        discovery: None where nothing new was reported.
-        model: blob of the shared model's bundle; None in a round without one.
-        weights: blob of the weights that the round started from; None: the bundle's own.
-        result_weights: blob of the weights after the round.
-        aggregation: what the aggregation rule says of the round, such as the devices that it left out.
-        groups: the devices of each group, fewest clips first; empty without group-balanced personalisation.
-        group_rounds: how many rounds follow within each group.
+        summary: The round as in a list.
+        plan: The round's plan.
+        new_classes: Number of new classes, as requested.
+        public_set: Digest of the public set that was scored.
+        consensus: Digest of the consensus that the round started from.
+        result_public_set: Digest of the public set after the round.
+        result_consensus: Digest of the consensus after the round.
+        participants: The selected devices.
+        accuracies: Accuracy of every contributor on the public set, 0 to 1.
+        betas: Weights of each uploaded class's owners.
+        plain_mean: Classes whose weights were all 0, so that the plain mean was taken.
+        discovery: Outcome of the reports; None where nothing new was reported.
+        model: Blob of the shared model's bundle; None in a round without one.
+        weights: Blob of the weights that the round started from; None for the bundle's own.
+        result_weights: Blob of the weights after the round.
+        aggregation: Details of the aggregation rule, such as the devices that it left out.
+        groups: Devices of each group, fewest clips first; empty without group-balanced personalisation.
+        group_rounds: Number of rounds within each group.
     """
 
     summary: RoundSummary

@@ -5,23 +5,22 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aggregator_server.errors import StartError
-from aggregator_server.store.blobs import sync_folder
+from fleet_protocol.atomic_files import write_durably
 
 ADMIN_VARIABLE = "AURICLE_ADMIN_TOKEN"
 ENROL_VARIABLE = "AURICLE_ENROL_TOKEN"
-_SHORTEST = 16
+_MIN_LENGTH = 16
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """What opens the server: one token for administrators, one for devices that enrol."""
+    """The server's tokens: one for administrators, one for devices that enrol."""
 
     admin: str = field(repr=False)
     enrol: str = field(repr=False)
@@ -51,9 +50,9 @@ def load_tokens(folder: Path, environment: Mapping[str, str]) -> Tokens:
         raise StartError(f"{path} cannot be used ({error!r}); delete it and new tokens are drawn") from error
     tokens = Tokens(given["admin"] or stored["admin"], given["enrol"] or stored["enrol"])
     for name, token in (("admin", tokens.admin), ("enrolment", tokens.enrol)):
-        if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+        if len(token) < _MIN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
             raise StartError(
-                f"the {name} token must have at least {_SHORTEST} printable ASCII characters and no blanks; "
+                f"the {name} token must have at least {_MIN_LENGTH} printable ASCII characters and no blanks; "
                 f"set {ADMIN_VARIABLE} and {ENROL_VARIABLE}, or leave them out to have tokens drawn"
             )
     if same(tokens.admin, tokens.enrol):
@@ -63,19 +62,7 @@ def load_tokens(folder: Path, environment: Mapping[str, str]) -> Tokens:
 
 def _stored(path: Path) -> dict[str, str]:
     if not path.exists():
-        _write(path, {"admin": secrets.token_urlsafe(32), "enrol": secrets.token_urlsafe(32)})
+        drawn = {"admin": secrets.token_urlsafe(32), "enrol": secrets.token_urlsafe(32)}
+        write_durably(path, json.dumps(drawn, indent=1).encode())
     document = json.loads(path.read_text())
     return {"admin": str(document["admin"]), "enrol": str(document["enrol"])}
-
-
-def _write(path: Path, tokens: dict[str, str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        json.dump(tokens, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)

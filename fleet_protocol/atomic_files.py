@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 
@@ -21,8 +22,7 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         OSError: the disk refuses.
     """
     make_folder(path.parent, mode | (mode & 0o444) >> 2)  # who may read a file may enter its folder
-    _replace(path, data, mode, flush=True)
-    flush_folder(path.parent)
+    _replace(path, data, mode, rename_durably)
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -31,23 +31,42 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     Raises:
         OSError: the disk refuses.
     """
-    _replace(path, data, mode, flush=False)
+    _replace(path, data, mode, _rename)
 
 
-def _replace(path: Path, data: bytes, mode: int, *, flush: bool) -> None:
+def _replace(path: Path, data: bytes, mode: int, rename: Callable[[BinaryIO, Path, Path], None]) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
             give_to_owner(descriptor, path.parent)
             file.write(data)
-            if flush:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(path)
+            rename(file, temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def rename_durably(file: BinaryIO, temporary: Path, path: Path) -> None:
+    """Give an open file that is written to its end its final name; after a power cut it is there whole, or not at all.
+
+    Args:
+        file: the open file.
+        temporary: its present name, on the same disk as ``path``.
+        path: its final name, in a folder that exists.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    file.flush()
+    os.fsync(file.fileno())
+    temporary.replace(path)
+    flush_folder(path.parent)
+
+
+def _rename(file: BinaryIO, temporary: Path, path: Path) -> None:
+    file.flush()
+    temporary.replace(path)
 
 
 def make_folder(folder: Path, mode: int = 0o700) -> None:

@@ -58,7 +58,7 @@ class ClassInfo:
     discovered_in: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Enrolment:
     """What a device says of itself when it enrols; the same device may say it again at any time.
 
@@ -69,7 +69,7 @@ class Enrolment:
         architecture: of its bundle.
         features: its feature settings in full (``FeatureSettings.to_json``), so that a mismatch can be explained.
         labels: names of the labels that its owner taught it.
-        clips: how many clips it has to learn from; 0: it does not say.
+        clips: number of its clips to learn from; 0 where it does not say.
     """
 
     device_id: str
@@ -97,7 +97,7 @@ class Choice:
     settings: dict[str, float | int | str | bool] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundPlan:
     """What a round does: every part chosen by name with its settings.
 
@@ -128,7 +128,7 @@ class ClassAssignment:
     class_id: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Work:
     """What a device is asked to do next.
 
@@ -177,7 +177,7 @@ class ClassReport:
     clips: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Update:
     """The document of an upload; its arrays are described in docs/protocol.md.
 
@@ -189,7 +189,7 @@ class Update:
         classes: classes of the score matrix' columns, in order.
         clips: clips that the device trained on in this round.
         reports: new sounds; row blocks of the array ``impressions`` follow ``known`` and then these, in order.
-        known: classes whose impressions are sent along, as a yardstick for the new ones.
+        known: classes whose impressions are sent along, as reference classes for the new ones.
         metrics: what the device measured, for people; never used in the aggregation.
         label_entropy: of the clips' distribution over the labels, in nats.
     """

@@ -62,7 +62,7 @@ class SharedModel:
     state: Arrays
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundInputs:
     """Everything that an aggregation may look at.
 
@@ -98,7 +98,7 @@ class Assigned:
     class_id: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundResult:
     """What a round led to.
 

@@ -2,9 +2,9 @@
 
 A report is described by its profile: how much every public recording sounds like it to the device, less the mean over
 each public class. Two devices that mean the same sound find the same public recordings a little like it, whatever their
-architectures. Then k-medoids by cosine distance. The devices' descriptions of KNOWN classes serve as a yardstick: where
-nobody says how many new classes there are, the number is taken that gives reports and yardsticks together the best
-silhouette, which can also be one.
+architectures. Then k-medoids by cosine distance. The devices' descriptions of KNOWN classes are the reference classes:
+where nobody says how many new classes there are, the number is taken that gives reports and reference classes together
+the best silhouette, which can also be one.
 
 (The paper clusters data impressions. On Speech Commands, from networks of different designs, they agreed no better than
 chance: docs/class-discovery.md. They are used where a device sent no profile.)
@@ -22,10 +22,10 @@ import numpy as np
 from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.public_set import PublicSet
 
-# The distance of two sounds that are surely not the same: the largest that a cosine gives.
+# Distance of two sounds that are known to differ: the largest cosine distance.
 _APART = 2.0
-# Numbers of classes that are tried, at most: reports beyond it are rare, and each number costs a clustering.
-_MOST_COUNTS = 64
+# Maximum of the numbers of classes that are tried: each costs a clustering.
+_MAX_COUNTS = 64
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,12 @@ class ReportedClass:
     """A new sound that a device met.
 
     Attributes:
-        device_id: who reports it.
-        slot: the slot that the device gave it.
-        name: the owner's word, where it is shared; it helps to count, never to match.
-        impressions: float32 [n, frames, coefficients].
-        profile: float32 [public samples], how much each sounds like it; None: the device sent none.
+        device_id: Device that reports it.
+        slot: Slot that the device gave it.
+        name: Name that the owner gave it; None where it is not shared. It helps to count, never to match.
+        impressions: Data impressions, float32 [n, frames, coefficients].
+        profile: Scores of the public recordings for this sound, float32 [public samples]; None where the device sent
+            none.
     """
 
     device_id: str
@@ -49,13 +50,14 @@ class ReportedClass:
 
 @dataclass(frozen=True)
 class KnownClass:
-    """The same of a class that the fleet has, by one of its devices.
+    """A device's description of a class that the fleet has.
 
     Attributes:
-        device_id: the device.
-        class_id: the class.
-        impressions: float32 [n, frames, coefficients].
-        profile: float32 [public samples], how much each sounds like it; None: the device sent none.
+        device_id: Device that describes it.
+        class_id: The class.
+        impressions: Data impressions, float32 [n, frames, coefficients].
+        profile: Scores of the public recordings for this class, float32 [public samples]; None where the device sent
+            none.
     """
 
     device_id: str
@@ -69,7 +71,7 @@ class Group:
     """Reports that are the same class.
 
     Attributes:
-        members: indices into the reports, ascending.
+        members: Indices into the reports, ascending.
     """
 
     members: tuple[int, ...]
@@ -77,11 +79,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Discovery:
-    """The groups, every report in exactly one of them, and what people may want to see.
+    """The groups, every report in exactly one of them, and details for people.
 
     Attributes:
-        groups: ordered by their first members.
-        details: JSON-ready: ``counted_by``, and ``projection``: [x, y] of every report.
+        groups: The groups, ordered by their first members.
+        details: JSON-ready details: ``counted_by``, and ``projection``, [x, y] of every report.
     """
 
     groups: tuple[Group, ...]
@@ -101,24 +103,24 @@ def discover(
     Args:
         reports: at least one.
         known: the reporting devices' descriptions of classes that the fleet has.
-        public_set: what the profiles are scores of.
+        public_set: the public set whose recordings the profiles score.
         count: number of new classes; None: the number of different names where every report has one, else the
             number between the most reports of one device and all reports that has the best silhouette.
-        seed: of the medoids' random start.
+        seed: seed of the medoids' random start.
     """
     items: list[ReportedClass | KnownClass] = [*reports, *known]
     points = _descriptors(items, known, public_set)
     distances = cosine_distances(points)
     devices = np.array([report.device_id for report in reports])
-    # An owner who gives two sounds different names has told them apart.
-    told_apart = (devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)
-    among = np.where(told_apart, _APART, distances[: len(reports), : len(reports)])
-    most = max(Counter(report.device_id for report in reports).values())
-    counted_by, counts = _counts(reports, most, count)
-    yardstick = _numbered([item.class_id for item in known]) + len(reports)
+    # Two sounds of one device differ: their owner gave them different names.
+    different = (devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)
+    among = np.where(different, _APART, distances[: len(reports), : len(reports)])
+    min_count = max(Counter(report.device_id for report in reports).values())
+    counted_by, counts = _counts(reports, min_count, count)
+    references = _numbered([item.class_id for item in known]) + len(reports)
     candidates = [k_medoids(among, k, seed)[0] for k in counts]
-    alone = _between_same_and_different(distances[len(reports) :, len(reports) :], yardstick)
-    labels = max(candidates, key=lambda labels: silhouette(distances, np.concatenate([labels, yardstick]), alone))
+    alone = _between_same_and_different(distances[len(reports) :, len(reports) :], references)
+    labels = max(candidates, key=lambda labels: silhouette(distances, np.concatenate([labels, references]), alone))
     members: dict[int, list[int]] = {}
     for index, label in enumerate(labels):
         members.setdefault(int(label), []).append(index)
@@ -169,7 +171,7 @@ def silhouette(distances: Doubles, labels: Ints, alone: float | None = None) -> 
 
 
 def _between_same_and_different(distances: Doubles, labels: Ints) -> float | None:
-    """Return how far from its like a point that stands alone is taken to be: as far as its like rarely is.
+    """Return the distance that a point without others of its class is assumed to have to its class.
 
     That is a third of the way from the mean distance within classes to the mean distance between them (a quarter and
     two thirds did no worse); None where there is no pair of one of these kinds.
@@ -219,12 +221,12 @@ def _unit(points: Doubles) -> Doubles:
     return np.asarray(points / np.where(norms == 0, 1.0, norms))
 
 
-def _counts(reports: Sequence[ReportedClass], most: int, count: int | None) -> tuple[str, range]:
+def _counts(reports: Sequence[ReportedClass], min_count: int, count: int | None) -> tuple[str, range]:
     if count is None and all(report.name for report in reports):
         count = len({str(report.name).casefold() for report in reports})
         counted_by = "names"
     elif count is None:
-        return "silhouette", range(most, min(len(reports), most + _MOST_COUNTS - 1) + 1)
+        return "silhouette", range(min_count, min(len(reports), min_count + _MAX_COUNTS - 1) + 1)
     else:
         counted_by = "request"
     count = max(1, min(count, len(reports)))

@@ -1,4 +1,4 @@
-"""From groups of reports to classes of the fleet (Gudur & Perepu 2021, algorithm 1: D_new = D_0 u X^i).
+"""From groups of reports to new classes of the fleet (Gudur & Perepu 2021, algorithm 1: D_new = D_0 u X^i).
 
 A group that is no class yet becomes one: the average of its members' data impressions joins the public set as rows.
 """
@@ -24,9 +24,9 @@ class Settled:
     """The groups as classes.
 
     Attributes:
-        public_set: grown by the new classes and their rows.
-        assignments: one for every report that found its class.
-        details: JSON-ready: the reports, the groups with their classes, and ``left_open``.
+        public_set: The public set, grown by the new classes and their rows.
+        assignments: Assignments, one for every report that found its class.
+        details: JSON-ready details: the reports, the groups with their classes, and ``left_open``.
     """
 
     public_set: PublicSet
@@ -42,13 +42,13 @@ def settle(
 ) -> Settled:
     """Turn groups into classes, rows and assignments.
 
-    Two sounds of one device are never the same class, for its owner told them apart: the second in a group is left
-    open, and the device reports it again.
+    Two sounds of one device are never the same class, because their owner gave them different names. The second in a
+    group is left open, and the device reports it again.
 
     Args:
-        public_set: the round's.
-        round_id: said to be the discovery's round.
-        reports: what ``discovery`` is about.
+        public_set: the round's public set.
+        round_id: number of the round, which new classes name as ``discovered_in``.
+        reports: the reports that were grouped.
         discovery: groups of indices into ``reports``.
     """
     grown = public_set
@@ -73,7 +73,7 @@ def settle(
 
 
 def extend(consensus: Floats, samples: int, classes: int) -> Floats:
-    """Return the consensus with zero rows and columns for what joined: float32 [samples, classes]."""
+    """Return the consensus with zero rows and columns for new samples and classes: float32 [samples, classes]."""
     grown = np.zeros((samples, classes), np.float32)
     grown[: consensus.shape[0], : consensus.shape[1]] = consensus
     return grown

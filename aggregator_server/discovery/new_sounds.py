@@ -1,4 +1,4 @@
-"""New sounds in uploads, whatever the strategy: what they must look like, and which classes they are."""
+"""New sounds in uploads of any strategy: the checks of their description, and the classes that they turn out to be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Shapes = dict[str, tuple[int | None, ...]]
 
 
 def check_document(terms: UploadTerms, update: Update) -> None:
-    """Check what an upload's document says of classes and new sounds.
+    """Check the classes and new sounds that an upload's document names.
 
     Raises:
         MalformedUpdateError: naming what is wrong.
@@ -58,9 +58,9 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
     """Check an upload's arrays: the strategy's own, and those that describe new sounds; no other may be there.
 
     Args:
-        terms: of the round.
+        terms: the round's terms.
         update: the upload's document, checked.
-        arrays: the upload's.
+        arrays: the upload's arrays.
         wanted: shapes of the strategy's own arrays by name; None is any size.
 
     Raises:
@@ -94,8 +94,11 @@ def _described(arrays: Arrays) -> list[tuple[Floats, Floats | None]]:
 def recognise(
     inputs: RoundInputs, contributions: Sequence[Contribution]
 ) -> tuple[tuple[Assigned, ...], Settled | None]:
-    """Answer reports of sounds that were recognised earlier (the answer got lost), and settle the others."""
-    again: list[Assigned] = []
+    """Return the classes of the reported sounds: (those assigned in an earlier round, the others settled now).
+
+    A device reports a sound again when the answer to its first report got lost.
+    """
+    reassigned: list[Assigned] = []
     reports: list[ReportedClass] = []
     known: list[KnownClass] = []
     for contribution in contributions:
@@ -107,12 +110,12 @@ def recognise(
             known.append(KnownClass(device_id, class_id, *description))
         for report, description in zip(update.reports, described[len(update.known) :], strict=True):
             if (device_id, report.slot) in inputs.assigned:
-                again.append(Assigned(device_id, report.slot, inputs.assigned[device_id, report.slot]))
+                reassigned.append(Assigned(device_id, report.slot, inputs.assigned[device_id, report.slot]))
             else:
                 reports.append(ReportedClass(device_id, report.slot, report.name, *description))
     if not reports:
-        return tuple(again), None
+        return tuple(reassigned), None
     reporting = {report.device_id for report in reports}
-    yardsticks = [item for item in known if item.device_id in reporting]
-    found = discover(reports, yardsticks, inputs.public_set, count=inputs.new_classes, seed=inputs.plan.seed)
-    return tuple(again), settle(inputs.public_set, inputs.round_id, reports, found)
+    references = [item for item in known if item.device_id in reporting]
+    found = discover(reports, references, inputs.public_set, count=inputs.new_classes, seed=inputs.plan.seed)
+    return tuple(reassigned), settle(inputs.public_set, inputs.round_id, reports, found)

@@ -1,4 +1,4 @@
-"""Who belongs to the fleet: enrolment, revocation, and who a secret belongs to."""
+"""The devices of the fleet: enrolment, authentication by secret, and revocation."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from fleet_protocol.messages import Enrolled, Enrolment
 
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
 _SECRET = re.compile(r"[!-~]{32,256}")
-_LABELS = 4_096
+_MAX_LABELS = 4_096
 CLIPS_LIMIT = 2**31
 
 
 def enrol(store: Store, enrolment: Enrolment, now: float) -> Enrolled:
-    """Take a device into the fleet. The same device may enrol again; what it says of itself then is brought up to date.
+    """Take a device into the fleet. A device may enrol again, which updates what the server knows of it.
 
     Raises:
         InvalidRequestError: a field cannot be used.
@@ -82,7 +82,7 @@ def authenticate(store: Store, secret: str) -> str:
 
 
 def revoke(store: Store, device_id: str, now: float) -> None:
-    """Shut a device out: its secret opens nothing any more, and open rounds no longer wait for it or use its upload.
+    """Shut a device out: its secret is refused, and the open round neither waits for it nor uses its upload.
 
     Raises:
         DeviceNotFoundError: there is no such device.
@@ -124,8 +124,8 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
     check_name(enrolment.architecture, "an architecture's name")
     if not 0 <= enrolment.clips < CLIPS_LIMIT:
         raise InvalidRequestError(f"clips must be from 0 to {CLIPS_LIMIT - 1}, not {enrolment.clips}")
-    if len(enrolment.labels) > _LABELS:
-        raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {_LABELS} that are allowed")
+    if len(enrolment.labels) > _MAX_LABELS:
+        raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {_MAX_LABELS} that are allowed")
     for label in enrolment.labels:
         check_name(label, "a label")
     try:
@@ -157,6 +157,13 @@ def require_active(row: DeviceRow) -> None:
 def _info(row: DeviceRow) -> DeviceInfo:
     revoked_at = None if row.revoked_at is None else moment(row.revoked_at)
     return DeviceInfo(
-        row.device_id, row.name, row.architecture, row.features, tuple(row.labels), row.clips,
-        moment(row.enrolled_at), moment(row.seen_at), revoked_at,
-    )  # fmt: skip
+        device_id=row.device_id,
+        name=row.name,
+        architecture=row.architecture,
+        features=row.features,
+        labels=tuple(row.labels),
+        clips=row.clips,
+        enrolled_at=moment(row.enrolled_at),
+        seen_at=moment(row.seen_at),
+        revoked_at=revoked_at,
+    )

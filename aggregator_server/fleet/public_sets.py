@@ -1,4 +1,7 @@
-"""The versions of the public set: published once by an administrator, grown by rounds that discover classes."""
+"""The versions of the public set: an administrator publishes the first, rounds that discover classes add others.
+
+rounds/publishing.py holds the whole of a publication.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,13 @@ from aggregator_server.errors import (
     FleetFeaturesError,
     InvalidRequestError,
     MalformedPublicSetError,
-    PublicSetInUseError,
     PublicSetNotFoundError,
-    RoundOpenError,
 )
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.names import check_name
 from aggregator_server.schemas import PublicSetInfo
 from aggregator_server.store import Store
-from aggregator_server.store.blobs import Incoming
-from aggregator_server.store.tables import BlobRow, ClassRow, DeviceRow, PublicSetRow, RoundRow
+from aggregator_server.store.tables import BlobRow, ClassRow, DeviceRow, PublicSetRow
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.public_set import PublicSet
@@ -33,12 +33,6 @@ def current_version(session: Session) -> PublicSetRow | None:
     return session.scalar(select(PublicSetRow).order_by(PublicSetRow.version.desc()).limit(1))
 
 
-def current_consensus(session: Session) -> str | None:
-    """Return the digest of the fleet's scores on the newest public set; None before the first round has ended."""
-    done = select(RoundRow.result_consensus).where(RoundRow.state == "done")
-    return session.scalar(done.order_by(RoundRow.round_id.desc()).limit(1))
-
-
 def upload_terms(session: Session) -> UploadTerms:
     """Return what an upload for the open round must fit; the public set does not change while a round is open."""
     row = _required(session)
@@ -46,35 +40,22 @@ def upload_terms(session: Session) -> UploadTerms:
     return UploadTerms(row.sha256, row.samples, class_ids, FeatureSettings.from_json(row.features))
 
 
-def describe_public_set(store: Store) -> PublicSetInfo:
-    """Return the current public set without its arrays.
+def describe(session: Session, consensus: str | None) -> PublicSetInfo:
+    """Return the current public set without its arrays, with the digest of the fleet's scores on it.
 
     Raises:
         PublicSetNotFoundError: none has been published.
     """
-    with store.reading() as session:
-        return _info(session)
-
-
-def publish(store: Store, incoming: Incoming) -> PublicSetInfo:
-    """Make a public set the fleet's. Publishing the current one again changes nothing.
-
-    It can be replaced as long as the fleet has no consensus on it and no round is open.
-
-    Raises:
-        MalformedPublicSetError: the bytes are no public set, or one with unusable class names.
-        RoundOpenError: a round is open.
-        PublicSetInUseError: the fleet has a consensus on the current one.
-        FleetFeaturesError: enrolled devices compute their features in another way.
-    """
-    public_set = _read(incoming.content())
-    sha256 = incoming.keep()
-    with store.writing() as session:
-        current = current_version(session)
-        if current is None or current.sha256 != sha256:
-            _check_replaceable(session, public_set)
-            _replace(session, sha256, public_set)
-        return _info(session)
+    row = _required(session)
+    return PublicSetInfo(
+        version=row.version,
+        sha256=row.sha256,
+        samples=row.samples,
+        synthetic=row.synthetic,
+        features=row.features,
+        classes=all_classes(session),
+        consensus=consensus,
+    )
 
 
 def require_served(store: Store, sha256: str) -> None:
@@ -100,13 +81,12 @@ def _required(session: Session) -> PublicSetRow:
     return row
 
 
-def _info(session: Session) -> PublicSetInfo:
-    row = _required(session)
-    classes, consensus = all_classes(session), current_consensus(session)
-    return PublicSetInfo(row.version, row.sha256, row.samples, row.synthetic, row.features, classes, consensus)
+def read(data: bytes) -> PublicSet:
+    """Return a public set that is to be published.
 
-
-def _read(data: bytes) -> PublicSet:
+    Raises:
+        MalformedPublicSetError: the bytes are no public set, or one with unusable class names.
+    """
     try:
         public_set = PublicSet.unpack(data)
         check_name(public_set.settings.preset, "the features' preset")
@@ -122,15 +102,25 @@ def _read(data: bytes) -> PublicSet:
     return public_set
 
 
-def _check_replaceable(session: Session, public_set: PublicSet) -> None:
-    round_id = session.scalar(select(RoundRow.round_id).where(RoundRow.state == "open"))
-    if round_id is not None:
-        raise RoundOpenError(f"round {round_id} is open; let it end or cancel it before publishing another public set")
-    if session.scalar(select(RoundRow.round_id).where(RoundRow.state == "done").limit(1)) is not None:
-        raise PublicSetInUseError(
-            "the fleet has a consensus or weights by the current public set's classes; another one needs a data "
-            "folder of its own"
-        )
+def replace(session: Session, sha256: str, public_set: PublicSet) -> None:
+    """Make a public set the current one, and its classes the fleet's.
+
+    Raises:
+        FleetFeaturesError: enrolled devices compute their features in another way.
+    """
+    _check_features(session, public_set)
+    session.merge(BlobRow(sha256=sha256, kind="public_set"))
+    session.flush()
+    session.execute(delete(ClassRow))
+    session.add_all(
+        ClassRow(class_id=info.class_id, name=info.name, folded=info.name.casefold(), position=position)
+        for position, info in enumerate(public_set.classes)
+    )
+    session.add(public_set_row(sha256, public_set, None))
+    session.flush()
+
+
+def _check_features(session: Session, public_set: PublicSet) -> None:
     settings = public_set.settings
     foreign = session.scalars(
         select(DeviceRow.name)
@@ -143,18 +133,6 @@ def _check_replaceable(session: Session, public_set: PublicSet) -> None:
             f"the public set's features are {settings.describe()}; enrolled devices use others: {', '.join(foreign)}. "
             "Publish a set with their features, or revoke those devices."
         )
-
-
-def _replace(session: Session, sha256: str, public_set: PublicSet) -> None:
-    session.merge(BlobRow(sha256=sha256, kind="public_set"))
-    session.flush()
-    session.execute(delete(ClassRow))
-    session.add_all(
-        ClassRow(class_id=info.class_id, name=info.name, folded=info.name.casefold(), position=position)
-        for position, info in enumerate(public_set.classes)
-    )
-    session.add(public_set_row(sha256, public_set, None))
-    session.flush()
 
 
 def public_set_row(sha256: str, public_set: PublicSet, round_id: int | None) -> PublicSetRow:

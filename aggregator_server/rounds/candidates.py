@@ -1,4 +1,4 @@
-"""What a selection can know: the devices that are there when a round opens, and how the rounds before it went."""
+"""The inputs of a selection: the devices of the fleet when a round opens, and how the rounds before it went."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from statistics import median
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from aggregator_server.rounds.queries import training_losses
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.store import Store
-from aggregator_server.store.tables import DeviceRow, ParticipantRow, RoundRow
+from aggregator_server.store.tables import DeviceRow, ParticipantRow
 
-# How exactly it is known when a device was last heard of: not every question for work is worth a write to the disk.
-_SEEN_EVERY_S = 30.0
+# Resolution of DeviceRow.seen_at: not every request for work is worth a write to the disk.
+_SEEN_RESOLUTION_S = 30.0
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
@@ -23,23 +24,18 @@ def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
 
 def read_history(session: Session, strategy: str) -> History:
     """Return how the strategy's rounds with the whole fleet went; failed rounds, and those of groups, do not count."""
-    done = (
-        select(RoundRow.training_loss)
-        .where(RoundRow.state == "done", RoundRow.strategy == strategy, RoundRow.follows.is_(None))
-        .order_by(RoundRow.round_id)
-    )
-    losses = session.scalars(done).all()
+    losses = training_losses(session, strategy)
     return History(len(losses), tuple(loss for loss in losses if loss is not None))
 
 
 def training_loss(session: Session, round_id: int) -> float | None:
     """Return the median of the training losses that a round's devices uploaded: no single device can move it far."""
-    told = session.scalars(
+    reported = session.scalars(
         select(ParticipantRow.metrics)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
         .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), DeviceRow.revoked_at.is_(None))
     )
-    losses = [float(metrics["training_loss"]) for metrics in told if "training_loss" in metrics]
+    losses = [float(metrics["training_loss"]) for metrics in reported if "training_loss" in metrics]
     return median(losses) if losses else None
 
 
@@ -47,6 +43,6 @@ def note_seen(store: Store, device_id: str, now: float) -> None:
     """Remember that a device was heard of."""
     with store.reading() as session:
         seen_at = session.scalar(select(DeviceRow.seen_at).where(DeviceRow.device_id == device_id))
-    if seen_at is not None and not 0 <= now - seen_at < _SEEN_EVERY_S:
+    if seen_at is not None and not 0 <= now - seen_at < _SEEN_RESOLUTION_S:
         with store.writing() as session:
             session.execute(update(DeviceRow).where(DeviceRow.device_id == device_id).values(seen_at=now))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.rounds.candidates import read_candidates
 from aggregator_server.rounds.history import Group, schedule_of
 from aggregator_server.rounds.opening import insert_round
+from aggregator_server.rounds.queries import count_group_rounds, open_group_index
+from aggregator_server.rounds.states import is_done
 from aggregator_server.selection.draw import data_sizes
 from aggregator_server.store.tables import RoundRow
 from aggregator_server.strategies.personalisation import schedule
@@ -21,38 +22,36 @@ from fleet_protocol.messages import RoundPlan, parse
 
 
 def go_on(session: Session, round_id: int, now: float) -> None:
-    """Open the group round that comes after a round that was just closed, where there is one."""
+    """Open the next round of a group after a round that was just closed, where there is one."""
     row = session.get_one(RoundRow, round_id)
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
     plan = parse(RoundPlan, fleets.plan)
-    if fleets.state != "done" or plan.personalisation.name != "group_balanced":
+    if not is_done(fleets) or plan.personalisation.name != "group_balanced":
         return
     if fleets.groups is None:
         candidates = read_candidates(session, now)
         sizes = dict(zip([c.device_id for c in candidates], data_sizes(candidates).tolist(), strict=True))
         fleets.groups = asdict(schedule(sizes, plan.personalisation.settings))
     planned = schedule_of(fleets)
-    passed = session.scalar(select(func.count()).where(RoundRow.follows == fleets.round_id)) or 0
-    if passed < len(planned.sequence):
-        index = planned.sequence[passed]
+    finished = count_group_rounds(session, fleets.round_id)
+    if finished < len(planned.sequence):
+        index = planned.sequence[finished]
         group = Group(fleets.round_id, index, planned.groups[index])
         insert_round(session, fleets.strategy, plan, None, now, group)
 
 
 def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
-    """Tell whether a device that learns from a finished round shall fine-tune the result on its own clips.
+    """Tell whether a device that learns from a done round shall fine-tune the result on its own clips.
 
-    Members of a group do so once their group trains no more; what another group still does is none of their business.
+    Members of a group do so once the rounds of their group are over; rounds of later groups do not matter.
     """
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
     name = parse(RoundPlan, fleets.plan).personalisation.name
     if name != "group_balanced":
         return name != "none"
-    now_on = session.scalar(
-        select(RoundRow.group_index).where(RoundRow.follows == fleets.round_id, RoundRow.state == "open")
-    )
-    if now_on is None or fleets.groups is None:
+    training = open_group_index(session, fleets.round_id)
+    if training is None or fleets.groups is None:
         return True
     planned = schedule_of(fleets)
     index = planned.group_of(device_id)
-    return index is None or index < now_on or planned.rounds[index] == 0
+    return index is None or index < training or planned.rounds[index] == 0

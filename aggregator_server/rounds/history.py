@@ -1,13 +1,17 @@
-"""Which round goes on from which: the fleet's rounds in a line, each group's in a branch after one of them."""
+"""Which round goes on from which: the fleet's rounds in a line, each group's in a branch after one of them.
+
+Every published model begins a history of its own: the first round with it starts from the bundle's own weights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from aggregator_server.fleet.shared_models import required_model
+from aggregator_server.rounds.queries import OF_FLEET, newest_done, of_group
 from aggregator_server.store.tables import RoundRow
 from aggregator_server.strategies.personalisation import Schedule
 from fleet_protocol.messages import parse
@@ -15,12 +19,12 @@ from fleet_protocol.messages import parse
 
 @dataclass(frozen=True)
 class Group:
-    """Whose round it is, if not the whole fleet's.
+    """The devices of a round that is not the whole fleet's.
 
     Attributes:
-        follows: the fleet's round that the group's rounds go on from.
-        index: of the group in that round's schedule.
-        members: its devices.
+        follows: Number of the fleet's round that the group's rounds go on from.
+        index: Index of the group in that round's schedule.
+        members: The group's devices.
     """
 
     follows: int
@@ -28,26 +32,58 @@ class Group:
     members: Sequence[str]
 
 
+@dataclass(frozen=True)
+class StartingPoint:
+    """What a round that shares a model starts from.
+
+    Attributes:
+        version: Version of the model.
+        weights: Blob of the fleet's weights; None for the bundle's own.
+        server_state: Blob of the aggregation's state, such as a server optimiser's; None at first.
+    """
+
+    version: int
+    weights: str | None
+    server_state: str | None
+
+
+def starting_point(session: Session, group: Group | None) -> StartingPoint:
+    """Return what a new round starts from.
+
+    Args:
+        session: the transaction that opens the round.
+        group: the group whose round it is; None for the whole fleet's.
+
+    Raises:
+        NoModelError: no model has been published.
+        ModelTooSmallError: the fleet has more classes by now than the model's head has slots.
+    """
+    if group is not None:
+        fleets = session.get_one(RoundRow, group.follows)
+        version = int(fleets.model_version or 0)
+        last = newest_done(session, RoundRow.model_version == version, of_group(group.follows, group.index)) or fleets
+        return StartingPoint(version, last.result_weights, last.result_server_state)
+    version = required_model(session).version
+    newest = newest_with_model(session, version)
+    if newest is None:
+        return StartingPoint(version, None, None)
+    return StartingPoint(version, newest.result_weights, newest.result_server_state)
+
+
+def newest_with_model(session: Session, version: int) -> RoundRow | None:
+    """Return the newest done round of the whole fleet that trained a version of the shared model."""
+    return newest_done(session, OF_FLEET, RoundRow.model_version == version)
+
+
 def newest_result(session: Session, device_id: str) -> RoundRow | None:
-    """Return the newest finished round that concerns a device: of the fleet, or of the device's group after it."""
-    fleets = newest_of_fleet(session)
+    """Return the newest done round that concerns a device: of the fleet, or of the device's group after it."""
+    fleets = newest_done(session, OF_FLEET)
     if fleets is None or fleets.groups is None:
         return fleets
     index = schedule_of(fleets).group_of(device_id)
-    return (None if index is None else _newest_of_group(session, fleets.round_id, index)) or fleets
-
-
-def newest_of_fleet(session: Session) -> RoundRow | None:
-    """Return the newest finished round of the whole fleet."""
-    done = select(RoundRow).where(RoundRow.state == "done", RoundRow.follows.is_(None))
-    return session.scalar(done.order_by(RoundRow.round_id.desc()).limit(1))
+    return (None if index is None else newest_done(session, of_group(fleets.round_id, index))) or fleets
 
 
 def schedule_of(fleets: RoundRow) -> Schedule:
     """Return the groups whose rounds follow a round of the fleet; none without group-balanced personalisation."""
     return Schedule((), ()) if fleets.groups is None else parse(Schedule, fleets.groups)
-
-
-def _newest_of_group(session: Session, follows: int, index: int) -> RoundRow | None:
-    done = (RoundRow.state == "done") & (RoundRow.follows == follows) & (RoundRow.group_index == index)
-    return session.scalar(select(RoundRow).where(done).order_by(RoundRow.round_id.desc()).limit(1))

@@ -2,34 +2,29 @@
 
 docs/architecture.md, "A round is rows in a database", says why.
 
-    open -> done | failed(reason)
-
-:func:`advance` reads the state, computes, puts the blobs on disk, and then writes all effects in one transaction;
-killed anywhere, it can start again and comes to the same bytes.
+:func:`advance` reads the state, computes, puts the blobs on disk, and then writes all effects in one transaction.
+Killed anywhere, it can start again and comes to the same bytes. The states stand in rounds/states.py.
 """
 
 from __future__ import annotations
 
 import logging
 
-from sqlalchemy import select, update
-from sqlalchemy.orm import Session
-
 from aggregator_server.errors import RoundClosedError, RoundOpenError
 from aggregator_server.rounds.groups import go_on
 from aggregator_server.rounds.opening import insert_round
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.queries import require_round
+from aggregator_server.rounds.queries import open_deadline, open_round_id, require_round
+from aggregator_server.rounds.quorum import is_complete, shortfall
 from aggregator_server.rounds.result import apply_result, compute_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import read_open_round
+from aggregator_server.rounds.states import is_open, mark_failed
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
-from aggregator_server.store.tables import RoundRow
 from aggregator_server.strategies.registry import strategy
 
 _log = logging.getLogger(__name__)
-_REASON_LENGTH = 1_000
 
 
 def open_round(store: Store, request: RoundRequest, now: float) -> int:
@@ -42,7 +37,7 @@ def open_round(store: Store, request: RoundRequest, now: float) -> int:
     """
     plan = make_plan(request)
     with store.writing() as session:
-        open_id = session.scalar(select(RoundRow.round_id).where(RoundRow.state == "open"))
+        open_id = open_round_id(session)
         if open_id is not None:
             raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
         return insert_round(session, strategy(request.strategy).name, plan, request.new_classes, now).round_id
@@ -57,9 +52,9 @@ def cancel_round(store: Store, round_id: int, now: float) -> None:
     """
     with store.writing() as session:
         row = require_round(session, round_id)
-        if row.state != "open":
+        if not is_open(row):
             raise RoundClosedError(f"round {round_id} is {row.state} already; only an open round can be cancelled")
-        _fail(session, round_id, "cancelled by an administrator", now)  # and no other group's round follows
+        mark_failed(session, round_id, now, "cancelled by an administrator")  # and no other group's round follows
     remove_uploads(store, round_id)
 
 
@@ -71,9 +66,9 @@ def advance(store: Store, now: float) -> int | None:
     while True:
         with store.reading() as session:
             snapshot = read_open_round(session)
-        if snapshot is None or not snapshot.complete(now):
+        if snapshot is None or not is_complete(snapshot, now):
             return None
-        reason = snapshot.shortfall()
+        reason = shortfall(snapshot)
         result = None
         if reason is None:
             try:
@@ -87,7 +82,7 @@ def advance(store: Store, now: float) -> int | None:
             if read_open_round(session) != snapshot:
                 continue
             if result is None:
-                _fail(session, snapshot.round_id, str(reason), now)
+                mark_failed(session, snapshot.round_id, now, str(reason))
             else:
                 apply_result(session, snapshot.round_id, result, now)
             session.expire_all()
@@ -99,9 +94,4 @@ def advance(store: Store, now: float) -> int | None:
 def next_deadline(store: Store) -> float | None:
     """Return when the open round closes at the latest, in seconds since 1970; None where no round is open."""
     with store.reading() as session:
-        return session.scalar(select(RoundRow.deadline_at).where(RoundRow.state == "open"))
-
-
-def _fail(session: Session, round_id: int, reason: str, now: float) -> None:
-    changed = {"state": "failed", "reason": reason[:_REASON_LENGTH], "closed_at": now}
-    session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**changed))
+        return open_deadline(session)

@@ -6,38 +6,38 @@ import asyncio
 import contextlib
 
 
-class Bell:
-    """Rung when something changed. Belongs to the event loop that it was made in; any thread may ring it.
+class Notifier:
+    """Wakes its subscribers when something changed. It belongs to the event loop that it was made in.
 
-    A waiter takes a ticket, looks whether there is something for it, and only then waits for the ticket's bell: a
-    ring between looking and waiting is not lost.
+    A subscriber takes an event, looks whether there is something for it, and only then waits for the event: a
+    notification between looking and waiting is not lost.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
-        self.silenced = False
+        self.closed = False
 
-    def ticket(self) -> asyncio.Event:
-        """Return what the next ring sets."""
+    def subscribe(self) -> asyncio.Event:
+        """Return the event that the next notification sets."""
         return self._event
 
-    def ring(self) -> None:
-        """Wake everybody who holds a ticket."""
-        self._loop.call_soon_threadsafe(self._ring)
+    def notify(self) -> None:
+        """Wake all subscribers. Any thread may call this."""
+        self._loop.call_soon_threadsafe(self._set)
 
-    def silence(self) -> None:
-        """Wake everybody for the last time: from now on nobody waits, because the server stops."""
-        self.silenced = True
+    def close(self) -> None:
+        """Wake all subscribers for the last time: the server stops, so from now on nobody waits."""
+        self.closed = True
         self._event.set()
 
-    async def wait(self, ticket: asyncio.Event, seconds: float) -> None:
-        """Wait until the bell rings, or for so many seconds."""
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Wait until a notification sets the event, at most for so many seconds."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(ticket.wait(), max(0.0, seconds))
+            await asyncio.wait_for(event.wait(), max(0.0, seconds))
 
-    def _ring(self) -> None:
-        rung = self._event
-        if not self.silenced:
+    def _set(self) -> None:
+        current = self._event
+        if not self.closed:
             self._event = asyncio.Event()
-        rung.set()
+        current.set()

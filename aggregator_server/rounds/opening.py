@@ -1,4 +1,4 @@
-"""The row of a new round, and the devices that are drawn for it."""
+"""Opening a round: its row, and the devices that are selected for it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import NoDevicesError, NoPublicSetError
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.fleet.public_sets import current_consensus, current_version
-from aggregator_server.fleet.shared_models import starting_point
+from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.rounds.candidates import read_candidates, read_history
-from aggregator_server.rounds.history import Group
+from aggregator_server.rounds.history import Group, starting_point
+from aggregator_server.rounds.queries import current_consensus
 from aggregator_server.selection.draw import select
-from aggregator_server.store.tables import ParticipantRow, RoundRow
+from aggregator_server.store.tables import OPEN, ParticipantRow, RoundRow
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.statistics import read_statistics
 from fleet_protocol.messages import RoundPlan
@@ -35,11 +35,11 @@ def insert_round(
         raise NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
     how = lookup(strategy)
     follows, index = (None, None) if group is None else (group.follows, group.index)
-    start = starting_point(session, follows, index) if how.shares_model else None
+    start = starting_point(session, group) if how.shares_model else None
     local = how.prepare(plan.local, read_statistics(session), len(all_classes(session)))
     plan = replace(plan, local=local)
     row = RoundRow(
-        state="open",
+        state=OPEN,
         strategy=strategy,
         plan=asdict(plan),
         new_classes=new_classes,

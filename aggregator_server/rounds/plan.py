@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aggregator_server.errors import InvalidPlanError
-from aggregator_server.schemas import Method, RoundRequest
+from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.plan_methods import complete, known_settings
 from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.strategy import Strategy
@@ -11,7 +11,7 @@ from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice, RoundPlan
 from fleet_protocol.setting import Value
 
-_LONGEST_S = 30 * 86_400.0
+_MAX_DEADLINE_S = 30 * 86_400.0
 
 
 def make_plan(request: RoundRequest) -> RoundPlan:
@@ -23,7 +23,7 @@ def make_plan(request: RoundRequest) -> RoundPlan:
     """
     chosen = strategy(request.strategy)
     _check(request)
-    selection = request.selection or Method(chosen.selection)
+    selection = request.selection or Choice(chosen.selection)
     personalisation = request.personalisation
     if personalisation.name == "group_balanced" and not chosen.shares_model:
         raise InvalidPlanError(
@@ -32,13 +32,13 @@ def make_plan(request: RoundRequest) -> RoundPlan:
         )
     try:
         return RoundPlan(
-            complete("local", Choice(chosen.local, request.settings)),
-            _aggregation(chosen, request.aggregation),
-            complete("selection", Choice(selection.name, selection.settings)),
-            float(request.deadline_s),
-            float(request.quorum),
-            request.seed,
-            complete("personalisation", Choice(personalisation.name, personalisation.settings)),
+            local=complete("local", Choice(chosen.local, request.settings)),
+            aggregation=_aggregation(chosen, request.aggregation),
+            selection=complete("selection", selection),
+            deadline_s=float(request.deadline_s),
+            quorum=float(request.quorum),
+            seed=request.seed,
+            personalisation=complete("personalisation", personalisation),
         )
     except PlanError as error:
         raise InvalidPlanError(str(error)) from error
@@ -50,8 +50,10 @@ def _check(request: RoundRequest) -> None:
     Raises:
         InvalidPlanError: one is out of range.
     """
-    if not 0 < request.deadline_s <= _LONGEST_S:
-        raise InvalidPlanError(f"deadline_s must be above 0 and at most {_LONGEST_S:g} s, not {request.deadline_s!r}")
+    if not 0 < request.deadline_s <= _MAX_DEADLINE_S:
+        raise InvalidPlanError(
+            f"deadline_s must be above 0 and at most {_MAX_DEADLINE_S:g} s, not {request.deadline_s!r}"
+        )
     if not 0 <= request.quorum <= 1:
         raise InvalidPlanError(f"quorum is a share from 0 to 1, not {request.quorum!r}")
     if not 0 <= request.seed < 2**31:
@@ -60,15 +62,15 @@ def _check(request: RoundRequest) -> None:
         raise InvalidPlanError(f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}")
 
 
-def _aggregation(chosen: Strategy, wanted: Method | dict[str, Value]) -> Choice:
+def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:
     """Return the plan's aggregation part: the rule that was named, else the strategy's own with these settings.
 
     Raises:
         InvalidPlanError: the strategy cannot use that rule.
         PlanError: a setting is wrong.
     """
-    if not isinstance(wanted, Method):  # a name alone reads like one setting, and no rule has a setting of that name
-        wanted = Method(str(wanted["name"])) if list(wanted) == ["name"] else Method(chosen.aggregation, wanted)
+    if not isinstance(wanted, Choice):  # a name alone reads like one setting, and no rule has a setting of that name
+        wanted = Choice(str(wanted["name"])) if list(wanted) == ["name"] else Choice(chosen.aggregation, wanted)
     if wanted.name not in chosen.aggregations:
         allowed = ", ".join(sorted(chosen.aggregations))
         raise InvalidPlanError(f"this strategy cannot use the aggregation {wanted.name!r}; it can use: {allowed}")

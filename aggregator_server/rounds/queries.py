@@ -1,19 +1,21 @@
-"""What people see of rounds."""
+"""Selects on rounds."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
-from aggregator_server.fleet.shared_models import model_blob
-from aggregator_server.rounds.history import schedule_of
-from aggregator_server.schemas import DiscoveryInfo, ParticipantInfo, RoundDetail, RoundSummary, moment
-from aggregator_server.store import Store
-from aggregator_server.store.tables import DeviceRow, LearnedRow, ParticipantRow, RoundRow
-from fleet_protocol.messages import RoundPlan, parse
+from aggregator_server.rounds.states import IS_DONE, IS_OPEN, IS_OVER
+from aggregator_server.store.tables import ParticipantRow, RoundRow
+
+# Rounds with the whole fleet; the others are those of a group.
+OF_FLEET = RoundRow.follows.is_(None)
+
+
+def of_group(follows: int, index: int) -> ColumnElement[bool]:
+    """Return the condition for the rounds of a group: the number of the fleet's round before them, and the group's."""
+    return (RoundRow.follows == follows) & (RoundRow.group_index == index)
 
 
 def require_round(session: Session, round_id: int) -> RoundRow:
@@ -28,132 +30,60 @@ def require_round(session: Session, round_id: int) -> RoundRow:
     return row
 
 
-def open_round_id(store: Store) -> int | None:
+def open_round_id(session: Session) -> int | None:
     """Return the number of the open round."""
-    with store.reading() as session:
-        return session.scalar(select(RoundRow.round_id).where(RoundRow.state == "open"))
+    return session.scalar(select(RoundRow.round_id).where(IS_OPEN))
 
 
-def list_rounds(store: Store, before: int | None, limit: int) -> tuple[RoundSummary, ...]:
-    """Return rounds, newest first.
-
-    Args:
-        before: only rounds with a smaller number.
-        limit: at most so many.
-    """
-    query = _summaries().order_by(RoundRow.round_id.desc()).limit(limit)
-    if before is not None:
-        query = query.where(RoundRow.round_id < before)
-    with store.reading() as session:
-        return tuple(_summary(row) for row in session.execute(query))
+def open_deadline(session: Session) -> float | None:
+    """Return when the open round closes at the latest, in seconds since 1970."""
+    return session.scalar(select(RoundRow.deadline_at).where(IS_OPEN))
 
 
-def summarise_round(store: Store, round_id: int) -> RoundSummary:
-    """Return one round as in the list.
-
-    Raises:
-        RoundNotFoundError: there is no such round.
-    """
-    with store.reading() as session:
-        require_round(session, round_id)
-        return _summary(session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
+def open_group_index(session: Session, follows: int) -> int | None:
+    """Return the group whose round is open, among the groups that follow a round of the fleet."""
+    return session.scalar(select(RoundRow.group_index).where(IS_OPEN, RoundRow.follows == follows))
 
 
-def describe_round(store: Store, round_id: int) -> RoundDetail:
-    """Return one round with its devices, weights and discoveries.
+def lock_open_round(session: Session) -> RoundRow | None:
+    """Return the open round; in a writing session its row is locked."""
+    return session.scalar(select(RoundRow).where(IS_OPEN).with_for_update())
 
-    Raises:
-        RoundNotFoundError: there is no such round.
-    """
-    with store.reading() as session:
-        row = require_round(session, round_id)
-        summary = _summary(session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
-        participants = _participants(session, round_id)
-        details, planned = row.details, schedule_of(row)
-        model = model_blob(session, row.model_version)
-    discovery = details.get("discovery")
-    return RoundDetail(
-        summary,
-        parse(RoundPlan, row.plan),
-        row.new_classes,
-        row.public_set,
-        row.consensus,
-        row.result_public_set,
-        row.result_consensus,
-        participants,
-        details.get("accuracies", {}),
-        details.get("betas", {}),
-        tuple(details.get("plain_mean", ())),
-        parse(DiscoveryInfo, discovery) if discovery else None,
-        model,
-        row.weights,
-        row.result_weights,
-        details.get("aggregation", {}),
-        planned.groups,
-        planned.rounds,
+
+def open_round_waiting_for(session: Session, device_id: str, now: float) -> RoundRow | None:
+    """Return the open round where it waits for a device: selected, not uploaded, and the deadline has not passed."""
+    return session.scalar(
+        select(RoundRow)
+        .join(ParticipantRow, ParticipantRow.round_id == RoundRow.round_id)
+        .where(IS_OPEN, RoundRow.deadline_at > now)
+        .where(ParticipantRow.device_id == device_id, ParticipantRow.upload.is_(None))
     )
 
 
-def _summaries() -> Select[*tuple[Any, ...]]:
-    def count(column: ColumnElement[Any]) -> ColumnElement[int]:
-        own = ParticipantRow.round_id == RoundRow.round_id
-        return select(func.count(column)).where(own).correlate(RoundRow).scalar_subquery()
-
-    return select(
-        RoundRow.round_id,
-        RoundRow.state,
-        RoundRow.reason,
-        RoundRow.strategy,
-        RoundRow.opened_at,
-        RoundRow.deadline_at,
-        RoundRow.closed_at,
-        count(ParticipantRow.device_id.expression).label("selected"),
-        count(ParticipantRow.upload.expression).label("uploaded"),
-        RoundRow.training_loss,
-        RoundRow.follows,
-        RoundRow.group_index,
-    )
+def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow | None:
+    """Return the newest round that is done and meets the conditions."""
+    done = select(RoundRow).where(IS_DONE, *conditions)
+    return session.scalar(done.order_by(RoundRow.round_id.desc()).limit(1))
 
 
-def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no type of its own)
-    return RoundSummary(
-        row.round_id,
-        row.state,
-        row.reason,
-        row.strategy,
-        moment(row.opened_at),
-        moment(row.deadline_at),
-        None if row.closed_at is None else moment(row.closed_at),
-        row.selected,
-        row.uploaded,
-        row.training_loss,
-        row.follows,
-        row.group_index,
-    )
+def training_losses(session: Session, strategy: str) -> list[float | None]:
+    """Return the training losses of a strategy's done rounds with the whole fleet, oldest first."""
+    done = select(RoundRow.training_loss).where(IS_DONE, OF_FLEET, RoundRow.strategy == strategy)
+    return list(session.scalars(done.order_by(RoundRow.round_id)))
 
 
-def _participants(session: Session, round_id: int) -> tuple[ParticipantInfo, ...]:
-    query = (
-        select(ParticipantRow, DeviceRow.name, LearnedRow)
-        .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
-        .outerjoin(
-            LearnedRow,
-            (LearnedRow.device_id == ParticipantRow.device_id) & (LearnedRow.round_id == ParticipantRow.round_id),
-        )
-        .where(ParticipantRow.round_id == round_id)
-        .order_by(ParticipantRow.device_id)
-    )
-    return tuple(
-        ParticipantInfo(
-            participant.device_id,
-            name,
-            participant.upload,
-            None if participant.uploaded_at is None else moment(participant.uploaded_at),
-            participant.clips,
-            participant.metrics,
-            learned is not None,
-            learned is not None and learned.personalised,
-            learned.metrics if learned is not None else {},
-        )
-        for participant, name, learned in session.execute(query)
-    )
+def current_consensus(session: Session) -> str | None:
+    """Return the digest of the fleet's scores on the newest public set; None before the first round has ended."""
+    newest = newest_done(session)
+    return None if newest is None else newest.result_consensus
+
+
+def count_group_rounds(session: Session, follows: int) -> int:
+    """Return how many rounds of groups, in any state, follow a round of the fleet."""
+    return session.scalar(select(func.count()).where(RoundRow.follows == follows)) or 0
+
+
+def uploads_of_closed_rounds() -> Select[str | None]:
+    """Return a select of the digests of what was uploaded for rounds that are over."""
+    over = (ParticipantRow.round_id == RoundRow.round_id) & IS_OVER
+    return select(ParticipantRow.upload).join(RoundRow, over).where(ParticipantRow.upload.is_not(None))

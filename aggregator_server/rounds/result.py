@@ -1,4 +1,4 @@
-"""From an open round's uploads to its result on disk, and from that to rows."""
+"""The result of a round: computed from the uploads, put on disk as blobs, then written as rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import delete, insert, tuple_, update
+from sqlalchemy import delete, insert, tuple_
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
@@ -14,8 +14,9 @@ from aggregator_server.errors import BlobError
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.rounds.candidates import training_loss
 from aggregator_server.rounds.snapshot import RoundSnapshot
+from aggregator_server.rounds.states import mark_done
 from aggregator_server.store import Store
-from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json, RoundRow
+from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.errors import ProtocolError
@@ -24,9 +25,18 @@ from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensu
 from fleet_protocol.tensors import pack, read_document, unpack, view
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredResult:
-    """A round's result whose blobs are on disk: the digests, the version's row, and what the rows need."""
+    """A round's result whose blobs are on disk.
+
+    Attributes:
+        result: The result.
+        public_set: Blob of the public set after the round.
+        consensus: Blob of the consensus; None while the fleet has none.
+        grown: Whether the public set got new classes.
+        weights: Blob of the shared model's weights; None in a round without one.
+        server_state: Blob of what the next round's aggregation gets to see.
+    """
 
     result: RoundResult
     public_set: str
@@ -52,11 +62,13 @@ def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
     if result.weights is not None:
         weights = store.blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
         state = store.blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
-    return StoredResult(result, public_set, consensus, grown, weights, state)
+    return StoredResult(
+        result=result, public_set=public_set, consensus=consensus, grown=grown, weights=weights, server_state=state
+    )
 
 
 def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
-    """Load what an aggregation looks at."""
+    """Load the inputs of a round's aggregation."""
     public_set = PublicSet.unpack(store.blobs.read(snapshot.public_set))
     public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
     if snapshot.consensus is None:
@@ -64,20 +76,20 @@ def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
     else:
         consensus, _ = unpack_consensus(store.blobs.read(snapshot.consensus))
     return RoundInputs(
-        snapshot.round_id,
-        parse(RoundPlan, snapshot.plan),
-        public_set,
-        consensus,
-        tuple(_contribution(store, upload) for _, upload in snapshot.uploads),
-        snapshot.new_classes,
-        {(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
-        _read_model(store, snapshot),
-        snapshot.consensus is not None,
+        round_id=snapshot.round_id,
+        plan=parse(RoundPlan, snapshot.plan),
+        public_set=public_set,
+        consensus=consensus,
+        contributions=tuple(_contribution(store, upload) for _, upload in snapshot.uploads),
+        new_classes=snapshot.new_classes,
+        assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
+        model=_read_model(store, snapshot),
+        has_consensus=snapshot.consensus is not None,
     )
 
 
 def _contribution(store: Store, upload: str) -> Contribution:
-    """Read an upload's document; whoever reads its arrays finds out whether the blob is damaged."""
+    """Read an upload's document. The arrays are checked for damage when they are read."""
     with store.blobs.open(upload) as file:
         try:
             document = parse(Update, read_document(file))
@@ -100,13 +112,13 @@ def _read_model(store: Store, snapshot: RoundSnapshot) -> SharedModel | None:
 
 
 def state_owner(plan: Json) -> str:
-    """Say whose a state is: another rule or server optimiser could not go on from it."""
+    """Return the rule and server optimiser that a state belongs to: others cannot go on from it."""
     aggregation = parse(RoundPlan, plan).aggregation
     return f"{aggregation.name} {aggregation.settings.get('server_optimiser', '')}"
 
 
 def apply_result(session: Session, round_id: int, stored: StoredResult, now: float) -> None:
-    """Write all effects of a round: to be called in the transaction that found the round unchanged."""
+    """Write all effects of a round, in the transaction that found the round unchanged."""
     result = stored.result
     blobs = {"consensus": stored.consensus, "weights": stored.weights, "server_state": stored.server_state}
     for kind, sha256 in blobs.items():
@@ -129,9 +141,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
                 )
     session.flush()
     _assign(session, round_id, result)
-    changed = {
-        "state": "done",
-        "closed_at": now,
+    columns = {
         "result_public_set": stored.public_set,
         "result_consensus": stored.consensus,
         "result_weights": stored.weights,
@@ -139,7 +149,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
         "details": result.details,
         "training_loss": training_loss(session, round_id),
     }
-    session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**changed))
+    mark_done(session, round_id, now, columns)
 
 
 def _assign(session: Session, round_id: int, result: RoundResult) -> None:

@@ -1,8 +1,7 @@
-"""An open round as the database has it at one instant: what its next step depends on, and on nothing else."""
+"""What the open round looks like at one instant: the input of the step that moves it forward."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -10,22 +9,30 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.shared_models import model_blob
-from aggregator_server.store.tables import AssignmentRow, DeviceRow, Json, ParticipantRow, RoundRow
+from aggregator_server.rounds.queries import lock_open_round
+from aggregator_server.store.tables import AssignmentRow, DeviceRow, Json, ParticipantRow
 from fleet_protocol.messages import ClassInfo
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundSnapshot:
-    """Compared before a step's effects are written: when something changed meanwhile, the step starts afresh.
+    """The open round. A step compares it before its effects are written: when it changed, the step starts afresh.
 
     Attributes:
-        selected: selected devices that were not revoked since.
+        round_id: The round.
+        strategy: Name of the round's strategy.
+        plan: The round's plan as JSON.
+        new_classes: Number of new classes among the reports; None where nobody knows it.
+        deadline_at: Time at which the round closes at the latest, in seconds since 1970.
+        public_set: Blob of the public set that is scored.
+        consensus: Blob of the fleet's scores on it; None before the first round has ended.
+        selected: Number of selected devices that were not revoked since.
         uploads: (device, blob) of those that uploaded, by device.
-        classes: the fleet's classes in column order.
+        classes: The fleet's classes in column order.
         assigned: (device, slot, class) of the selected devices, from earlier rounds.
-        model: blob of the shared model's bundle; None in a round without one.
-        weights: blob of the weights that the devices started from; None: the bundle's own.
-        server_state: blob of what the aggregation kept from the round before.
+        model: Blob of the shared model's bundle; None in a round without one.
+        weights: Blob of the weights that the devices started from; None for the bundle's own.
+        server_state: Blob of what the aggregation kept from the round before.
     """
 
     round_id: int
@@ -43,27 +50,10 @@ class RoundSnapshot:
     weights: str | None
     server_state: str | None
 
-    def complete(self, now: float) -> bool:
-        """Whether the round need not wait any longer."""
-        return len(self.uploads) == self.selected or now >= self.deadline_at
-
-    def shortfall(self) -> str | None:
-        """Return why the uploads do not suffice, or None where they do."""
-        if not self.selected:
-            return "every selected device was revoked"
-        quorum = float(self.plan["quorum"])
-        needed = max(1, math.ceil(quorum * self.selected - 1e-9))
-        if len(self.uploads) >= needed:
-            return None
-        return (
-            f"quorum missed: {len(self.uploads)} of {self.selected} selected devices uploaded before the deadline, "
-            f"{needed} were needed (quorum {quorum:g})"
-        )
-
 
 def read_open_round(session: Session) -> RoundSnapshot | None:
     """Return the open round, or None; in a writing session the round's row is locked."""
-    row = session.scalar(select(RoundRow).where(RoundRow.state == "open").with_for_update())
+    row = lock_open_round(session)
     if row is None:
         return None
     active = (
@@ -80,18 +70,18 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         .order_by(AssignmentRow.device_id, AssignmentRow.slot)
     )
     return RoundSnapshot(
-        row.round_id,
-        row.strategy,
-        row.plan,
-        row.new_classes,
-        row.deadline_at,
-        row.public_set,
-        row.consensus,
-        len(participants),
-        tuple((device_id, upload) for device_id, upload in participants if upload is not None),
-        all_classes(session),
-        tuple((device_id, slot, class_id) for device_id, slot, class_id in session.execute(assigned)),
-        model_blob(session, row.model_version),
-        row.weights,
-        row.server_state,
+        round_id=row.round_id,
+        strategy=row.strategy,
+        plan=row.plan,
+        new_classes=row.new_classes,
+        deadline_at=row.deadline_at,
+        public_set=row.public_set,
+        consensus=row.consensus,
+        selected=len(participants),
+        uploads=tuple((device_id, upload) for device_id, upload in participants if upload is not None),
+        classes=all_classes(session),
+        assigned=tuple((device_id, slot, class_id) for device_id, slot, class_id in session.execute(assigned)),
+        model=model_blob(session, row.model_version),
+        weights=row.weights,
+        server_state=row.server_state,
     )

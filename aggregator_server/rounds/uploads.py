@@ -1,4 +1,4 @@
-"""Taking in a device's upload: everything is checked before anything changes; the same bytes twice are one upload."""
+"""Uploads are checked here, before anything changes. The same bytes sent twice are one upload."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from aggregator_server.fleet.public_sets import upload_terms
 from aggregator_server.fleet.shared_models import model_blob, read_manifest
 from aggregator_server.names import check_name
 from aggregator_server.rounds.queries import require_round
+from aggregator_server.rounds.states import is_open
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.tables import BlobRow, DeviceRow, ParticipantRow
@@ -32,7 +33,7 @@ from fleet_protocol.feature_settings import PRESETS, FeatureSettings
 from fleet_protocol.messages import Receipt, Update, parse
 from fleet_protocol.tensors import unpack
 
-_METRICS = 200
+_MAX_METRICS = 200
 
 
 def accept_update(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
@@ -79,13 +80,13 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
 
 
 def check_metrics(metrics: dict[str, float]) -> None:
-    """Check what a device measured: names that can be stored, finite values.
+    """Check a device's measurements: names that can be stored, finite values.
 
     Raises:
         InvalidRequestError: it cannot be stored.
     """
-    if len(metrics) > _METRICS:
-        raise InvalidRequestError(f"{len(metrics)} metrics are more than the {_METRICS} that are allowed")
+    if len(metrics) > _MAX_METRICS:
+        raise InvalidRequestError(f"{len(metrics)} metrics are more than the {_MAX_METRICS} that are allowed")
     for name, value in metrics.items():
         check_name(name, "a metric's name")
         if not abs(value) <= 1e300:  # holds for NaN too
@@ -104,7 +105,7 @@ def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: fl
         return None
     if row.upload is not None:
         raise DuplicateUpdateError(f"device {device_id} uploaded {row.upload} for round {round_id}; that one stands")
-    if round_row.state != "open":
+    if not is_open(round_row):
         raise RoundClosedError(f"round {round_id} is {round_row.state}; GET /v1/work says what to do next")
     if now >= round_row.deadline_at:
         late = now - round_row.deadline_at

@@ -1,4 +1,4 @@
-"""What a device is asked to do next, and its word that it has done it."""
+"""The work of a device: what it is to do next, and its report that it learned."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.candidates import note_seen
 from aggregator_server.rounds.groups import fine_tuning_due
 from aggregator_server.rounds.history import newest_result
-from aggregator_server.rounds.queries import require_round
+from aggregator_server.rounds.queries import open_round_waiting_for, require_round
+from aggregator_server.rounds.states import is_done
 from aggregator_server.rounds.uploads import check_metrics
 from aggregator_server.store import Store
-from aggregator_server.store.tables import AssignmentRow, DeviceRow, LearnedRow, ParticipantRow, RoundRow
+from aggregator_server.store.tables import AssignmentRow, DeviceRow, LearnedRow, RoundRow
 from fleet_protocol.messages import ClassAssignment, Learned, RoundPlan, Work, WorkKind, parse
 
 
@@ -34,7 +35,7 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
         finished = _to_learn(session, device_id)
         if finished is not None:
             return _work(session, "learn", finished, device_id)
-        open_round = _to_contribute(session, device_id, now)
+        open_round = open_round_waiting_for(session, device_id, now)
         if open_round is not None:
             return _work(session, "contribute", open_round, device_id)
     return None
@@ -51,7 +52,7 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
     check_metrics(learned.metrics)
     with store.writing() as session:
         row = require_round(session, learned.round_id)
-        if row.state != "done":
+        if not is_done(row):
             raise RoundNotDoneError(f"round {learned.round_id} is {row.state}, so there is nothing to learn from it")
         before = session.get(LearnedRow, (learned.round_id, device_id))
         if before is not None and (before.personalised or not learned.personalised):
@@ -76,19 +77,6 @@ def _to_learn(session: Session, device_id: str) -> RoundRow | None:
     return None
 
 
-def _to_contribute(session: Session, device_id: str, now: float) -> RoundRow | None:
-    return session.scalar(
-        select(RoundRow)
-        .join(ParticipantRow, ParticipantRow.round_id == RoundRow.round_id)
-        .where(
-            RoundRow.state == "open",
-            RoundRow.deadline_at > now,
-            ParticipantRow.device_id == device_id,
-            ParticipantRow.upload.is_(None),
-        )
-    )
-
-
 def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Work:
     learning = kind == "learn"
     public_set = row.result_public_set if learning else row.public_set
@@ -100,15 +88,15 @@ def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Wo
     )
     assignments = tuple(ClassAssignment(*pair) for pair in session.execute(pending)) if learning else ()
     return Work(
-        kind,
-        row.round_id,
-        parse(RoundPlan, row.plan),
-        str(public_set),
-        consensus,
-        all_classes(session),
-        assignments,
-        model_blob(session, row.model_version),
-        row.result_weights if learning else row.weights,
+        kind=kind,
+        round_id=row.round_id,
+        plan=parse(RoundPlan, row.plan),
+        public_set=str(public_set),
+        consensus=consensus,
+        classes=all_classes(session),
+        assignments=assignments,
+        model=model_blob(session, row.model_version),
+        weights=row.result_weights if learning else row.weights,
         fine_tune=learning and fine_tuning_due(session, row, device_id),
         fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
     )

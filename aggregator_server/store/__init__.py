@@ -1,4 +1,4 @@
-"""Where the fleet's state lives: tables for what changes, content-addressed blobs for arrays.
+"""The storage of the fleet's state: tables for what changes, content-addressed blobs for arrays.
 
 docs/architecture.md, "A round is rows in a database", says why.
 """
@@ -23,8 +23,8 @@ class Store:
     """A data folder: ``auricle.db`` (SQLite, write-ahead log) and ``blobs/``. One process may have it open.
 
     Attributes:
-        blobs: the arrays. A blob is on disk before any row names it; uploads go when their round is over.
-        keep_uploads: whether uploads stay all the same.
+        blobs: The arrays. A blob is on disk before any row names it; uploads are removed when their round is over.
+        keep_uploads: Whether uploads stay on disk after their round.
     """
 
     def __init__(self, folder: Path, *, keep_uploads: bool = False) -> None:
@@ -66,6 +66,6 @@ class Store:
             yield session
 
     def close(self) -> None:
-        """Close every connection and let go of the folder."""
+        """Close every connection and unlock the folder."""
         self._engine.dispose()
         self._lock.close()

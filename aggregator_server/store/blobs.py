@@ -1,7 +1,7 @@
 """Blobs: files named by the SHA-256 of their content, written atomically and durably.
 
-A file appears under its name only when it is whole and on the disk (temporary file, fsync, rename, fsync of the
-folder), so a kill or a power cut leaves at most a temporary file, which the next start removes.
+A file gets its name only when it is whole and on the disk (fleet_protocol/atomic_files.py). A kill or a power cut
+leaves at most a temporary file, which the next start removes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from aggregator_server.errors import BlobError
+from fleet_protocol.atomic_files import make_folder, rename_durably
 
 
 class Incoming:
-    """A blob that is being received: write the bytes, look at them, then keep it or leave it."""
+    """A blob that is being received: its bytes are written, checked, and then kept or dropped."""
 
     def __init__(self, file: BinaryIO, path: Path, folder: Path) -> None:
         self._file = file
@@ -45,19 +46,14 @@ class Incoming:
 
     def keep(self) -> str:
         """Give the blob its name, durably, and return its digest; the same content twice is one file."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
         target = _place(self._folder, self.sha256)
-        if not target.parent.exists():
-            target.parent.mkdir(exist_ok=True)
-            sync_folder(self._folder)
-        self._path.replace(target)
-        sync_folder(target.parent)
+        make_folder(target.parent, 0o777)
+        rename_durably(self._file, self._path, target)
         return self.sha256
 
 
 class BlobFolder:
-    """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for what is not whole yet."""
+    """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for those that are being received."""
 
     def __init__(self, folder: Path) -> None:
         """Open the folder; leftovers of an earlier process in ``incoming/`` are removed."""
@@ -85,7 +81,7 @@ class BlobFolder:
             return incoming.keep()
 
     def path(self, sha256: str) -> Path:
-        """Return where a blob lies; whether it exists is the database's business."""
+        """Return the path of a blob. The database says whether it exists."""
         return _place(self._folder, sha256)
 
     def open(self, sha256: str) -> BinaryIO:
@@ -127,12 +123,3 @@ class BlobFolder:
 
 def _place(folder: Path, sha256: str) -> Path:
     return folder / sha256[:2] / sha256
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,4 +1,4 @@
-"""The tables: everything about the fleet that changes, and which blobs belong to it."""
+"""The tables: everything about the fleet that changes, and its blobs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from typing import Any
 from sqlalchemy import JSON, Boolean, Double, ForeignKey, Index, Integer, String, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from fleet_protocol.messages import RoundState
+
 Json = dict[str, Any]
+
+# The values of RoundRow.state (fleet_protocol.messages.RoundState). rounds/states.py reads and changes them.
+OPEN: RoundState = "open"
+DONE: RoundState = "done"
+FAILED: RoundState = "failed"
+_IS_OPEN = text(f"state = '{OPEN}'")
 
 
 class Base(DeclarativeBase):
-    """Types that the columns share. Times are seconds since 1970 (UTC), as wall clocks show them."""
+    """Column types. Times are seconds since 1970 (UTC) by the wall clock."""
 
     type_annotation_map = {Json: JSON, list[str]: JSON, float: Double}  # noqa: RUF012
 
@@ -28,8 +36,10 @@ class BlobRow(Base):
 
 
 class DeviceRow(Base):
-    """An enrolled device. Its secret is kept only as a hash; ``clips`` is its data size as last told, 0: not
-    yet; ``label_entropy`` of these clips in nats.
+    """An enrolled device. Its secret is kept only as a hash.
+
+    ``clips`` is the number of clips that it last reported, 0 before that. ``label_entropy`` is the entropy of their
+    labels, in nats.
     """
 
     __tablename__ = "devices"
@@ -48,10 +58,10 @@ class DeviceRow(Base):
 
 
 class RoundRow(Base):
-    """A round: its plan, the state it started from, and once it is done the state it led to.
+    """A round: its plan, the blobs that it started from, and once it is done those that it led to.
 
-    ``training_loss`` is the median of what its devices uploaded. A round within a group ``follows`` the fleet's round
-    whose ``groups`` holds that phase's schedule, and ``group_index`` says which group's round it is.
+    ``training_loss`` is the median of the losses that its devices uploaded. A round within a group ``follows`` the
+    fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group.
     """
 
     __tablename__ = "rounds"
@@ -81,14 +91,8 @@ class RoundRow(Base):
 
     __table_args__ = (
         Index("rounds_by_state", "state", "round_id"),
-        # The database itself holds "one open round at a time".
-        Index(
-            "one_open_round",
-            "state",
-            unique=True,
-            sqlite_where=text("state = 'open'"),
-            postgresql_where=text("state = 'open'"),
-        ),
+        # The database itself ensures that one round is open at a time.
+        Index("one_open_round", "state", unique=True, sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
     )
 
 
@@ -141,7 +145,7 @@ class ParticipantRow(Base):
 
 
 class LearnedRow(Base):
-    """A device finished learning from a round's result; ``personalised``: and fine-tuned it on its own clips."""
+    """A device learned from a round's result; ``personalised`` says whether it also fine-tuned it on its own clips."""
 
     __tablename__ = "learned"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)

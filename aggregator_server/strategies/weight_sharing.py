@@ -69,20 +69,27 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
         raise AggregationError("the round has no shared model")
     model = inputs.model
     contributions = sorted(inputs.contributions, key=lambda c: c.update.device_id)
-    again, settled = recognise(inputs, contributions)
-    assigned = again + (settled.assignments if settled else ())
+    reassigned, settled = recognise(inputs, contributions)
+    assigned = reassigned + (settled.assignments if settled else ())
     uploads = {c.update.device_id: lambda c=c: _known_columns(model, c, inputs) for c in contributions}
     layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
     sizes = np.array([c.update.clips for c in contributions], np.float64)
     stacked = stack_updates(layout, uploads)
-    weights, state, details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
+    weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
     public_set = settled.public_set if settled else inputs.public_set
     weights = _new_columns(model, weights, inputs, public_set.class_ids, contributions, assigned)
     consensus = None
     if inputs.has_consensus:
         consensus = extend(inputs.consensus, len(public_set.labels), len(public_set.classes))
-    said = {"aggregation": details, "discovery": settled.details if settled else None}
-    return RoundResult(public_set, consensus, assigned, said, weights, state)
+    details = {"aggregation": rule_details, "discovery": settled.details if settled else None}
+    return RoundResult(
+        public_set=public_set,
+        consensus=consensus,
+        assignments=assigned,
+        details=details,
+        weights=weights,
+        state=state,
+    )
 
 
 def _known_columns(model: SharedModel, contribution: Contribution, inputs: RoundInputs) -> Arrays:

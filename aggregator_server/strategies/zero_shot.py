@@ -45,7 +45,7 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         inputs.consensus,
         normalise=bool(inputs.plan.aggregation.settings["normalise"]),
     )
-    known_again, settled = recognise(inputs, contributions)
+    reassigned, settled = recognise(inputs, contributions)
     grown = settled.public_set if settled else public_set
     details = {
         "accuracies": averaged.accuracies,
@@ -54,10 +54,10 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         "discovery": settled.details if settled else None,
     }
     return RoundResult(
-        grown,
-        extend(averaged.scores, len(grown.labels), len(grown.classes)),
-        known_again + (settled.assignments if settled else ()),
-        details,
+        public_set=grown,
+        consensus=extend(averaged.scores, len(grown.labels), len(grown.classes)),
+        assignments=reassigned + (settled.assignments if settled else ()),
+        details=details,
     )
 
 

@@ -1,4 +1,4 @@
-"""The FastAPI application: routes over a store, one clock that moves rounds, and one shape for every error."""
+"""The FastAPI application: routes over a store, a scheduler that moves rounds, and one shape for every error."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from aggregator_server.rounds.notifier import Bell
+from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.rounds.retention import remove_left_uploads
-from aggregator_server.rounds.scheduler import RoundClock
+from aggregator_server.rounds.scheduler import RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.store.database import CONNECTIONS
 from aggregator_server.web import http_errors
 from aggregator_server.web.body_limit import BodyLimit
 from aggregator_server.web.docs_page import render
-from aggregator_server.web.routes import classes, devices, health, model, public_set, rounds, work
+from aggregator_server.web.routes import blobs, classes, devices, health, model, public_set, rounds, uploads, work
 from aggregator_server.web.routes.bodies import BodySizes
 from aggregator_server.web.service import Service
 
@@ -37,11 +37,11 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # More threads than connections to the database would only wait for one another.
         anyio.to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS - 2
-        bell = Bell()
-        clock = RoundClock(store, bell)
-        app.state.service = Service(store, tokens, bell, clock)
+        new_work = Notifier()
+        scheduler = RoundScheduler(store, new_work)
+        app.state.service = Service(store, tokens, new_work, scheduler)
         await asyncio.to_thread(remove_left_uploads, store)
-        moving = asyncio.create_task(clock.run())
+        moving = asyncio.create_task(scheduler.run())
         try:
             yield
         finally:
@@ -59,7 +59,7 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
     )
     http_errors.install(app)
     app.add_middleware(BodyLimit, limit_of=(sizes or BodySizes()).limit_of)
-    for module in (health, devices, public_set, model, work, rounds, classes):
+    for module in (health, devices, public_set, model, blobs, work, uploads, rounds, classes):
         app.include_router(module.router)
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)

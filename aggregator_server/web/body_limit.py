@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from aggregator_server.errors import TooLargeError
 from aggregator_server.web.http_errors import error_response
 
-_DRAINED = 16 * 2**20
+_MAX_DRAINED = 16 * 2**20
 _DRAIN_S = 2.0
 
 
@@ -56,8 +56,8 @@ class BodyLimit:
 
 
 async def _drain(receive: Receive) -> None:
-    """Read on for a while: a client that is still sending would see a broken connection instead of the answer."""
-    left = _DRAINED
+    """Read on for a while: otherwise a client that is still sending sees a broken connection instead of the answer."""
+    left = _MAX_DRAINED
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_DRAIN_S):
             while left > 0:

@@ -1,4 +1,4 @@
-"""Every HTTP error in the one shape ``{"error": {"code", "message"}}``, and what the documentation says of it."""
+"""Every HTTP error in the one shape ``{"error": {"code", "message"}}``, also in the OpenAPI schema."""
 
 from __future__ import annotations
 

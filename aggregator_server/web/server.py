@@ -22,7 +22,7 @@ _KEEP_ALIVE_S = 75  # longer than the longest poll, so that a device keeps its c
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and sends waiting devices home when it stops."""
+    """Prints its address when it is ready, and answers waiting devices when it stops."""
 
     def __init__(self, app: FastAPI, address: str) -> None:
         super().__init__(
@@ -47,7 +47,7 @@ class _Server(uvicorn.Server):
         print(json.dumps({"url": self._address}), flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.state.service.work.silence()
+        self._app.state.service.new_work.close()
         await super().shutdown(sockets)
 
 
@@ -64,7 +64,7 @@ def serve(data: Path, host: str, port: int, environment: Mapping[str, str], *, k
         with _listen(host, port) as listener:
             shown, taken = listener.getsockname()[:2]
             address = f"http://[{shown}]:{taken}" if ":" in shown else f"http://{shown}:{taken}"
-            # uvicorn raises the signal again once it has stopped; then it shall do nothing more.
+            # uvicorn raises the signal again once it has stopped; that one is ignored.
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: None)
             _Server(create_app(store, tokens), address).run(sockets=[listener])

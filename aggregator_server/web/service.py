@@ -1,11 +1,11 @@
-"""What the routes of a running server share."""
+"""The objects that the routes of a running server share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aggregator_server.rounds.notifier import Bell
-from aggregator_server.rounds.scheduler import RoundClock
+from aggregator_server.rounds.notifier import Notifier
+from aggregator_server.rounds.scheduler import RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 
@@ -15,13 +15,13 @@ class Service:
     """The state behind the routes.
 
     Attributes:
-        store: the fleet.
-        tokens: what opens the server.
-        work: rung when there may be new work for devices.
-        clock: what moves the open round.
+        store: The fleet's tables and blobs.
+        tokens: The administrator's and the enrolment token.
+        new_work: Notifies waiting devices that there may be work for them.
+        scheduler: Moves the open round forward.
     """
 
     store: Store
     tokens: Tokens
-    work: Bell
-    clock: RoundClock
+    new_work: Notifier
+    scheduler: RoundScheduler

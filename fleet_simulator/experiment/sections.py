@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.schemas import Method, RoundRequest
+from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.plan_methods import complete
 from fleet_protocol.messages import Choice, RoundPlan
 from fleet_protocol.setting import Value
@@ -109,13 +109,17 @@ class RoundsSection:
         rule = dict(self.aggregation)
         aggregation = _method(rule) if "name" in rule else rule
         selection = _method(self.selection) if self.selection else None
-        return make_plan(RoundRequest(self.strategy, self.local, aggregation, seed=self.seed, selection=selection))
+        return make_plan(
+            RoundRequest(
+                self.strategy, settings=self.local, aggregation=aggregation, seed=self.seed, selection=selection
+            )
+        )
 
 
-def _method(table: dict[str, Value]) -> Method:
+def _method(table: dict[str, Value]) -> Choice:
     settings = dict(table)
     _require("name" in settings, "selection", table, "needs a 'name'")
-    return Method(str(settings.pop("name")), settings)
+    return Choice(str(settings.pop("name")), settings)
 
 
 @dataclass(frozen=True)

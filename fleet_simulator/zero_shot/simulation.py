@@ -118,8 +118,15 @@ class ZeroShotSimulation:
         state, consensus = self.state, None
         if state.consensus is not None:
             consensus = hashlib.sha256(pack_consensus(state.consensus, state.public_set.class_ids)).hexdigest()
-        classes = state.public_set.classes
-        return Work(kind, round_id, self.plan, state.digest, consensus, classes, tuple(assignments))
+        return Work(
+            kind=kind,
+            round_id=round_id,
+            plan=self.plan,
+            public_set=state.digest,
+            consensus=consensus,
+            classes=state.public_set.classes,
+            assignments=tuple(assignments),
+        )
 
     def _sent(self, user: VirtualUser, upload: Contribution, round_id: int) -> Contribution:
         """Return what the user sends: an attacker's new sounds are not what it heard."""
@@ -138,10 +145,16 @@ class ZeroShotSimulation:
         before = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
         return self.strategy.aggregate(
             RoundInputs(
-                round_id, self.plan, public_set, before if consensus is None else consensus, tuple(uploads), count,
-                state.assigned, has_consensus=consensus is not None,
+                round_id=round_id,
+                plan=self.plan,
+                public_set=public_set,
+                consensus=before if consensus is None else consensus,
+                contributions=tuple(uploads),
+                new_classes=count,
+                assigned=state.assigned,
+                has_consensus=consensus is not None,
             )
-        )  # fmt: skip
+        )
 
     def _take_up(self, result: RoundResult, uploads: Sequence[Contribution]) -> list[dict[str, Any]]:
         """Make the result the fleet's; return what was reported, and which class it got."""

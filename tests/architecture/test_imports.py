@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,57 @@ def test_a_package_imports_only_what_its_house_allows(package):
         if (extra := imported_by(path) - STDLIB - ALLOWED[package] - {package})
     }
     assert foreign == {}
+
+
+# Packages without circles between the modules and folders of any folder.
+ACYCLIC = {"aggregator_server", "benchmarks", "fleet_protocol", "model_export"}
+
+
+def modules_of(package: str) -> dict[str, Path]:
+    """The modules of a package by their dotted names; that of a folder's ``__init__.py`` ends in ``.__init__``."""
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / package).rglob("*.py")}
+
+
+def imported_modules(path: Path, modules: dict[str, Path]) -> set[str]:
+    """The modules of a package that a file imports, also inside functions and for type checkers alone."""
+    named = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: write imports from the root"
+            named |= {f"{node.module}.{alias.name}" for alias in node.names}
+    found = set()
+    for name in named:  # a module, a folder, or something in one of these
+        owner = name.rpartition(".")[0]
+        candidates = (name, f"{name}.__init__", owner, f"{owner}.__init__")
+        found |= {next((module for module in candidates if module in modules), "")}
+    return found - {""}
+
+
+def imports_between_siblings(package: str) -> dict[str, dict[str, set[str]]]:
+    """At each level of a package: which of its modules and folders import which; a folder counts as one."""
+    modules = modules_of(package)
+    graphs = {}
+    for module, path in modules.items():
+        for target in imported_modules(path, modules):
+            one, other = module.split("."), target.split(".")
+            depth = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+            if depth is not None:
+                graph = graphs.setdefault(".".join(one[:depth]), {})
+                graph.setdefault(one[depth], set()).add(other[depth])
+    return graphs
+
+
+@pytest.mark.parametrize("package", sorted(ACYCLIC))
+def test_no_two_siblings_of_a_folder_import_each_other_in_a_circle(package):
+    circles = {}
+    for folder, graph in imports_between_siblings(package).items():
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            circles[folder] = " -> ".join(reversed(error.args[1]))
+    assert circles == {}
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -4,9 +4,8 @@ import dataclasses
 from pathlib import Path
 
 from aggregator_server.fleet.devices import enrol
-from aggregator_server.fleet.public_sets import publish
-from aggregator_server.fleet.shared_models import publish_model
 from aggregator_server.rounds.lifecycle import advance, open_round
+from aggregator_server.rounds.publishing import publish_model, publish_public_set
 from aggregator_server.rounds.uploads import accept_update
 from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.schemas import ModelInfo, RoundRequest
@@ -35,7 +34,7 @@ class CoreFleet:
         self.devices = devices() if fleet is None else fleet
         with self.store.blobs.receive() as incoming:
             incoming.write(public_set(samples).pack())
-            self.public_set = publish(self.store, incoming)
+            self.public_set = publish_public_set(self.store, incoming)
         for device in self.devices:
             self.enrol(device)
 

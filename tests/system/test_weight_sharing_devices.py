@@ -55,7 +55,7 @@ def publish(server, path) -> dict:
 
 
 @pytest.fixture
-def lineage(fleet, bundles):
+def published_model(fleet, bundles):
     """A shared model that nobody has trained."""
     server, *_ = fleet
     publish(server, bundles["cnn1"])
@@ -73,13 +73,13 @@ def lineage(fleet, bundles):
         ("fedkws_ui", FAST | {"steps": 40, "private_epochs": 6}, {}),
     ],
 )
-def test_every_method_moves_the_fleet_s_accuracy(fleet, lineage, strategy, settings, parts):
+def test_every_method_moves_the_fleet_s_accuracy(fleet, published_model, strategy, settings, parts):
     server, *_ = fleet
     before = None
     for _ in range(2):
         found = finished(server, open_round(server, strategy=strategy, settings=settings, **parts))
         assert found["summary"]["state"] == "done", found["summary"]
-        assert found["model"] == lineage["sha256"]
+        assert found["model"] == published_model["sha256"]
         before = before or found["participants"][0]["metrics"]["global_accuracy"]
     after = [device["learned_metrics"]["global_accuracy"] for device in found["participants"]]
     assert after[0] == after[1]  # both measured the same model on the same public recordings
@@ -87,7 +87,7 @@ def test_every_method_moves_the_fleet_s_accuracy(fleet, lineage, strategy, setti
     with server.client() as client:
         assert client.get("/v1/model").json()["weights"] == found["result_weights"]
         weights, document = unpack(client.get(f"/v1/blobs/{found['result_weights']}").content)
-    assert document["model"] == lineage["sha256"]
+    assert document["model"] == published_model["sha256"]
     assert all(name in weights for name in ("conv1/kernel", "head/kernel"))
 
 

@@ -1,4 +1,4 @@
-"""Who may call a route: administrators, devices, or devices that enrol."""
+"""Access to routes: for administrators, for devices, or for devices that enrol."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ _ENROL = HTTPBearer(
 _DEVICE = HTTPBearer(
     scheme_name="DeviceSecret", description="The secret that the device drew when it enrolled.", auto_error=False
 )
-# What a route that needs a device, or an administrator, documents.
+# Errors that a route documents which devices, or administrators, may call.
 DEVICE_ERRORS = (NotAuthenticatedError, DeviceRevokedError)
 ADMIN_ERRORS = (NotAuthenticatedError,)
 
 Bearer = HTTPAuthorizationCredentials | None
 
 
-def service(request: Request) -> Service:
+def get_service(request: Request) -> Service:
     """Return the running server's state."""
     found: Service = request.app.state.service
     return found
 
 
-Running = Annotated[Service, Depends(service)]
+CurrentService = Annotated[Service, Depends(get_service)]
 
 
-def require_admin(running: Running, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
-    """Let administrators pass."""
-    if bearer is None or not same(bearer.credentials, running.tokens.admin):
+def require_admin(service: CurrentService, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
+    """Admit administrators."""
+    if bearer is None or not same(bearer.credentials, service.tokens.admin):
         raise NotAuthenticatedError("this address needs the administrator's token: `Authorization: Bearer <token>`")
 
 
-def require_enrolment(running: Running, bearer: Annotated[Bearer, Security(_ENROL)]) -> None:
-    """Let devices pass that know the enrolment token."""
-    if bearer is None or not same(bearer.credentials, running.tokens.enrol):
+def require_enrolment(service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]) -> None:
+    """Admit devices that have the enrolment token."""
+    if bearer is None or not same(bearer.credentials, service.tokens.enrol):
         raise NotAuthenticatedError("this address needs the enrolment token: `Authorization: Bearer <token>`")
 
 
-def require_device(running: Running, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
-    """Let enrolled devices pass; return which one it is."""
+def require_device(service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
+    """Admit enrolled devices; return the identifier of the caller."""
     if bearer is None:
         raise NotAuthenticatedError("this address needs a device's secret: `Authorization: Bearer <secret>`")
-    return authenticate(running.store, bearer.credentials)
+    return authenticate(service.store, bearer.credentials)
 
 
 def require_member(
-    running: Running,
+    service: CurrentService,
     bearer: Annotated[Bearer, Security(_DEVICE)],
     admin: Annotated[Bearer, Security(_ADMIN)],
 ) -> None:
-    """Let enrolled devices and administrators pass."""
-    if admin is None or not same(admin.credentials, running.tokens.admin):
-        require_device(running, bearer)
+    """Admit enrolled devices and administrators."""
+    if admin is None or not same(admin.credentials, service.tokens.admin):
+        require_device(service, bearer)
 
 
 Device = Annotated[str, Depends(require_device)]

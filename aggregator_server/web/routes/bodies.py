@@ -14,10 +14,10 @@ class BodySizes:
     """Largest bodies in bytes.
 
     Attributes:
-        message: of a JSON message.
-        update: of a device's upload.
-        public_set: of a public set.
-        model: of a shared model's bundle.
+        message: Limit of a JSON message.
+        update: Limit of a device's upload.
+        public_set: Limit of a public set.
+        model: Limit of a shared model's bundle.
     """
 
     message: int = 2**20

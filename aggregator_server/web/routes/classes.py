@@ -8,16 +8,16 @@ from aggregator_server import errors
 from aggregator_server.fleet import classes
 from aggregator_server.schemas import ClassName
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, Member, Running
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Member
 from fleet_protocol.messages import ClassInfo
 
 router = APIRouter(tags=["classes"])
 
 
 @router.get("/v1/classes", summary="List the classes", dependencies=[Member], responses=documented(*DEVICE_ERRORS))
-def list_classes(running: Running) -> tuple[ClassInfo, ...]:
+def list_classes(service: CurrentService) -> tuple[ClassInfo, ...]:
     """List the fleet's classes in the order of the consensus' columns."""
-    return classes.list_classes(running.store)
+    return classes.list_classes(service.store)
 
 
 @router.patch(
@@ -32,6 +32,6 @@ def list_classes(running: Running) -> tuple[ClassInfo, ...]:
         errors.InvalidRequestError,
     ),
 )
-def rename(running: Running, class_id: str, wanted: ClassName) -> ClassInfo:
+def rename(service: CurrentService, class_id: str, wanted: ClassName) -> ClassInfo:
     """Give a class another name; devices learn it with their next work."""
-    return classes.rename_class(running.store, class_id, wanted.name)
+    return classes.rename_class(service.store, class_id, wanted.name)

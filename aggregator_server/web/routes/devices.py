@@ -20,7 +20,7 @@ from aggregator_server.errors import (
 from aggregator_server.fleet import devices
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, Device, Enroller, Running
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Device, Enroller
 from fleet_protocol.messages import Enrolled, Enrolment
 
 router = APIRouter(tags=["devices"])
@@ -40,24 +40,24 @@ router = APIRouter(tags=["devices"])
         ForeignFeaturesError,
     ),
 )
-def enrol(running: Running, enrolment: Enrolment) -> Enrolled:
-    """Take a device into the fleet, or bring what it said of itself up to date.
+def enrol(service: CurrentService, enrolment: Enrolment) -> Enrolled:
+    """Take a device into the fleet, or update what the server knows of it.
 
     From then on its secret is its bearer token. It takes part in rounds that open later.
     """
-    return devices.enrol(running.store, enrolment, time.time())
+    return devices.enrol(service.store, enrolment, time.time())
 
 
 @router.get("/v1/devices", summary="List the devices", dependencies=[Admin], responses=documented(*ADMIN_ERRORS))
-def list_devices(running: Running) -> tuple[DeviceInfo, ...]:
+def list_devices(service: CurrentService) -> tuple[DeviceInfo, ...]:
     """List every device that ever enrolled, oldest first, revoked ones included."""
-    return devices.list_devices(running.store)
+    return devices.list_devices(service.store)
 
 
 @router.get("/v1/devices/me", summary="Show a device what is known of it", responses=documented(*DEVICE_ERRORS))
-def me(running: Running, device_id: Device) -> DeviceInfo:
+def me(service: CurrentService, device_id: Device) -> DeviceInfo:
     """Show the calling device."""
-    return devices.describe_device(running.store, device_id)
+    return devices.describe_device(service.store, device_id)
 
 
 @router.delete(
@@ -67,8 +67,8 @@ def me(running: Running, device_id: Device) -> DeviceInfo:
     dependencies=[Admin],
     responses=documented(*ADMIN_ERRORS, DeviceNotFoundError, InvalidRequestError),
 )
-def revoke(running: Running, device_id: Annotated[str, Path(pattern="^[0-9a-f]{32}$")]) -> None:
+def revoke(service: CurrentService, device_id: Annotated[str, Path(pattern="^[0-9a-f]{32}$")]) -> None:
     """Shut a device out for good. An open round no longer waits for it and does not use its upload."""
-    devices.revoke(running.store, device_id, time.time())
-    running.clock.nudge()
-    running.work.ring()
+    devices.revoke(service.store, device_id, time.time())
+    service.scheduler.wake()
+    service.new_work.notify()

@@ -1,4 +1,4 @@
-"""Is the server up?"""
+"""Whether the server is up."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from importlib.metadata import version
 
 from fastapi import APIRouter
 
-from aggregator_server.rounds.queries import open_round_id
+from aggregator_server.rounds.views import show_open_round
 from aggregator_server.schemas import Health
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import Running
+from aggregator_server.web.routes.access import CurrentService
 
 router = APIRouter(tags=["health"])
 
 
 @router.get("/v1/health", summary="Tell that the server is up", responses=documented())
-def health(running: Running) -> Health:
+def health(service: CurrentService) -> Health:
     """Say which version runs, and which round is open."""
-    return Health("ok", version("auricle"), open_round_id(running.store))
+    return Health("ok", version("auricle"), show_open_round(service.store))

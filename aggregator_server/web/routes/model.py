@@ -13,10 +13,10 @@ from aggregator_server.errors import (
     RoundOpenError,
     TooLargeError,
 )
-from aggregator_server.fleet import shared_models
+from aggregator_server.rounds.publishing import describe_model, publish_model
 from aggregator_server.schemas import ModelInfo
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, Member, Running
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Member
 from aggregator_server.web.routes.bodies import BINARY_BODY
 
 router = APIRouter(tags=["shared model"])
@@ -31,15 +31,15 @@ router = APIRouter(tags=["shared model"])
         *ADMIN_ERRORS, RoundOpenError, ModelTooSmallError, TooLargeError, MalformedModelError, ForeignFeaturesError
     ),
 )
-async def publish(running: Running, request: Request) -> ModelInfo:
+async def publish(service: CurrentService, request: Request) -> ModelInfo:
     """Publish a bundle as the fleet's shared model; the current one again changes nothing.
 
-    Another one starts a new lineage: rounds begin with its own weights.
+    Another one starts a new history: rounds begin with its own weights.
     """
-    with running.store.blobs.receive() as incoming:
+    with service.store.blobs.receive() as incoming:
         async for chunk in request.stream():
             incoming.write(chunk)
-        return await run_in_threadpool(shared_models.publish_model, running.store, incoming)
+        return await run_in_threadpool(publish_model, service.store, incoming)
 
 
 @router.get(
@@ -48,6 +48,6 @@ async def publish(running: Running, request: Request) -> ModelInfo:
     dependencies=[Member],
     responses=documented(*DEVICE_ERRORS, ModelNotFoundError),
 )
-def describe(running: Running) -> ModelInfo:
+def describe(service: CurrentService) -> ModelInfo:
     """Say which model the fleet shares, and which weights it has by now."""
-    return shared_models.describe_model(running.store)
+    return describe_model(service.store)

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Path, Query
 
 from aggregator_server import errors
 from aggregator_server.rounds import lifecycle
-from aggregator_server.rounds.queries import describe_round, list_rounds, summarise_round
+from aggregator_server.rounds.views import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, Admin, Running
+from aggregator_server.web.routes.access import ADMIN_ERRORS, Admin, CurrentService
 
 router = APIRouter(tags=["rounds"], dependencies=[Admin])
 
@@ -36,22 +36,22 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
         errors.InvalidPlanError,
     ),
 )
-def open_round(running: Running, wanted: RoundRequest) -> RoundSummary:
+def open_round(service: CurrentService, wanted: RoundRequest) -> RoundSummary:
     """Open a round for the devices that are enrolled now, and wake them. One round may be open at a time."""
-    round_id = lifecycle.open_round(running.store, wanted, time.time())
-    running.clock.nudge()
-    running.work.ring()
-    return summarise_round(running.store, round_id)
+    round_id = lifecycle.open_round(service.store, wanted, time.time())
+    service.scheduler.wake()
+    service.new_work.notify()
+    return summarise_round(service.store, round_id)
 
 
 @router.get("/v1/rounds", summary="List rounds", responses=documented(*ADMIN_ERRORS, errors.InvalidRequestError))
 def show_rounds(
-    running: Running,
+    service: CurrentService,
     before: Annotated[int | None, Query(ge=1, lt=2**31, description="only rounds with a smaller number")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="at most so many")] = 100,
 ) -> tuple[RoundSummary, ...]:
     """List rounds, newest first."""
-    return list_rounds(running.store, before, limit)
+    return list_rounds(service.store, before, limit)
 
 
 @router.get(
@@ -59,9 +59,9 @@ def show_rounds(
     summary="Show a round",
     responses=documented(*ADMIN_ERRORS, errors.RoundNotFoundError, errors.InvalidRequestError),
 )
-def show_round(running: Running, round_id: RoundId) -> RoundDetail:
+def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
     """Show a round's plan, its devices with their metrics, the weights of the average, and what was discovered."""
-    return describe_round(running.store, round_id)
+    return describe_round(service.store, round_id)
 
 
 @router.delete(
@@ -69,8 +69,8 @@ def show_round(running: Running, round_id: RoundId) -> RoundDetail:
     summary="Cancel a round",
     responses=documented(*ADMIN_ERRORS, errors.RoundNotFoundError, errors.RoundClosedError, errors.InvalidRequestError),
 )
-def cancel(running: Running, round_id: RoundId) -> RoundSummary:
+def cancel(service: CurrentService, round_id: RoundId) -> RoundSummary:
     """End an open round without a result."""
-    lifecycle.cancel_round(running.store, round_id, time.time())
-    running.work.ring()
-    return summarise_round(running.store, round_id)
+    lifecycle.cancel_round(service.store, round_id, time.time())
+    service.new_work.notify()
+    return summarise_round(service.store, round_id)

@@ -1,21 +1,19 @@
-"""What devices do: ask for work, upload, and say that they learned."""
+"""Devices ask for work, and report that they learned."""
 
 from __future__ import annotations
 
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from starlette.concurrency import run_in_threadpool
 
 from aggregator_server import errors
-from aggregator_server.rounds.uploads import accept_update
 from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import DEVICE_ERRORS, Device, Running
-from aggregator_server.web.routes.bodies import BINARY_BODY
+from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.rounds import RoundId
-from fleet_protocol.messages import Learned, Receipt, Work
+from fleet_protocol.messages import Learned, Work
 
 router = APIRouter(tags=["work"])
 
@@ -30,60 +28,21 @@ router = APIRouter(tags=["work"])
     },
 )
 async def work(
-    running: Running,
+    service: CurrentService,
     device_id: Device,
     wait_s: Annotated[float, Query(ge=0, le=60, description="how long to wait for work, in seconds")] = 0.0,
 ) -> Work | Response:
     """Return the device's next work at once when there is some, else as soon as there is, else 204 after ``wait_s``."""
     end = time.monotonic() + wait_s
     while True:
-        ticket = running.work.ticket()
-        found = await run_in_threadpool(next_work, running.store, device_id, time.time())
+        event = service.new_work.subscribe()
+        found = await run_in_threadpool(next_work, service.store, device_id, time.time())
         if found is not None:
             return found
         left = end - time.monotonic()
-        if left <= 0 or running.work.silenced:
+        if left <= 0 or service.new_work.closed:
             return Response(status_code=204)
-        await running.work.wait(ticket, left)
-
-
-@router.put(
-    "/v1/rounds/{round_id}/update",
-    summary="Upload what the device computed",
-    openapi_extra=BINARY_BODY,
-    responses=documented(
-        *DEVICE_ERRORS,
-        errors.NotSelectedError,
-        errors.RoundNotFoundError,
-        errors.RoundClosedError,
-        errors.DuplicateUpdateError,
-        errors.TooLargeError,
-        errors.InvalidRequestError,
-        errors.DigestMismatchError,
-        errors.MalformedUpdateError,
-        errors.ForeignUpdateError,
-        errors.WrongPublicSetError,
-        errors.ForeignFeaturesError,
-    ),
-)
-async def upload(
-    running: Running,
-    device_id: Device,
-    round_id: RoundId,
-    request: Request,
-    x_content_sha256: Annotated[str | None, Header(description="SHA-256 of the body, 64 hex digits")] = None,
-) -> Receipt:
-    """Take in a device's upload (safetensors, see docs/protocol.md). The same bytes may be sent again at any time."""
-    with running.store.blobs.receive() as incoming:
-        async for chunk in request.stream():
-            incoming.write(chunk)
-        if x_content_sha256 is not None and x_content_sha256.lower() != incoming.sha256:
-            raise errors.DigestMismatchError(
-                f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again"
-            )
-        receipt = await run_in_threadpool(accept_update, running.store, round_id, device_id, incoming, time.time())
-    running.clock.nudge()
-    return receipt
+        await service.new_work.wait(event, left)
 
 
 @router.post(
@@ -98,8 +57,8 @@ async def upload(
         errors.InvalidRequestError,
     ),
 )
-def learned(running: Running, device_id: Device, round_id: RoundId, message: Learned) -> None:
+def learned(service: CurrentService, device_id: Device, round_id: RoundId, message: Learned) -> None:
     """Note that the round's classes and consensus reached the device. Saying it twice changes nothing."""
     if message.round_id != round_id:
         raise errors.InvalidRequestError(f"the message names round {message.round_id}, the address round {round_id}")
-    acknowledge(running.store, device_id, message)
+    acknowledge(service.store, device_id, message)

@@ -7,21 +7,21 @@ import pytest
 
 from aggregator_server.errors import InvalidPlanError
 from aggregator_server.fleet.devices import revoke
-from aggregator_server.fleet.shared_models import publish_model
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.queries import describe_round, summarise_round
+from aggregator_server.rounds.publishing import publish_model
+from aggregator_server.rounds.views import describe_round, summarise_round
 from aggregator_server.rounds.work import acknowledge
-from aggregator_server.schemas import Method, RoundRequest
+from aggregator_server.schemas import RoundRequest
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
-from fleet_protocol.messages import Learned
+from fleet_protocol.messages import Choice, Learned
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import SETTINGS, FakeDevice
 from tests.support.core_fleet import SAMPLES, CoreFleet
 
 # Two devices with few clips, one with many; two rounds among the small ones, one for the large.
 CLIPS = {1: 10, 2: 10, 3: 4000}
-GROUPS = Method("group_balanced", {"groups": 2, "most_rounds": 2, "least_rounds": 1})
+GROUPS = Choice("group_balanced", {"groups": 2, "most_rounds": 2, "least_rounds": 1})
 
 
 class WeightDevice(FakeDevice):
@@ -139,7 +139,7 @@ def test_a_group_goes_on_from_its_own_last_round_and_the_fleet_from_the_fleet_s(
 
 def test_a_group_without_rounds_and_a_device_that_came_later_fine_tune_at_once(fleet):
     small, other, large = fleet.devices
-    fleet.open(personalisation=Method("group_balanced", {"groups": 2, "most_rounds": 1}))
+    fleet.open(personalisation=Choice("group_balanced", {"groups": 2, "most_rounds": 1}))
     contribute(fleet, *fleet.devices)
     late = WeightDevice(9, ("c0",))
     fleet.enrol(late)
@@ -182,7 +182,7 @@ def test_a_failed_round_of_the_fleet_has_no_groups_and_local_fine_tuning_needs_n
     fleet.open(personalisation=GROUPS, deadline_s=50)
     assert fleet.advance(now=500.0) == 1
     assert fleet.advance(now=501.0) is None
-    fleet.open(now=600.0, personalisation=Method("local"))
+    fleet.open(now=600.0, personalisation=Choice("local"))
     for device in fleet.devices:
         fleet.upload(device, now=601.0)
     assert fleet.advance(now=602.0) == 2
@@ -206,5 +206,5 @@ def test_every_device_revoked_ends_a_phase_too(fleet):
 def test_groups_need_a_model_to_share_and_the_refusal_says_what_is_possible():
     with pytest.raises(InvalidPlanError, match=r"'zero_shot' shares no model.*local, none"):
         make_plan(RoundRequest("zero_shot", personalisation=GROUPS))
-    assert make_plan(RoundRequest("zero_shot", personalisation=Method("local"))).personalisation.name == "local"
+    assert make_plan(RoundRequest("zero_shot", personalisation=Choice("local"))).personalisation.name == "local"
     assert make_plan(RoundRequest("fedmlac", personalisation=GROUPS)).personalisation.name == "group_balanced"

@@ -9,10 +9,10 @@ from sqlalchemy import event
 from aggregator_server import errors
 from aggregator_server.fleet.classes import list_classes, rename_class
 from aggregator_server.fleet.devices import list_devices, revoke
-from aggregator_server.fleet.public_sets import describe_public_set, publish
 from aggregator_server.rounds.lifecycle import advance, cancel_round, next_deadline
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.queries import describe_round, list_rounds, summarise_round
+from aggregator_server.rounds.publishing import describe_public_set, publish_public_set
+from aggregator_server.rounds.views import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from fleet_protocol.messages import ClassAssignment, ClassReport
@@ -302,7 +302,7 @@ def test_names_given_by_people_are_unique_and_go_into_the_next_public_set(fleet)
 def send_public_set(fleet, **options):
     with fleet.store.blobs.receive() as incoming:
         incoming.write(public_set(**options).pack())
-        return publish(fleet.store, incoming)
+        return publish_public_set(fleet.store, incoming)
 
 
 def test_a_public_set_can_be_replaced_until_there_is_a_consensus_on_it(fleet):
@@ -322,7 +322,7 @@ def test_a_public_set_can_be_replaced_until_there_is_a_consensus_on_it(fleet):
     ("request_", "error", "words"),
     [
         (RoundRequest("zeroshot"), errors.UnknownStrategyError, ["'zeroshot'", "zero_shot"]),
-        (RoundRequest("zero_shot", {"epoch": 1}), errors.InvalidPlanError, ["'epoch'", "epochs"]),
+        (RoundRequest("zero_shot", settings={"epoch": 1}), errors.InvalidPlanError, ["'epoch'", "epochs"]),
         (RoundRequest("zero_shot", aggregation={"normalize": True}), errors.InvalidPlanError, ["normalise"]),
         (RoundRequest("zero_shot", deadline_s=0), errors.InvalidPlanError, ["deadline_s", "not 0"]),
         (RoundRequest("zero_shot", deadline_s=math.nan), errors.InvalidPlanError, ["deadline_s", "nan"]),

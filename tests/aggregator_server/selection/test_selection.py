@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from aggregator_server.errors import NoDevicesError
 from aggregator_server.rounds.candidates import read_candidates, read_history
 from aggregator_server.rounds.lifecycle import cancel_round
-from aggregator_server.rounds.queries import describe_round, summarise_round
-from aggregator_server.schemas import Method
+from aggregator_server.rounds.views import describe_round, summarise_round
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import data_sizes, select, selections
 from aggregator_server.selection.dynamic import settled_after
@@ -129,7 +128,7 @@ class TestRounds:
 
     def test_a_device_joins_with_the_next_round_and_one_that_fell_silent_is_left_out(self, tmp_path):
         fleet = CoreFleet(tmp_path, devices(3))
-        lately = Method("all", {"seen_within_s": 600})
+        lately = Choice("all", {"seen_within_s": 600})
         for device in fleet.devices:
             assert fleet.work(device, now=1000.0) is None
         assert len(self.selected(fleet, now=1100.0, selection=lately)) == 3
@@ -146,7 +145,7 @@ class TestRounds:
 
     def test_a_round_keeps_the_median_loss_and_selection_finds_r_from_it(self, tmp_path):
         fleet = CoreFleet(tmp_path, [FakeDevice(number, ("c0", "c1")) for number in (1, 2, 3)])
-        wanted = Method("dynamic", {"fraction": 1.0, "patience": 2})
+        wanted = Choice("dynamic", {"fraction": 1.0, "patience": 2})
         for number, losses in enumerate([(2.0, 3.0, 1e300), (2.5, 2.0, 1.0), (9.0, 2.5, 2.0)], 1):
             assert fleet.open(selection=wanted) == number
             for device, loss in zip(fleet.devices, losses, strict=True):

@@ -8,11 +8,11 @@ import pytest
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError, ModelTooSmallError, NoModelError
-from aggregator_server.fleet.shared_models import describe_model
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.queries import describe_round
+from aggregator_server.rounds.publishing import describe_model
+from aggregator_server.rounds.views import describe_round
 from aggregator_server.rounds.work import next_work
-from aggregator_server.schemas import Method, RoundRequest
+from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.fedkws_ui import adaptive_local_training
 from aggregator_server.strategies.plan_methods import complete
 from aggregator_server.strategies.registry import strategies
@@ -36,9 +36,14 @@ def contribution(device, **changes):
 
 def inputs(contributions, strategy="fedavg", **request):
     return RoundInputs(
-        3, make_plan(RoundRequest(strategy, **request)), public_set(), np.zeros((24, 4), np.float32),
-        tuple(contributions), model=SharedModel(BUNDLE.manifest, BUNDLE.weights, {}), has_consensus=False,
-    )  # fmt: skip
+        round_id=3,
+        plan=make_plan(RoundRequest(strategy, **request)),
+        public_set=public_set(),
+        consensus=np.zeros((24, 4), np.float32),
+        contributions=tuple(contributions),
+        model=SharedModel(BUNDLE.manifest, BUNDLE.weights, {}),
+        has_consensus=False,
+    )
 
 
 def test_the_weights_are_averaged_by_clips_and_unused_slots_stay():
@@ -68,7 +73,7 @@ def test_a_new_class_starts_with_the_columns_of_those_who_reported_it():
 @pytest.mark.parametrize("strategy", SHARING)
 def test_every_strategy_works_with_every_rule_whoever_comes_first(strategy, rule):
     given = [contribution(SharingDevice(n, ("c0",))) for n in range(1, 8)]
-    one, other = (aggregate(inputs(order, strategy, aggregation=Method(rule))) for order in (given, given[::-1]))
+    one, other = (aggregate(inputs(order, strategy, aggregation=Choice(rule))) for order in (given, given[::-1]))
     assert all(one.weights[name].tobytes() == other.weights[name].tobytes() for name in one.weights)
     assert one.details == other.details
     assert bool(one.state) == (strategy == "fedopt")
@@ -78,7 +83,7 @@ def test_every_strategy_works_with_every_rule_whoever_comes_first(strategy, rule
 def test_a_round_holds_its_uploads_once_even_where_it_clips_them(rule):
     bundle = unpack_bundle(tiny_bundle(capacity=4000), "a bundle")
     given = [contribution(SharingDevice(n, ("c0",), capacity=4000)) for n in range(1, 201)]
-    plan = make_plan(RoundRequest("fedavg", aggregation=Method(rule, {"clip_norm": 1.0})))
+    plan = make_plan(RoundRequest("fedavg", aggregation=Choice(rule, {"clip_norm": 1.0})))
     model = SharedModel(bundle.manifest, bundle.weights, {})
     tracemalloc.start()
     result = aggregate(dataclasses.replace(inputs(given), plan=plan, model=model))
@@ -88,7 +93,7 @@ def test_a_round_holds_its_uploads_once_even_where_it_clips_them(rule):
     assert peak < 1.5 * 200 * bundle.manifest.parameters * 4
 
 
-def test_a_lineage_goes_on_from_its_last_round_and_a_new_model_begins_another(tmp_path):
+def test_a_model_goes_on_from_its_last_round_and_a_new_model_begins_with_its_own_weights(tmp_path):
     fleet = CoreFleet(tmp_path, [SharingDevice(n, ("c0", "c1")) for n in (1, 2)])
     with pytest.raises(NoModelError, match="publish-model"):
         fleet.open(strategy="fedavg")
@@ -221,7 +226,7 @@ def test_what_devices_told_with_their_uploads_decides_on_the_next_round_s_steps(
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (RoundRequest("fedavg", aggregation=Method("mode")), ["'mode'", "krum, lpa, median"]),
+        (RoundRequest("fedavg", aggregation=Choice("mode")), ["'mode'", "krum, lpa, median"]),
         (RoundRequest("fedavg", aggregation={"name": "mode"}), ["'mode'", "krum, lpa, median"]),
         (RoundRequest("fedavg", aggregation={"trim": 0.1}), ["'trim'", "by_size"]),
         (RoundRequest("fedmlac", settings={"own_share": 2.0}), ["'own_share'", "from 0 to 1"]),

@@ -189,6 +189,9 @@ def test_rounds_that_cannot_be_opened(fleet):
     refused(post(strategy="zero_shot", quorum=2), 422, "invalid_plan", "quorum")
     refused(post(strategy="zero_shot", seed=10**30), 422, "invalid_plan", "seed")
     refused(post(strategy="zero_shot", deadlines=3), 422, "invalid_request", "deadlines")
+    misspelt = {"name": "uniform", "setings": {}}
+    for part in ("aggregation", "selection", "personalisation"):
+        refused(post(strategy="zero_shot", **{part: misspelt}), 422, "invalid_request", "setings")
     refused(post(), 422, "invalid_request", "strategy")
     refused(fleet.admin.get("/v1/rounds/77"), 404, "round_not_found", "77")
     refused(fleet.admin.get("/v1/rounds/x"), 422, "invalid_request", "round_id")

@@ -3,7 +3,8 @@
 import pytest
 
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.schemas import Method, RoundRequest
+from aggregator_server.schemas import RoundRequest
+from fleet_protocol.messages import Choice
 from fleet_simulator.cli import main
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.file import load_experiment
@@ -20,9 +21,12 @@ def test_a_round_is_planned_as_the_aggregator_plans_it(tmp_path, bundles):
     }
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)
     request = RoundRequest(
-        "fedopt", {"epochs": 2, "learning_rate": 1}, {"server_learning_rate": 0.03}, seed=7,
-        selection=Method("dynamic", {"fraction": 0.5}),
-    )  # fmt: skip
+        "fedopt",
+        settings={"epochs": 2, "learning_rate": 1},
+        aggregation={"server_learning_rate": 0.03},
+        seed=7,
+        selection=Choice("dynamic", {"fraction": 0.5}),
+    )
     assert load_experiment(path).rounds.plan == make_plan(request)
 
 

@@ -47,7 +47,15 @@ def real_upload(bundle, shards, plan, round_id, number, weights):
         manifest.feature_settings, classes, scale.denormalise(shards.features(rows)), shards.labels(rows),
         np.zeros(rows.stop - rows.start, np.bool_),
     )  # fmt: skip
-    work = Work("contribute", round_id, plan, "0" * 64, None, classes, model="1" * 64)
+    work = Work(
+        kind="contribute",
+        round_id=round_id,
+        plan=plan,
+        public_set="0" * 64,
+        consensus=None,
+        classes=classes,
+        model="1" * 64,
+    )
     shared = ModelRuntime(Bundle(manifest, bundle.graph, weights))
     fleet = Fleet(public, None, Bundle(manifest, bundle.graph, weights), trained=round_id > 1)
     job = WeightSharing(model, label_map, work, fleet, device_id(number), shared)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aggregator_server.fleet.devices import enrol
-from aggregator_server.fleet.public_sets import publish
 from aggregator_server.rounds.lifecycle import advance, open_round
+from aggregator_server.rounds.publishing import publish_public_set
 from aggregator_server.rounds.uploads import accept_update
 from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.schemas import RoundRequest
@@ -81,13 +81,18 @@ class RealFleet:
         self.store, self.simulation = Store(folder), simulation
         with self.store.blobs.receive() as incoming:
             incoming.write(simulation.state.public_set.pack())
-            publish(self.store, incoming)
+            publish_public_set(self.store, incoming)
         self.models, self.maps = [], []
         for user in simulation.users:
             bundle = read_bundle(user.section.bundle)
             features = bundle.manifest.feature_settings.to_json()
             message = Enrolment(
-                user.device_id, user.device_id + "s" * 8, f"user {user.number}", "cnn", features, user.section.labels
+                device_id=user.device_id,
+                secret=user.device_id + "s" * 8,
+                name=f"user {user.number}",
+                architecture="cnn",
+                features=features,
+                labels=user.section.labels,
             )
             enrol(self.store, message, now=0.0)
             self.models.append(ModelRuntime(bundle))
@@ -103,7 +108,7 @@ class RealFleet:
 
     def play(self, round_id, now):
         experiment = self.simulation.experiment
-        request = RoundRequest("zero_shot", dict(experiment.rounds.local), seed=experiment.rounds.seed)
+        request = RoundRequest("zero_shot", settings=dict(experiment.rounds.local), seed=experiment.rounds.seed)
         assert open_round(self.store, request, now) == round_id
         trained = {}
         for user in self.simulation.users:

@@ -1,0 +1,58 @@
+"""Devices upload what they computed for a round."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request
+from starlette.concurrency import run_in_threadpool
+
+from aggregator_server import errors
+from aggregator_server.rounds.uploads import accept_update
+from aggregator_server.web.http_errors import documented
+from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
+from aggregator_server.web.routes.bodies import BINARY_BODY
+from aggregator_server.web.routes.rounds import RoundId
+from fleet_protocol.messages import Receipt
+
+router = APIRouter(tags=["work"])
+
+
+@router.put(
+    "/v1/rounds/{round_id}/update",
+    summary="Upload what the device computed",
+    openapi_extra=BINARY_BODY,
+    responses=documented(
+        *DEVICE_ERRORS,
+        errors.NotSelectedError,
+        errors.RoundNotFoundError,
+        errors.RoundClosedError,
+        errors.DuplicateUpdateError,
+        errors.TooLargeError,
+        errors.InvalidRequestError,
+        errors.DigestMismatchError,
+        errors.MalformedUpdateError,
+        errors.ForeignUpdateError,
+        errors.WrongPublicSetError,
+        errors.ForeignFeaturesError,
+    ),
+)
+async def upload(
+    service: CurrentService,
+    device_id: Device,
+    round_id: RoundId,
+    request: Request,
+    x_content_sha256: Annotated[str | None, Header(description="SHA-256 of the body, 64 hex digits")] = None,
+) -> Receipt:
+    """Take in a device's upload (safetensors, see docs/protocol.md). The same bytes may be sent again at any time."""
+    with service.store.blobs.receive() as incoming:
+        async for chunk in request.stream():
+            incoming.write(chunk)
+        if x_content_sha256 is not None and x_content_sha256.lower() != incoming.sha256:
+            raise errors.DigestMismatchError(
+                f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again"
+            )
+        receipt = await run_in_threadpool(accept_update, service.store, round_id, device_id, incoming, time.time())
+    service.scheduler.wake()
+    return receipt
