@@ -18,27 +18,27 @@ class Split:
     """A :class:`edge_client.capture.ClipSource` of the clips to train on; :attr:`held_out` is one of the others.
 
     Attributes:
-        held_out: the clips to judge models by, the same ones in every round.
+        held_out: the clips to evaluate models on, the same ones in every round.
     """
 
-    def __init__(self, recordings: Recordings, share: float, *, judging: bool = False) -> None:
+    def __init__(self, recordings: Recordings, share: float, *, evaluating: bool = False) -> None:
         """Split what is in the folder now.
 
         Args:
             recordings: all clips.
             share: to be held out, 0 (none) to 1.
-            judging: deliver the clips that are held out, instead of the others.
+            evaluating: whether to deliver the clips that are held out, instead of the others.
         """
         self._recordings = recordings
         self._share = share
-        self._judging = judging
+        self._evaluating = evaluating
         clips = {label: recordings.clips(label) for label in recordings.labels()}
         self._held_out = held_out(clips, share) if share > 0 else frozenset()
 
     @property
     def held_out(self) -> Split:
         """The other part."""
-        return Split(self._recordings, self._share, judging=True)
+        return Split(self._recordings, self._share, evaluating=True)
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels that have clips now, held out or not."""
@@ -46,7 +46,7 @@ class Split:
 
     def clips_for_round(self, round_number: int, label: str) -> list[Path]:
         """Return a label's clips for a round without those held out; or all of those."""
-        if self._judging:
+        if self._evaluating:
             return [path for path in self._recordings.clips(label) if path in self._held_out]
         drawn = self._recordings.clips_for_round(round_number, label)
         return [path for path in drawn if path not in self._held_out]
@@ -68,8 +68,8 @@ def held_out(clips: Mapping[str, Sequence[Path]], share: float) -> frozenset[Pat
     for path in paths:
         by_source.setdefault(speaker_of(path), []).append(path)
     one_by_one = {f"{path.parent.name}/{path.name}": [path] for path in paths}
-    most = max(map(len, by_source.values()), default=0)
-    chosen = _fill(by_source if most <= len(paths) / 2 else one_by_one, wanted)
+    largest = max(map(len, by_source.values()), default=0)
+    chosen = _fill(by_source if largest <= len(paths) / 2 else one_by_one, wanted)
     if len(chosen) < wanted / 2:
         chosen = _fill(one_by_one, wanted)
     for label in clips:

@@ -21,8 +21,8 @@ from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
 from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.methods.registry import local_methods
-from edge_client.learning.rounds.clips import own_clips, slots_of, to_judge_by, to_train_on
-from edge_client.learning.rounds.job import Fleet, RoundJob
+from edge_client.learning.rounds.clips import own_clips, slots_of, to_evaluate_on, to_train_on
+from edge_client.learning.rounds.job import RoundContext, RoundJob
 from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.rounds.zero_shot import ZeroShot
@@ -85,7 +85,7 @@ def run(config: Config, job: TrainingJob) -> None:
         return
     fleets = None
     if work.fleet_weights is not None:  # what the device would listen with, had it no group
-        start(dataclasses.replace(work, weights=work.fleet_weights)).learn(config.device.learn_discovered)
+        start(dataclasses.replace(work, weights=work.fleet_weights)).apply_result(config.device.learn_discovered)
         fleets = model.get_weights()
         model.set_weights(saved.bundle.weights)
     _learn(config, state, saved, start(work), fleets)
@@ -102,25 +102,25 @@ def _start(config: Config, state: DeviceState, saved: SavedModel, model: ModelRu
     if found is None:
         known = ", ".join(local_methods())
         raise WorkError(f"this device knows no local method {method!r} (known: {known}); update its software")
-    fleet = _fleet(state, work)
+    context = _context(state, work)
     if not isinstance(found, LocalMethod):
-        return ZeroShot(model, label_map, work, fleet, device_id)
-    shared = None if fleet.model is None else ModelRuntime(fleet.model, config.device.threads)
-    return WeightSharing(model, label_map, work, fleet, device_id, shared)
+        return ZeroShot(model, label_map, work, context, device_id)
+    shared = None if context.model is None else ModelRuntime(context.model, config.device.threads)
+    return WeightSharing(model, label_map, work, context, device_id, shared)
 
 
-def _fleet(state: DeviceState, work: Work) -> Fleet:
+def _context(state: DeviceState, work: Work) -> RoundContext:
     public_set = PublicSet.unpack(state.blob_path(work.public_set).read_bytes())
     consensus = None
     if work.consensus is not None:
         consensus = unpack_consensus(state.blob_path(work.consensus).read_bytes())[0]
     if work.model is None:
-        return Fleet(public_set, consensus)
+        return RoundContext(public_set, consensus)
     model = read_bundle(state.blob_path(work.model))
     if work.weights is not None:
         weights = unpack(state.blob_path(work.weights).read_bytes())[0]
         model = dataclasses.replace(model, weights=weights)
-    return Fleet(public_set, consensus, model, trained=work.weights is not None)
+    return RoundContext(public_set, consensus, model, trained=work.weights is not None)
 
 
 def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob) -> None:
@@ -137,10 +137,10 @@ def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: Roun
 
 
 def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob, fleets: Arrays | None) -> None:
-    metrics = job.learn(config.device.learn_discovered)
+    metrics = job.apply_result(config.device.learn_discovered)
     if job.work.fine_tune:
         source, settings = own_clips(config, job), job.work.plan.personalisation.settings
-        clips, judged = to_train_on(config, job, source), to_judge_by(job, source.held_out)
+        clips, judged = to_train_on(config, job, source), to_evaluate_on(job, source.held_out)
         metrics.update(personalise(job.model, job.label_map, clips, judged, settings, job.rng, fleets))
     metrics.update(_held_out(config, job))
     report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune)
@@ -162,7 +162,7 @@ def _held_out(config: Config, job: RoundJob) -> dict[str, float]:
     if folder is None:
         return {}
     source = Recordings(folder, job.model.manifest.feature_settings)
-    return job.evaluate(to_judge_by(job, source), list(slots_of(job, source.labels()).values()))
+    return job.evaluate(to_evaluate_on(job, source), list(slots_of(job, source.labels()).values()))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class FleetSection:
         alpha: of the Dirichlet split: the smaller, the fewer classes a device has most of its clips from.
         size_spread: standard deviation of the logarithm of the devices' shares of the speakers (or of the clips).
         held_out: share of every device's own clips that it does not train on: half of it to choose between models
-            by, half to judge them by.
+            by, half to evaluate them on.
         sample_seconds: what a step costs a usual device for each sample in it.
         speed_spread: standard deviation of the logarithm of the devices' speeds; 0: all are alike.
         bytes_per_second: of a device's link; 0: transfers cost no time.
@@ -55,8 +55,8 @@ class FleetSection:
         _require(self.split in SPLITS, "split", self.split, f"must be {', '.join(SPLITS)}")
         _require(1e-3 <= self.alpha <= 1e3, "alpha", self.alpha, "must be from 0.001 to 1000")
         _require(0 <= self.held_out <= 0.8, "held_out", self.held_out, "must be from 0 to 0.8")
-        for key, most in (("sample_seconds", 1e3), ("speed_spread", 3.0), ("bytes_per_second", 1e12)):
-            _require(0 <= getattr(self, key) <= most, key, getattr(self, key), f"must be from 0 to {most:g}")
+        for key, maximum in (("sample_seconds", 1e3), ("speed_spread", 3.0), ("bytes_per_second", 1e12)):
+            _require(0 <= getattr(self, key) <= maximum, key, getattr(self, key), f"must be from 0 to {maximum:g}")
         _require(0 <= self.size_spread <= 3, "size_spread", self.size_spread, "must be from 0 to 3")
 
 

@@ -30,11 +30,11 @@ _ROWS = 4096  # written at a time
 
 @dataclass(frozen=True)
 class Owned:
-    """One device's rows of a corpus: to train on, to choose between models by, and to judge that choice by."""
+    """One device's rows of a corpus: to train on, to choose between models by, and to evaluate that choice on."""
 
     train: Ints
     choose: Ints
-    judge: Ints
+    evaluate: Ints
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ClipShards:
 
     @property
     def test(self) -> slice:
-        """Rows that the fleet's model is judged by."""
+        """Rows that the fleet's model is evaluated on."""
         return self._shard(len(self.ends) - 2)
 
     @property
@@ -83,8 +83,8 @@ class ClipShards:
         """Return the rows that a device chooses between models by."""
         return self._shard(3 * device + 1)
 
-    def judge(self, device: int) -> slice:
-        """Return the rows that a device's choice is judged by."""
+    def evaluate(self, device: int) -> slice:
+        """Return the rows that a device's choice is evaluated on."""
         return self._shard(3 * device + 2)
 
     def labels(self, rows: slice) -> Ints:
@@ -121,11 +121,11 @@ def deal(
         corpus: the clips.
         owned: every device's rows.
         public: rows of the public set.
-        test: rows that the fleet's model is judged by.
+        test: rows that the fleet's model is evaluated on.
         taught: (the right slots of all clips, the rows that every device trains on and chooses by) -> the slots as
             the devices have them.
     """
-    parts = [part for one in owned for part in (one.train, one.choose, one.judge)] + [public, test]
+    parts = [part for one in owned for part in (one.train, one.choose, one.evaluate)] + [public, test]
     order, ends = np.concatenate(parts), np.cumsum([0, *(len(part) for part in parts)])
     known = [slice(int(start), int(stop)) for start, stop in zip(ends[:-3:3], ends[2:-1:3], strict=True)]
     slots = taught(corpus.labels[order], known).astype(np.int16)

@@ -1,4 +1,4 @@
-"""What every device does not train on: half of it to choose a model by, half to judge what was chosen."""
+"""What every device does not train on: half of it to choose a model by, half to evaluate the choice on."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from fleet_simulator.experiment.sections import Experiment
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of a corpus: one array for each device, those of the public set, and those that models are judged by."""
+    """Rows of a corpus: one array for each device, those of the public set, and those that models are evaluated on."""
 
     devices: tuple[Ints, ...]
     public: Ints
@@ -70,10 +70,10 @@ def _shares(devices: int, spread: float, seed: int) -> Doubles:
     return np.asarray(sizes / sizes.sum(), np.float64)
 
 
-def _apportioned(count: int, shares: Doubles, least: int) -> Ints:
-    """Divide a count of things by shares and largest remainders, int64 [devices]; each device gets ``least`` first."""
-    wanted = (count - least * len(shares)) * shares
-    counts = least + wanted.astype(np.int64)
+def _apportioned(count: int, shares: Doubles, minimum: int) -> Ints:
+    """Divide a count of things by shares and largest remainders, int64 [devices]; each gets ``minimum`` first."""
+    wanted = (count - minimum * len(shares)) * shares
+    counts = minimum + wanted.astype(np.int64)
     order = np.argsort(-(wanted % 1), kind="stable")
     counts[order[: count - counts.sum()]] += 1
     return np.asarray(counts, np.int64)

@@ -157,8 +157,8 @@ def variants(x: Floats, copies: int, shift_s: float, settings: FeatureSettings, 
     The frame at the edge is repeated. On a device the sound itself is shifted, and noise is added; here are features.
     """
     frames = x.shape[1]
-    most = int(shift_s / settings.hop_s + 1e-6)
-    by = rng.integers(-most, most + 1, size=(copies, len(x)))
+    max_frames = int(shift_s / settings.hop_s + 1e-6)
+    by = rng.integers(-max_frames, max_frames + 1, size=(copies, len(x)))
     taken = np.clip(np.arange(frames) - by[:, :, None], 0, frames - 1)
     moved = x[np.arange(len(x))[:, None], taken] if copies else np.zeros((0, *x.shape), np.float32)
     return np.concatenate([x[None], moved])

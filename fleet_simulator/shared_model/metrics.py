@@ -1,4 +1,4 @@
-"""What a confusion matrix says of a model: accuracy, F1, false accepts and false rejects."""
+"""A classifier\'s metrics from its confusion matrix: accuracy, F1, false accepts and false rejects."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from fleet_protocol.arrays import Ints
 
 
-def measures(confusion: Ints) -> dict[str, float]:
-    """Return a model's figures, each 0..1.
+def metrics(confusion: Ints) -> dict[str, float]:
+    """Return a model's metrics, each 0..1.
 
     Args:
         confusion: [classes, classes], how many clips of each class (row) were taken for each (column).

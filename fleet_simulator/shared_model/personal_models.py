@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator_server.strategies.personalisation import Schedule, schedule
 from fleet_protocol.setting import Value
-from fleet_simulator.shared_model.tasks import Judged
+from fleet_simulator.shared_model.tasks import Evaluate
 from fleet_simulator.shared_model.workers import Pool
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _DEVICES = 16  # of one task
 
 
-def judge_devices(fleet: VirtualFleet, pool: Pool) -> list[dict[str, Any]]:
+def evaluate_devices(fleet: VirtualFleet, pool: Pool) -> list[dict[str, Any]]:
     """Return an entry for each device that has clips, in the order of their numbers; none where none are held out."""
     if not fleet.experiment.fleet.held_out:
         return []
@@ -35,7 +35,7 @@ def judge_devices(fleet: VirtualFleet, pool: Pool) -> list[dict[str, Any]]:
         groups = {0: members}
     versions = fleet.state.own_versions
     tasks = [
-        Judged(rounds, tuple(some), model, settings, tuple(int(version) for version in versions[some]))
+        Evaluate(rounds, tuple(some), model, settings, tuple(int(version) for version in versions[some]))
         for model, group in groups.items()
         for some in (group[start : start + _DEVICES] for start in range(0, len(group), _DEVICES))
     ]

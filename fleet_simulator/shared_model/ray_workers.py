@@ -28,7 +28,7 @@ class RayWorkers:
         """Connect to a cluster, or start one on this machine.
 
         Args:
-            setup: what every worker is told.
+            setup: what all tasks have in common.
             count: actors; None: one for each core of the cluster.
             address: of the cluster; ``local`` starts one that ends with this process.
 

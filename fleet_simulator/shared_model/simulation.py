@@ -14,7 +14,7 @@ from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.run_folder import locked
-from fleet_simulator.shared_model.personal_models import judge_devices
+from fleet_simulator.shared_model.personal_models import evaluate_devices
 from fleet_simulator.shared_model.ray_workers import RayWorkers
 from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
 from fleet_simulator.shared_model.workers import InThisProcess, Workers
@@ -27,7 +27,7 @@ class Result:
     Attributes:
         rounds: one entry for each: ``round``, ``devices``, ``loss`` (the median of the devices' training losses),
             ``round_seconds`` and ``device_seconds`` (simulated: of the slowest device, and of all), and in rounds that
-            were tested what :func:`fleet_simulator.shared_model.metrics.measures` says of the global model on the test
+            were tested what :func:`fleet_simulator.shared_model.metrics.metrics` says of the global model on the test
             clips; the last one also has the ``confusion`` matrix.
         devices: where devices hold clips out, an entry for each device: ``device``, ``clips`` trained on, accuracy
             0..1 on its own clips of the ``global`` model and of the ``personal`` one, whether that was ``kept``; with
@@ -56,9 +56,9 @@ def run(
         experiment: what to do.
         folder: of the run; one that a killed run left is gone on with.
         workers: processes that train devices; 0: this one; None: one for each core.
-        progress: told how it goes.
+        progress: shows how it goes.
         cluster: address of a Ray cluster to run them on; None: this machine.
-        inputs: clips and models of other runs of this process, to be used again.
+        inputs: clips and models of other runs of this process, to be reused.
 
     Raises:
         SimulationError: the data, the run's folder or a worker is at fault.
@@ -80,7 +80,7 @@ def run(
                 entry = fleet.play(round_id, pool, progress)
                 seconds.append(time.perf_counter() - start)
                 progress.round_done(entry, seconds[-1])
-            devices = judge_devices(fleet, pool)
+            devices = evaluate_devices(fleet, pool)
         document = {"rounds": fleet.state.rounds} | ({"devices": devices} if devices else {})
         write_durably(folder / "result.json", (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), 0o644)
     return Result(fleet.state.rounds, devices, seconds, folder)

@@ -1,4 +1,4 @@
-"""What workers are asked to do, and what all of them are told once: plain data that travels between processes."""
+"""The workers' tasks, and the setup that all of them share: plain data that travels between processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_OWN = 2  # a device that has not trained a model of its own yet
 
 @dataclass(frozen=True)
 class Setup:
-    """What every worker is told once.
+    """What all tasks of a run have in common.
 
     Attributes:
         bundle: of the shared model.
@@ -84,8 +84,8 @@ class TestRows:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Devices that judge the fleet's model by clips of their own, and fine-tune a model where they are told how.
+class Evaluate:
+    """Devices that evaluate the fleet's model on their own clips, and fine-tune a model where settings say how.
 
     Attributes:
         rounds: so many rounds came before, those of groups among them.
@@ -102,7 +102,7 @@ class Judged:
     own_versions: tuple[int, ...]
 
 
-Task = Block | TestRows | Judged
+Task = Block | TestRows | Evaluate
 
 
 def device_id(number: int) -> str:

@@ -28,7 +28,7 @@ from fleet_simulator.runs.row_file import RowFile
 from fleet_simulator.shared_model.tasks import (
     NO_OWN,
     Block,
-    Judged,
+    Evaluate,
     Setup,
     Task,
     TestRows,
@@ -37,7 +37,7 @@ from fleet_simulator.shared_model.tasks import (
     next_version,
 )
 
-_JUDGED = 256  # clips, at most, that a device's own model is judged by
+_EVALUATED = 256  # clips, at most, that a device's own model is evaluated on
 
 
 def layout_of(manifest: Manifest) -> Layout:
@@ -85,7 +85,7 @@ class VirtualDevices:
         """Do what a task says."""
         if isinstance(task, Block):
             return self.train(task)
-        return self.confusion(task) if isinstance(task, TestRows) else self.judge(task)
+        return self.confusion(task) if isinstance(task, TestRows) else self.evaluate(task)
 
     def train(self, block: Block) -> list[Trained]:
         """Train the devices of a block, and put their uploads (or the uploads' mean) into the file."""
@@ -115,7 +115,7 @@ class VirtualDevices:
         np.add.at(counts, (self.shards.labels(task.rows), found), 1)
         return counts
 
-    def judge(self, task: Judged) -> list[dict[str, Any]]:
+    def evaluate(self, task: Evaluate) -> list[dict[str, Any]]:
         """Return for every device its number of clips and the accuracy, 0..1, of the fleet's model on its own ones.
 
         With fine-tuning, also that of the model that the device kept, and whether that is its personal one. With models
@@ -124,10 +124,10 @@ class VirtualDevices:
         self._load(task.model, task.rounds)
         start = self._weights
         self._load(0, task.rounds)
-        found = [self._judge(device, task, start) for device in task.devices]
+        found = [self._evaluate(device, task, start) for device in task.devices]
         if self.method.keeps_own:
             for entry, version in zip(found, task.own_versions, strict=True):
-                entry |= self._judge_own(entry["device"], version)
+                entry |= self._evaluate_own(entry["device"], version)
         return found
 
     @cached_property
@@ -184,31 +184,31 @@ class VirtualDevices:
     def _samples(self) -> int:
         return self.shared.samples + sum(model.samples for model in self._own)
 
-    def _judge(self, device: int, task: Judged, start: Mapping[str, Floats]) -> dict[str, Any]:
-        clips, choose, judge = (
+    def _evaluate(self, device: int, task: Evaluate, start: Mapping[str, Floats]) -> dict[str, Any]:
+        clips, choose, held_out = (
             self.shards.clips(rows)
-            for rows in (self.shards.rows(device), self.shards.choose(device), self.shards.judge(device))
+            for rows in (self.shards.rows(device), self.shards.choose(device), self.shards.evaluate(device))
         )
         slots = range(self.classes)
         self.shared.set_weights(self._weights)
         found: dict[str, Any] = {"device": device, "clips": len(clips.slots)}
-        found["global"] = held_out_accuracy(self.shared, self._all_classes, judge, slots)
+        found["global"] = held_out_accuracy(self.shared, self._all_classes, held_out, slots)
         if task.fine_tuning is None:
             return found
         self.shared.set_weights(start)
         rng = np.random.default_rng([self.setup.seed, task.rounds, 2, device])
         kept = personalise(self.shared, self._label_map, clips, choose, task.fine_tuning, rng, self._weights)["kept"]
-        personal = held_out_accuracy(self.shared, self._all_classes, judge, slots)
+        personal = held_out_accuracy(self.shared, self._all_classes, held_out, slots)
         return found | {"personal": personal, "kept": bool(kept)}
 
-    def _judge_own(self, device: int, version: int) -> dict[str, float]:
+    def _evaluate_own(self, device: int, version: int) -> dict[str, float]:
         model = self._own[self._architectures[device]]
         model.set_weights(self._own_weights(device, version, layout_of(model.manifest)))
         mask = np.zeros(model.manifest.capacity, np.float32)
         mask[self.shards.labels(self.shards.rows(device))] = 1.0  # it has no slots for other sounds
         rng, found = np.random.default_rng([self.setup.seed, 9, device]), {}
-        for name, rows in (("own", self.shards.judge(device)), ("own_test", self.shards.test)):
-            some = rng.permutation(rows.stop - rows.start)[:_JUDGED]
+        for name, rows in (("own", self.shards.evaluate(device)), ("own_test", self.shards.test)):
+            some = rng.permutation(rows.stop - rows.start)[:_EVALUATED]
             x = model.normalise(self.shared.denormalise(self.shards.features(rows)[some]))
             clips = Clips(x[None], self.shards.labels(rows)[some])
             found[name] = held_out_accuracy(model, mask, clips, range(self.classes))

@@ -36,7 +36,7 @@ from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.row_file import RowFile
 from fleet_simulator.runs.run_folder import State, load_state, save_state
 from fleet_simulator.shared_model.device_time import DeviceTime
-from fleet_simulator.shared_model.metrics import measures
+from fleet_simulator.shared_model.metrics import metrics
 from fleet_simulator.shared_model.tasks import Block, Setup, Task, TestRows, Trained, device_id, next_version
 from fleet_simulator.shared_model.virtual_device import layout_of
 from fleet_simulator.shared_model.workers import Pool
@@ -142,14 +142,14 @@ class VirtualFleet:
         return [int(name, 16) for name in chosen]
 
     def _local(self) -> Choice:
-        """Return the plan's local part, completed from what the devices told with their uploads so far."""
+        """Return the plan's local part, completed from what the devices reported with their uploads so far."""
         if self.strategy.prepare is unchanged:
             return self.plan.local
-        told = []
+        reported = []
         for number in np.flatnonzero(self.state.uploaded):
             labels = self.shards.labels(self.shards.rows(int(number)))
-            told.append(DeviceStatistics(device_id(int(number)), len(labels), label_entropy(labels)))
-        return self.strategy.prepare(self.plan.local, tuple(told), len(self.shards.names))
+            reported.append(DeviceStatistics(device_id(int(number)), len(labels), label_entropy(labels)))
+        return self.strategy.prepare(self.plan.local, tuple(reported), len(self.shards.names))
 
     def _tested(self, round_id: int, pool: Pool) -> dict[str, Any]:
         """Return what the test clips say of the global model, in rounds that are tested."""
@@ -160,7 +160,7 @@ class VirtualFleet:
         starts = range(test.start, test.stop, _TEST_ROWS)
         tasks = [TestRows(round_id, slice(start, min(start + _TEST_ROWS, test.stop))) for start in starts]
         confusion: Ints = np.sum(pool.run(tasks), axis=0)
-        return measures(confusion) | ({"confusion": confusion.tolist()} if last else {})
+        return metrics(confusion) | ({"confusion": confusion.tolist()} if last else {})
 
 
 def _shards(experiment: Experiment, folder: Path, inputs: Inputs, digest: str, in_memory: bool) -> ClipShards:

@@ -18,7 +18,7 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, UploadTerms
 from aggregator_server.strategies.registry import strategy
-from edge_client.learning.rounds.job import Fleet
+from edge_client.learning.rounds.job import RoundContext
 from fleet_protocol.atomic_files import leftovers, make_folder, write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassAssignment, Work, WorkKind
@@ -43,7 +43,7 @@ def run_zero_shot(
         experiment: what to do.
         folder: of the run; one that a killed run left is gone on with.
         workers: users that train at once, in threads (0: one); None: one for each core.
-        progress: told how it goes.
+        progress: shows how it goes.
         inputs: what runs of this process share; None: nothing.
 
     Returns:
@@ -100,16 +100,16 @@ class ZeroShotSimulation:
         due = bool(rounds.evaluate_every) and (round_id % rounds.evaluate_every == 0 or round_id == rounds.count)
         for user in self.users:
             user.begin(round_id)
-        work, fleet = self._work("contribute", round_id), Fleet(self.state.public_set, self.state.consensus)
+        work, context = self._work("contribute", round_id), RoundContext(self.state.public_set, self.state.consensus)
         new = {label for user in self.users for label in user.unlinked(round_id)}
         count = len(new) or None if self.experiment.zero_shot.tell_count else None
         done = _counted(len(self.users), progress)
-        uploads = list(threads.map(lambda user: done(user.contribute(work, fleet, evaluated=due)), self.users))
+        uploads = list(threads.map(lambda user: done(user.contribute(work, context, evaluated=due)), self.users))
         uploads = [self._sent(user, upload, round_id) for user, upload in zip(self.users, uploads, strict=True)]
         result = self._aggregate(uploads, round_id, count)
         reports = self._take_up(result, uploads)
-        learned = list(threads.map(lambda user: self._learn(user, result, round_id, due), self.users))
-        entry = self._entry(round_id, uploads, learned, reports)
+        applied = list(threads.map(lambda user: self._apply_result(user, result, round_id, due), self.users))
+        entry = self._entry(round_id, uploads, applied, reports)
         self.state.rounds.append(entry)
         save_fleet(self.folder, self.state, [user.memory for user in self.users], self.digest)
         return entry
@@ -174,22 +174,22 @@ class ZeroShotSimulation:
             state.words[str(class_id)] = word_of([str(i["label"]) for i in reports if i["class_id"] == class_id])
         return reports
 
-    def _learn(self, user: VirtualUser, result: RoundResult, round_id: int, due: bool) -> dict[str, Any]:
+    def _apply_result(self, user: VirtualUser, result: RoundResult, round_id: int, due: bool) -> dict[str, Any]:
         mine = [
             ClassAssignment(item.slot, item.class_id) for item in result.assignments if item.device_id == user.device_id
         ]
-        fleet = Fleet(self.state.public_set, self.state.consensus)
-        return user.learn(self._work("learn", round_id, mine), fleet, self.state.words, evaluated=due)
+        context = RoundContext(self.state.public_set, self.state.consensus)
+        return user.apply_result(self._work("learn", round_id, mine), context, self.state.words, evaluated=due)
 
     def _entry(
         self,
         round_id: int,
         uploads: Sequence[Contribution],
-        learned: Sequence[Mapping[str, Any]],
+        applied: Sequence[Mapping[str, Any]],
         reports: list[dict[str, Any]],
     ) -> dict[str, Any]:
         users = []
-        for user, upload, after in zip(self.users, uploads, learned, strict=True):
+        for user, upload, after in zip(self.users, uploads, applied, strict=True):
             before, after = dict(upload.update.metrics), dict(after)
             row: dict[str, Any] = {"user": user.number + 1, "architecture": user.model.manifest.architecture}
             row |= {"clips": upload.update.clips, "loss": before.pop("training_loss")}

@@ -11,7 +11,7 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution
 from edge_client.errors import EdgeError, ModelError
-from edge_client.learning.rounds.job import Fleet
+from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
@@ -88,19 +88,19 @@ class VirtualUser:
         slots = {slot.name: slot.class_id for slot in label_map.slots}
         return {label for label in labels if slots.get(label) is None}
 
-    def contribute(self, work: Work, fleet: Fleet, *, evaluated: bool) -> Contribution:
+    def contribute(self, work: Work, context: RoundContext, *, evaluated: bool) -> Contribution:
         """Do what a device does when it is asked to contribute.
 
         Args:
             work: as the aggregator would send it.
-            fleet: what the work names.
-            evaluated: whether the model that was trained is judged by the test clips too.
+            context: what the work names.
+            evaluated: whether the trained model is evaluated on the test clips too.
 
         Raises:
             DivergedError, WorkerError: the training diverged, or failed otherwise; names the user.
         """
         drawn = self.clips.of_round(self.number, work.round_id)
-        job = self._job(work, fleet)
+        job = self._job(work, context)
         try:
             job.take_labels(list(drawn))
             update, arrays = job.contribute(self.to_train_on(job, drawn), self.section.share_names)
@@ -113,17 +113,19 @@ class VirtualUser:
         self.memory.trained, self.memory.label_map = self.model.get_weights(), job.label_map
         return Contribution(update, lambda: arrays)
 
-    def learn(self, work: Work, fleet: Fleet, words: Mapping[str, str], *, evaluated: bool) -> dict[str, Any]:
+    def apply_result(
+        self, work: Work, context: RoundContext, words: Mapping[str, str], *, evaluated: bool
+    ) -> dict[str, Any]:
         """Do what a device does with a round's result; return what was measured, in %.
 
         Args:
             work: as the aggregator would send it.
-            fleet: what the work names.
-            words: the users' word for every class that the fleet discovered; no device is told.
-            evaluated: whether the model that has learned is judged by the test clips too.
+            context: what the work names.
+            words: the users' word for every class that the fleet discovered; devices do not get them.
+            evaluated: whether the resulting model is evaluated on the test clips too.
         """
-        job = self._job(work, fleet)
-        measured: dict[str, Any] = dict(job.learn(True))
+        job = self._job(work, context)
+        measured: dict[str, Any] = dict(job.apply_result(True))
         self.memory.label_map = job.label_map
         if evaluated:
             measured |= self._held_out(job)
@@ -144,9 +146,9 @@ class VirtualUser:
         with native_output_hidden():  # the runtime's greeting
             self.model = ModelRuntime(read_bundle(self.memory.bundle))
 
-    def _job(self, work: Work, fleet: Fleet) -> ZeroShot:
+    def _job(self, work: Work, context: RoundContext) -> ZeroShot:
         self.model.set_weights(self.memory.trained)
-        return ZeroShot(self.model, self.memory.label_map, work, fleet, self.device_id)
+        return ZeroShot(self.model, self.memory.label_map, work, context, self.device_id)
 
     def _held_out(self, job: ZeroShot) -> dict[str, float]:
         """Return the accuracy on test clips of the user's labels, among these."""

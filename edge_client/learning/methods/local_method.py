@@ -133,21 +133,19 @@ class Rehearsal:
     targets: Floats
 
 
-def train_shared(task: LocalTask, training: TrainingPlan, rehearsal: Rehearsal) -> float:
+def train_shared(task: LocalTask, plan: TrainingPlan, rehearsal: Rehearsal) -> float:
     """Train the shared model in place; return the mean loss of the last pass over the clips."""
     model, mask = task.shared, task.mask
     rate, momentum = task.number("learning_rate"), task.number("momentum")
     losses: list[float] = []
-    for x, labels in _batches(task, training.steps or int(task.settings["steps"])):
-        wanted = training.targets(x, labels)
-        losses.append(
-            model.train_step(x, wanted, mask, learning_rate=rate, momentum=momentum, proximal=training.proximal)
-        )
+    for x, labels in _batches(task, plan.steps or int(task.settings["steps"])):
+        wanted = plan.targets(x, labels)
+        losses.append(model.train_step(x, wanted, mask, learning_rate=rate, momentum=momentum, proximal=plan.proximal))
         if len(rehearsal.x):
             rows = task.rng.integers(len(rehearsal.x), size=len(x))
             model.train_step(
                 rehearsal.x[rows], rehearsal.targets[rows], mask,
-                learning_rate=rate, momentum=momentum, proximal=training.proximal,
+                learning_rate=rate, momentum=momentum, proximal=plan.proximal,
             )  # fmt: skip
     last = -(-len(task.clips.slots) // task.batch)
     return float(np.mean(losses[-last:]))

@@ -1,4 +1,4 @@
-"""The device's own clips as a round sees them: those to train on, and those held out to judge its models by."""
+"""The device's own clips as a round sees them: those to train on, and those held out for evaluation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edge_client.learning.training_data import Clips, gather
 
 
 def own_clips(config: Config, job: RoundJob) -> Split:
-    """Return the clips to train on; where the plan has models judged, without those that are held out for it."""
+    """Return the clips to train on; where the plan holds clips out, without these."""
     recordings = Recordings(
         config.clips_folder,
         job.model.manifest.feature_settings,
@@ -43,7 +43,7 @@ def to_train_on(config: Config, job: RoundJob, source: Split) -> Clips:
     )
 
 
-def to_judge_by(job: RoundJob, source: Split | Recordings) -> Clips:
+def to_evaluate_on(job: RoundJob, source: Split | Recordings) -> Clips:
     """Return clips as they were recorded."""
     slots = slots_of(job, source.labels())
     return gather(source, job.work.round_id, slots, job.model, np.random.default_rng(0), copies=0, noise=None)

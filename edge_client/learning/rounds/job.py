@@ -21,11 +21,11 @@ from fleet_protocol.tensors import Arrays
 
 
 @dataclass(frozen=True)
-class Fleet:
-    """What the aggregator sent along.
+class RoundContext:
+    """What the aggregator sent along with the work.
 
     Attributes:
-        public_set: D_0.
+        public_set: D_0, the public samples that every device scores.
         consensus: f_G on it, float32 [samples, classes], columns as in the public set; None before the first one.
         model: the shared model's bundle, with the fleet's present weights; None where the strategy has none.
         trained: whether any round has trained the shared model.
@@ -42,7 +42,7 @@ class RoundJob(Protocol):
 
     Attributes:
         model: of the device's own bundle; trained in place. After :meth:`contribute` it holds the weights that the
-            device trained, after :meth:`learn` those that recognise sounds.
+            device trained, after :meth:`apply_result` those that recognise sounds.
         label_map: of that model; replaced.
         work: what is to be done.
         settings: of the plan's local method.
@@ -61,15 +61,15 @@ class RoundJob(Protocol):
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
         """Train on the round's clips; return the upload."""
 
-    def learn(self, adopt: bool) -> dict[str, float]:
-        """Learn from the round's result; return what was measured."""
+    def apply_result(self, adopt: bool) -> dict[str, float]:
+        """Apply the round's result to the device's model; return what was measured."""
 
     def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
         """Return the accuracy on held-out clips among some slots, in %."""
 
 
 def round_rng(work: Work, device_id: str) -> np.random.Generator:
-    """Return the work's random numbers: a device that is killed and asked again must do the very same work."""
+    """Return the work's random numbers: a device that is killed must do the very same work when it is reassigned."""
     kind = ("contribute", "learn").index(work.kind)
     return np.random.default_rng([work.plan.seed, work.round_id, kind, int(device_id, 16)])
 

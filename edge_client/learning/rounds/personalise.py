@@ -35,14 +35,14 @@ def personalise(
         model: with the weights to start from: the fleet's, or those of the device's group.
         label_map: of the model.
         clips: to train on.
-        held_out: to judge by.
+        held_out: to evaluate on.
         settings: of the plan's personalisation.
         rng: of order and variants.
         global_weights: of the fleet's model, where the model starts from its group's.
 
     Returns:
         ``personal_accuracy`` and ``global_accuracy_held_out`` among all of the device's classes, in %, and ``kept``: 1
-        for the personal model, 0 for the global one. Without clips to train on or to judge by, ``kept`` alone: 0.
+        for the personal model, 0 for the global one. Without clips to train on or to evaluate on, ``kept`` alone: 0.
     """
     baseline = model.get_weights() if global_weights is None else global_weights
     loss = fine_tune(model, label_map, clips, settings, rng) if len(held_out.slots) else math.nan

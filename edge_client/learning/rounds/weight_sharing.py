@@ -16,7 +16,7 @@ from edge_client.learning.class_links import adopt_classes, link_recognised, tak
 from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
 from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.new_sounds.describe import describe
-from edge_client.learning.rounds.job import Fleet, percent, round_rng
+from edge_client.learning.rounds.job import RoundContext, percent, round_rng
 from edge_client.learning.sgd import accuracy
 from edge_client.learning.slot_order import SlotOrder, move_head
 from edge_client.learning.targets import from_slots
@@ -40,7 +40,7 @@ class WeightSharing:
         model: ModelRuntime,
         label_map: LabelMap,
         work: Work,
-        fleet: Fleet,
+        context: RoundContext,
         device_id: str,
         shared: ModelRuntime | None,
     ) -> None:
@@ -50,32 +50,32 @@ class WeightSharing:
             model: Runtime of the device's own bundle.
             label_map: Label map of that model.
             work: What the aggregator asks for.
-            fleet: What the aggregator sent along.
+            context: What the aggregator sent along with the work.
             device_id: The device's identifier.
-            shared: Runtime of ``fleet.model``; None where the round has none.
+            shared: Runtime of ``context.model``; None where the round has none.
 
         Raises:
             FeatureMismatchError: the models and the public set compute features differently.
             ModelError: the method needs the fleet's bundle, and this device has another.
             ProtocolError: the round has no shared model.
         """
-        if fleet.model is None or shared is None:
+        if context.model is None or shared is None:
             raise ProtocolError(f"round {work.round_id} ({work.plan.local.name}) came without a shared model")
         self.method = shared_model_method(work.plan.local.name)
         self.model = model
-        self.bundle: Bundle = fleet.model
-        _require_features(model.manifest, self.bundle.manifest, fleet)
+        self.bundle: Bundle = context.model
+        _require_features(model.manifest, self.bundle.manifest, context)
         if not self.method.any_architecture:
             _require_same_model(model.manifest, self.bundle.manifest, work.plan.local.name)
         self.label_map = label_map
         self.work = work
-        self.fleet = fleet
+        self.context = context
         self.device_id = device_id
         self.settings: Mapping[str, Value] = work.plan.local.settings
         self.rng = round_rng(work, device_id)
         self.shared = shared
         self._class_ids = tuple(info.class_id for info in work.classes)
-        self._x0 = self.shared.normalise(fleet.public_set.features)
+        self._x0 = self.shared.normalise(context.public_set.features)
 
     def take_labels(self, labels: Sequence[str]) -> None:
         """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
@@ -114,7 +114,7 @@ class WeightSharing:
         update.metrics.update(percent(metrics) | {"training_loss": loss})
         return update, arrays
 
-    def learn(self, adopt: bool) -> dict[str, float]:
+    def apply_result(self, adopt: bool) -> dict[str, float]:
         """Link what was recognised, adopt the fleet's classes, and take over the shared model.
 
         Labels that are no class of the fleet yet keep the outputs that the device trained.
@@ -148,8 +148,8 @@ class WeightSharing:
         That is the fleet's opinion on the public recordings, once it has one, and the data impressions of classes of
         which the device has no clips. An output for which nothing speaks here could only be pushed down.
         """
-        public, weight = self.fleet.public_set, float(self.settings["rehearsal"])
-        real = ~public.synthetic & self.fleet.trained
+        public, weight = self.context.public_set, float(self.settings["rehearsal"])
+        real = ~public.synthetic & self.context.trained
         rows = np.flatnonzero(real | (public.synthetic & ~np.isin(public.labels, slots)))
         rows = rows if weight else rows[:0]
         mask = np.zeros(order.shared_capacity, np.float32)
@@ -168,7 +168,7 @@ class WeightSharing:
         known = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id and clips.count(slot)]
         known = known if new else []
         if new:
-            x0 = self.model.normalise(self.fleet.public_set.features)
+            x0 = self.model.normalise(self.context.public_set.features)
             arrays |= describe(self.model, self.label_map.mask, clips, x0, known + new, self.settings, self.rng)
         names, class_ids = self.label_map.names, self.label_map.class_ids
         reports = [ClassReport(slot, names[slot] if share_names else None, clips.count(slot)) for slot in new]
@@ -190,18 +190,18 @@ class WeightSharing:
 
     def _public_accuracy(self) -> float:
         """Accuracy of the shared model on the public recordings, among all classes of the fleet."""
-        real = ~self.fleet.public_set.synthetic
+        real = ~self.context.public_set.synthetic
         count = len(self._class_ids)
         mask = np.zeros(self.bundle.manifest.capacity, np.float32)
         mask[:count] = 1.0
         scores = self.shared.predict(self._x0[real], mask)[:, :count]
-        return accuracy(scores, self.fleet.public_set.labels[real], range(count))
+        return accuracy(scores, self.context.public_set.labels[real], range(count))
 
 
-def _require_features(own: Manifest, shared: Manifest, fleet: Fleet) -> None:
+def _require_features(own: Manifest, shared: Manifest, context: RoundContext) -> None:
     for manifest, what in ((own, "this device's bundle"), (shared, "the fleet's shared model")):
         manifest.feature_settings.require_same(
-            fleet.public_set.settings, f"{what} ({manifest.architecture})", "the public set"
+            context.public_set.settings, f"{what} ({manifest.architecture})", "the public set"
         )
 
 

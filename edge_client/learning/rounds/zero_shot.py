@@ -14,7 +14,7 @@ import numpy as np
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
 from edge_client.learning.new_sounds.describe import describe
-from edge_client.learning.rounds.job import Fleet, percent, round_rng
+from edge_client.learning.rounds.job import RoundContext, percent, round_rng
 from edge_client.learning.sgd import Optimiser, accuracy, alpha_update, train_epoch
 from edge_client.learning.targets import from_consensus, from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
@@ -31,23 +31,25 @@ from fleet_protocol.tensors import Arrays
 class ZeroShot:
     """One device's work in one round. The model is trained in place; the label map is replaced."""
 
-    def __init__(self, model: ModelRuntime, label_map: LabelMap, work: Work, fleet: Fleet, device_id: str) -> None:
+    def __init__(
+        self, model: ModelRuntime, label_map: LabelMap, work: Work, context: RoundContext, device_id: str
+    ) -> None:
         """Prepare.
 
         Raises:
             FeatureMismatchError: model and public set compute features differently.
         """
         model.manifest.feature_settings.require_same(
-            fleet.public_set.settings, f"this device's bundle ({model.manifest.architecture})", "the public set"
+            context.public_set.settings, f"this device's bundle ({model.manifest.architecture})", "the public set"
         )
         self.model = model
         self.label_map = label_map
         self.work = work
-        self.fleet = fleet
+        self.context = context
         self.device_id = device_id
         self.settings: Mapping[str, Value] = work.plan.local.settings
         self.rng = round_rng(work, device_id)
-        self._x0 = model.normalise(fleet.public_set.features)
+        self._x0 = model.normalise(context.public_set.features)
 
     def take_labels(self, labels: Sequence[str]) -> None:
         """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
@@ -78,7 +80,7 @@ class ZeroShot:
         temperature = float(self.settings["score_temperature"])
         scores = self.model.predict(self._x0, self.label_map.mask, temperature)
         own = scores[:, slots]
-        consensus = None if self.fleet.consensus is None else self.fleet.consensus[:, columns]
+        consensus = None if self.context.consensus is None else self.context.consensus[:, columns]
         arrays: Arrays = {"scores": alpha_update(own, consensus, len(clips.slots))}
         known = [slot for slot in slots if clips.count(slot)] if new else []
         if new:
@@ -101,7 +103,7 @@ class ZeroShot:
         )
         return update, arrays
 
-    def learn(self, adopt: bool) -> dict[str, float]:
+    def apply_result(self, adopt: bool) -> dict[str, float]:
         """Link what was recognised, adopt what others discovered, and distil the consensus; return accuracies in %.
 
         Args:
@@ -113,8 +115,8 @@ class ZeroShot:
             self.label_map = adopt_classes(self.label_map, discovered)
         slots, columns = self._owned()
         metrics = {}
-        if self.fleet.consensus is not None:
-            metrics["global_accuracy"] = self._public_accuracy(self.fleet.consensus[:, columns], columns)
+        if self.context.consensus is not None:
+            metrics["global_accuracy"] = self._public_accuracy(self.context.consensus[:, columns], columns)
             for _ in range(int(self.settings["distill_epochs"])):
                 self._distil(rehearse=True)
         own = self.model.predict(self._x0, self.label_map.mask)[:, slots]
@@ -153,14 +155,14 @@ class ZeroShot:
         Args:
             rehearse: whether the data impressions of discovered classes are passed over as well, as what they are.
         """
-        if self.fleet.consensus is None:
+        if self.context.consensus is None:
             return
         mask, temperature = self.label_map.mask, float(self.settings["score_temperature"])
-        real = ~self.fleet.public_set.synthetic
-        recorded = set(self.fleet.public_set.labels[real].tolist())
+        real = ~self.context.public_set.synthetic
+        recorded = set(self.context.public_set.labels[real].tolist())
         pairs = [pair for pair in zip(*self._owned(), strict=True) if pair[1] in recorded]
         slots, columns = [slot for slot, _ in pairs], [column for _, column in pairs]
-        targets = from_consensus(self.fleet.consensus[real][:, columns], slots, self.label_map.capacity)
+        targets = from_consensus(self.context.consensus[real][:, columns], slots, self.label_map.capacity)
         scored = targets.any(axis=1)
         x, targets = self._x0[real][scored], targets[scored]
         own = self.model.predict(x, mask, temperature)
@@ -178,14 +180,14 @@ class ZeroShot:
         """Return rows and targets of the public set's data impressions, but of classes that the device has clips of."""
         slots, columns = self._owned()
         slot_of = {column: slot for slot, column in zip(slots, columns, strict=True) if slot not in own}
-        labels = self.fleet.public_set.labels
-        rows = np.flatnonzero(self.fleet.public_set.synthetic & np.isin(labels, list(slot_of)))
+        labels = self.context.public_set.labels
+        rows = np.flatnonzero(self.context.public_set.synthetic & np.isin(labels, list(slot_of)))
         wanted = np.array([slot_of[int(label)] for label in labels[rows]], np.int64)
         return self._x0[rows], from_slots(wanted, self.label_map.capacity)
 
     def _owned(self) -> tuple[list[int], list[int]]:
         """Return the slots that are linked to classes of the public set, and these classes' columns."""
-        columns = {class_id: column for column, class_id in enumerate(self.fleet.public_set.class_ids)}
+        columns = {class_id: column for column, class_id in enumerate(self.context.public_set.class_ids)}
         pairs = [
             (slot, columns[class_id])
             for slot, class_id in enumerate(self.label_map.class_ids)
@@ -200,5 +202,5 @@ class ZeroShot:
 
     def _public_accuracy(self, scores: Floats, columns: list[int]) -> float:
         """Accuracy on the public recordings of the device's classes, among these classes."""
-        real = ~self.fleet.public_set.synthetic
-        return accuracy(scores[real], self.fleet.public_set.labels[real], columns)
+        real = ~self.context.public_set.synthetic
+        return accuracy(scores[real], self.context.public_set.labels[real], columns)

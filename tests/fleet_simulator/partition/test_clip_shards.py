@@ -35,7 +35,7 @@ def test_shards_of_a_file_are_those_of_memory(tmp_path, variants):
     shards, owned, parts = dealt(corpus)
     write_shards(tmp_path / "data", shards, "digest")
     found = open_shards(tmp_path / "data", "digest")
-    places = [part(device) for device in range(7) for part in (found.rows, found.choose, found.judge)]
+    places = [part(device) for device in range(7) for part in (found.rows, found.choose, found.evaluate)]
     for rows in (*places, found.public, found.test):
         np.testing.assert_array_equal(found.clips(rows).x, shards.clips(rows).x)
         np.testing.assert_array_equal(found.labels(rows), shards.labels(rows))
@@ -67,7 +67,7 @@ def test_a_run_on_noisy_augmented_clips_is_the_same_from_memory_and_from_a_file(
 def test_clips_of_one_recording_stay_together(how):
     corpus = corpus_of(1, windows=3)
     _, owned, parts = dealt(corpus, how)
-    places = [part for one in owned for part in (one.train, one.choose, one.judge)] + [parts.public, parts.test]
+    places = [part for one in owned for part in (one.train, one.choose, one.evaluate)] + [parts.public, parts.test]
     assert sorted(np.concatenate(places)) == list(range(900))
     recordings = [set(rows // 3) for rows in places]
     assert sum(map(len, recordings)) == 300

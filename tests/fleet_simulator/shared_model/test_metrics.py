@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from fleet_simulator.experiment.file import load_experiment
-from fleet_simulator.shared_model.metrics import measures
+from fleet_simulator.shared_model.metrics import metrics
 from tests.support.simulated_fleet import simulate, write_experiment
 
 
 def test_figures_of_three_classes_are_those_counted_by_hand():
-    found = measures(np.array([[8, 2, 0], [1, 3, 0], [0, 1, 5]]))
+    found = metrics(np.array([[8, 2, 0], [1, 3, 0], [0, 1, 5]]))
     assert found["accuracy"] == pytest.approx(16 / 20)
     # F1 = 2 right / (clips + taken): 16/19, 6/10, 10/11.
     assert found["macro_f1"] == pytest.approx((16 / 19 + 6 / 10 + 10 / 11) / 3)
@@ -18,8 +18,8 @@ def test_figures_of_three_classes_are_those_counted_by_hand():
 
 
 def test_a_class_without_clips_counts_for_nothing():
-    with_empty = measures(np.array([[3, 1, 0], [0, 4, 0], [0, 0, 0]]))
-    assert with_empty == measures(np.array([[3, 1], [0, 4]]))
+    with_empty = metrics(np.array([[3, 1, 0], [0, 4, 0], [0, 0, 0]]))
+    assert with_empty == metrics(np.array([[3, 1], [0, 4]]))
 
 
 def test_a_run_tells_them_for_tested_rounds_and_the_matrix_after_the_last(tmp_path, bundles):
@@ -28,5 +28,5 @@ def test_a_run_tells_them_for_tested_rounds_and_the_matrix_after_the_last(tmp_pa
     assert [entry["round"] for entry in rounds if "accuracy" in entry] == [2, 4, 5]
     confusion = np.array(rounds[-1]["confusion"])
     assert "confusion" not in rounds[1]
-    assert measures(confusion).items() <= rounds[-1].items()
+    assert metrics(confusion).items() <= rounds[-1].items()
     assert confusion.sum() > 60  # about a fifth of 600 clips

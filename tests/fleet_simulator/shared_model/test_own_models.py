@@ -1,4 +1,4 @@
-"""With mutual learning every device's own model is judged too: on its own clips, and on clips that no device has."""
+"""With mutual learning every device's own model is evaluated too: on its own clips, and on clips that no device has."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Devices judge the fleet's model by clips that they never trained on, and keep the better of it and their own."""
+"""Devices evaluate the fleet's model on clips that they never trained on, and keep the better of it and their own."""
 
 import json
 
@@ -22,7 +22,7 @@ def test_held_out_clips_are_neither_trained_on_nor_used_twice(tmp_path, bundles)
         write_experiment(tmp_path / "w.toml", bundles["ann3"], **UNEQUAL | {"fleet": {"devices": 12}})
     )
     shards, all_of_it = (VirtualFleet(one, tmp_path, in_memory=True).shards for one in (experiment, whole))
-    parts = [part(device) for device in range(12) for part in (shards.rows, shards.choose, shards.judge)]
+    parts = [part(device) for device in range(12) for part in (shards.rows, shards.choose, shards.evaluate)]
     assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
     assert parts[-1].stop == all_of_it.sizes.sum()
     sizes = [part.stop - part.start for part in parts]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.aggregation import Updates, aggregate_weights
-from edge_client.learning.rounds.job import Fleet
+from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
@@ -57,8 +57,8 @@ def real_upload(bundle, shards, plan, round_id, number, weights):
         model="1" * 64,
     )
     shared = ModelRuntime(Bundle(manifest, bundle.graph, weights))
-    fleet = Fleet(public, None, Bundle(manifest, bundle.graph, weights), trained=round_id > 1)
-    job = WeightSharing(model, label_map, work, fleet, device_id(number), shared)
+    context = RoundContext(public, None, Bundle(manifest, bundle.graph, weights), trained=round_id > 1)
+    job = WeightSharing(model, label_map, work, context, device_id(number), shared)
     mine = shards.rows(number)
     update, arrays = job.contribute(Clips(shards.features(mine)[None], shards.labels(mine)), share_names=False)
     return update, {name.removeprefix("weights/"): a for name, a in arrays.items() if name.startswith("weights/")}

@@ -15,7 +15,7 @@ from aggregator_server.rounds.uploads import accept_update
 from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
-from edge_client.learning.rounds.job import Fleet
+from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
@@ -103,7 +103,7 @@ class RealFleet:
         public_set = PublicSet.unpack(self.store.blobs.read(work.public_set))
         consensus = None if work.consensus is None else unpack_consensus(self.store.blobs.read(work.consensus))[0]
         return ZeroShot(
-            self.models[user.number], self.maps[user.number], work, Fleet(public_set, consensus), user.device_id
+            self.models[user.number], self.maps[user.number], work, RoundContext(public_set, consensus), user.device_id
         )
 
     def play(self, round_id, now):
@@ -122,7 +122,7 @@ class RealFleet:
         assert advance(self.store, now + 3) == round_id
         for user in self.simulation.users:
             job = self.job(user, now + 4)
-            metrics = job.learn(True)
+            metrics = job.apply_result(True)
             self.maps[user.number] = job.label_map
             self.models[user.number].set_weights(trained[user.number])
             acknowledge(self.store, user.device_id, Learned(round_id, metrics))
@@ -137,8 +137,8 @@ def test_rounds_are_what_devices_and_an_aggregator_with_its_database_make_of_the
         for round_id in (1, 2):
             entry = simulation.play(round_id, threads, Silent())
             last = real.play(round_id, 100.0 * round_id)
-            assert simulation.state.public_set.pack() == last.fleet.public_set.pack()
-            assert simulation.state.consensus.tobytes() == last.fleet.consensus.tobytes()
+            assert simulation.state.public_set.pack() == last.context.public_set.pack()
+            assert simulation.state.consensus.tobytes() == last.context.consensus.tobytes()
             assert [user.memory.label_map for user in simulation.users] == real.maps
     assert {item["class_id"] for item in entry["reports"]} == {"c4"}
 
