@@ -42,6 +42,12 @@ class Clips:
         return int((self.slots == slot).sum())
 
 
+def rescaled(x: Floats, source: ModelRuntime, target: ModelRuntime) -> Floats:
+    """Return features that are normalised for one model as another model takes them."""
+    scales = [(model.manifest.mean, model.manifest.std) for model in (source, target)]
+    return x if scales[0] == scales[1] else target.normalise(source.denormalise(x))
+
+
 def gather(
     source: ClipSource,
     round_id: int,

@@ -6,28 +6,26 @@ strategy, so that the aggregator gives their classes a slot. Learn: take up clas
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from edge_client.errors import ModelError, RecordingError
+from edge_client.errors import ModelError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
-from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
+from edge_client.learning.methods.local_method import train_shared
 from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.rounds.job import RoundContext, percent, round_rng
+from edge_client.learning.rounds.task import PublicRows, prepare_task
+from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
 from edge_client.learning.sgd import accuracy
 from edge_client.learning.slot_order import SlotOrder, move_head
-from edge_client.learning.targets import from_slots
-from edge_client.learning.training_data import Clips, held_out_accuracy
+from edge_client.learning.training_data import Clips, held_out_accuracy, rescaled
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.adaptive_training import label_entropy
-from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Bundle, Manifest
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassReport, Update, Work
+from fleet_protocol.messages import Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -75,7 +73,9 @@ class WeightSharing:
         self.rng = round_rng(work, device_id)
         self.shared = shared
         self._class_ids = tuple(info.class_id for info in work.classes)
-        self._x0 = self.shared.normalise(context.public_set.features)
+        public = context.public_set
+        self._x0 = self.shared.normalise(public.features)
+        self._public = PublicRows(self.shared, self._x0, public.labels, public.synthetic, trained=context.trained)
 
     def take_labels(self, labels: Sequence[str]) -> None:
         """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
@@ -92,21 +92,22 @@ class WeightSharing:
             RecordingError: there are no clips to learn from.
             ModelError: the training diverged.
         """
-        if not len(clips.slots):
-            raise RecordingError(
-                f"round {self.work.round_id}: no readable clips of {', '.join(self.label_map.names) or 'any label'}; "
-                "put recordings into <folder>/<label>/"
-            )
+        require_clips(self.work, clips, self.label_map)
         new = [slot for slot in unlinked(self.label_map) if clips.count(slot)]
         order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity, new)
         metrics = {"global_accuracy": self._public_accuracy()}
-        task, rehearsal = self._task(clips, order)
+        task, rehearsal = prepare_task(
+            self.work,
+            shared=self.shared,
+            own=self.model,
+            order=order,
+            clips=Clips(rescaled(clips.x, self.model, self.shared), order.slots_to_shared(clips.slots)),
+            own_clips=clips,
+            public=self._public,
+            rng=self.rng,
+        )
         loss = train_shared(task, self.method.prepare(task), rehearsal)
-        if not math.isfinite(loss) or not all(np.isfinite(array).all() for array in self.shared.get_weights().values()):
-            raise ModelError(
-                f"round {self.work.round_id}: the training diverged (loss {loss}); nothing was changed. "
-                f"Lower the round's learning_rate, now {self.settings['learning_rate']}"
-            )
+        require_finite(self.work, loss, self.shared.get_weights().values())
         metrics["local_accuracy"] = self._public_accuracy()
         if not self.method.keeps_own:
             self.model.set_weights(self._in_own_order(self.shared.get_weights(), order, self.model.get_weights()))
@@ -134,35 +135,6 @@ class WeightSharing:
         """Return the accuracy on held-out clips among some slots, in %; nothing where there are none."""
         return percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, held_out, slots)})
 
-    def _task(self, clips: Clips, order: SlotOrder) -> tuple[LocalTask, Rehearsal]:
-        x, own, shared = clips.x, self.model.manifest, self.bundle.manifest
-        if (own.mean, own.std) != (shared.mean, shared.std):
-            x = self.shared.normalise(self.model.denormalise(x))
-        theirs = Clips(x, order.slots_to_shared(clips.slots))
-        mask, rehearsal = self._rehearsal(order, theirs.slots)
-        return LocalTask(self.shared, self.model, order, mask, theirs, clips, self.settings, self.rng), rehearsal
-
-    def _rehearsal(self, order: SlotOrder, slots: Ints) -> tuple[Floats, Rehearsal]:
-        """Return the outputs to train, and what keeps the others' classes from being forgotten.
-
-        That is the fleet's opinion on the public recordings, once it has one, and the data impressions of classes of
-        which the device has no clips. An output for which nothing speaks here could only be pushed down.
-        """
-        public, weight = self.context.public_set, float(self.settings["rehearsal"])
-        real = ~public.synthetic & self.context.trained
-        rows = np.flatnonzero(real | (public.synthetic & ~np.isin(public.labels, slots)))
-        rows = rows if weight else rows[:0]
-        mask = np.zeros(order.shared_capacity, np.float32)
-        mask[slots] = mask[public.labels[rows]] = 1.0
-        if not self.settings["restrict"]:
-            mask = order.mask()
-        opinions = mask * (np.arange(len(mask)) < order.classes)
-        targets = from_slots(public.labels[rows], len(mask))
-        heard = real[rows]
-        if heard.any():
-            targets[heard] = self.shared.predict(self._x0[rows[heard]], opinions)
-        return mask, Rehearsal(self._x0[rows], weight * targets)
-
     def _upload(self, clips: Clips, new: list[int], share_names: bool) -> tuple[Update, Arrays]:
         arrays: Arrays = {f"weights/{name}": array for name, array in self.shared.get_weights().items()}
         known = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id and clips.count(slot)]
@@ -170,18 +142,16 @@ class WeightSharing:
         if new:
             x0 = self.model.normalise(self.context.public_set.features)
             arrays |= describe(self.model, self.label_map.mask, clips, x0, known + new, self.settings, self.rng)
-        names, class_ids = self.label_map.names, self.label_map.class_ids
-        reports = [ClassReport(slot, names[slot] if share_names else None, clips.count(slot)) for slot in new]
-        update = Update(
-            round_id=self.work.round_id,
-            device_id=self.device_id,
+        update = build_update(
+            self.work,
+            self.device_id,
             features=self.model.manifest.feature_settings.digest,
-            public_set=self.work.public_set,
-            classes=tuple(class_id for class_id in class_ids if class_id in self._class_ids),
-            clips=len(clips.slots),
-            reports=tuple(reports),
-            known=tuple(str(class_ids[slot]) for slot in known),
-            label_entropy=label_entropy(clips.slots),
+            label_map=self.label_map,
+            clips=clips,
+            classes=[class_id for class_id in self.label_map.class_ids if class_id in self._class_ids],
+            known=known,
+            new=new,
+            share_names=share_names,
         )
         return update, arrays
 

@@ -11,19 +11,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.rounds.job import RoundContext, percent, round_rng
+from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
 from edge_client.learning.sgd import Optimiser, accuracy, alpha_update, train_epoch
 from edge_client.learning.targets import from_consensus, from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassReport, Update, Work
+from fleet_protocol.messages import Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -69,11 +68,7 @@ class ZeroShot:
         Raises:
             RecordingError: there are no clips to learn from.
         """
-        if not len(clips.slots):
-            raise RecordingError(
-                f"round {self.work.round_id}: no readable clips of {', '.join(self.label_map.names) or 'any label'}; "
-                "put recordings into <folder>/<label>/"
-            )
+        require_clips(self.work, clips, self.label_map)
         new = [slot for slot in unlinked(self.label_map) if clips.count(slot)]
         loss = self._build(clips, with_public_set=bool(new))
         slots, columns = self._owned()
@@ -86,21 +81,19 @@ class ZeroShot:
         if new:
             mask = self.label_map.mask
             arrays |= describe(self.model, mask, clips, self._x0, known + new, self.settings, self.rng)
-        update = Update(
-            round_id=self.work.round_id,
-            device_id=self.device_id,
+        update = build_update(
+            self.work,
+            self.device_id,
             features=self.model.manifest.feature_settings.digest,
-            public_set=self.work.public_set,
-            classes=tuple(str(self.label_map.class_ids[slot]) for slot in slots),
-            clips=len(clips.slots),
-            reports=tuple(
-                ClassReport(slot, self.label_map.names[slot] if share_names else None, clips.count(slot))
-                for slot in new
-            ),
-            known=tuple(str(self.label_map.class_ids[slot]) for slot in known),
-            label_entropy=label_entropy(clips.slots),
-            metrics=percent({"local_accuracy": self._public_accuracy(own, columns)}) | {"training_loss": loss},
+            label_map=self.label_map,
+            clips=clips,
+            classes=[str(self.label_map.class_ids[slot]) for slot in slots],
+            known=known,
+            new=new,
+            share_names=share_names,
         )
+        measured = percent({"local_accuracy": self._public_accuracy(own, columns)})
+        update.metrics.update(measured | {"training_loss": loss})
         return update, arrays
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
@@ -139,11 +132,7 @@ class ZeroShot:
                 self._distil()
             x = np.concatenate([clips.draw(self.rng), rehearsal])
             loss = train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)
-        if not math.isfinite(loss):
-            raise ModelError(
-                f"round {self.work.round_id}: the training diverged (loss {loss}); nothing was changed. "
-                f"Lower the round's learning_rate, now {self.settings['learning_rate']}"
-            )
+        require_finite(self.work, loss, ())
         return loss
 
     def _distil(self, *, rehearse: bool = False) -> None:

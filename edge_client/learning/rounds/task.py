@@ -1,0 +1,107 @@
+"""What a local method gets to work on in a round: one function for devices and for the simulator's virtual devices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge_client.learning.methods.local_method import LocalTask, Rehearsal
+from edge_client.learning.slot_order import SlotOrder
+from edge_client.learning.targets import from_slots
+from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Bools, Floats, Ints
+from fleet_protocol.messages import Work
+
+
+class PublicRows:
+    """The public set as the shared model takes it, and the fleet's opinion on it.
+
+    The model must hold the fleet's weights whenever an opinion is needed. The last rehearsal is kept: virtual devices
+    of one round mostly have the same.
+    """
+
+    def __init__(self, shared: ModelRuntime, x: Floats, labels: Ints, synthetic: Bools, *, trained: bool) -> None:
+        """Take over a public set.
+
+        Args:
+            shared: the shared model.
+            x: features normalised for it, float32 [rows, frames, coefficients].
+            labels: int64 [rows], the fleet's classes, which are the shared model's slots.
+            synthetic: bool [rows], True for data impressions.
+            trained: whether the fleet has trained the shared model, so that it has an opinion on recordings.
+        """
+        self._shared = shared
+        self._x = x
+        self.labels = labels
+        self._recorded = ~synthetic & trained
+        self._synthetic = synthetic
+        self._last: tuple[bytes, Rehearsal] | None = None
+
+    def to_rehearse(self, slots: Ints) -> Ints:
+        """Return the rows that keep classes from being forgotten, int64 [n].
+
+        These are the recordings, once the fleet has an opinion on them, and the data impressions of classes of which
+        the device has no clips.
+
+        Args:
+            slots: the shared model's slots of the device's clips.
+        """
+        if not len(self.labels):
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(self._recorded | (self._synthetic & ~np.isin(self.labels, slots)))
+
+    def rehearsal(self, rows: Ints, opinions: Floats, weight: float) -> Rehearsal:
+        """Return rows with what the shared model shall go on to answer to them.
+
+        Args:
+            rows: of the public set.
+            opinions: float32 [capacity], the outputs among which the fleet's model answers recordings.
+            weight: of the rehearsal against the device's own clips.
+        """
+        key = np.float64(weight).tobytes() + opinions.tobytes() + rows.tobytes()
+        if self._last is None or self._last[0] != key:
+            targets = from_slots(self.labels[rows], len(opinions))
+            recorded = self._recorded[rows]
+            if recorded.any():
+                targets[recorded] = self._shared.predict(self._x[rows[recorded]], opinions)
+            x = self._x if len(rows) == len(self._x) else self._x[rows]
+            self._last = key, Rehearsal(x, weight * targets)
+        return self._last[1]
+
+
+def prepare_task(
+    work: Work,
+    *,
+    shared: ModelRuntime,
+    own: ModelRuntime,
+    order: SlotOrder,
+    clips: Clips,
+    own_clips: Clips,
+    public: PublicRows,
+    rng: np.random.Generator,
+) -> tuple[LocalTask, Rehearsal]:
+    """Return what the plan's local method gets, and what keeps other classes from being forgotten.
+
+    An output for which neither clips nor public rows speak could only be pushed down; ``restrict`` leaves it alone.
+
+    Args:
+        work: what the device was asked for.
+        shared: the shared model, with the fleet's weights.
+        own: the device's model, with the weights that the device last trained.
+        order: which slot of the one is which of the other.
+        clips: the round's, normalised for the shared model, with its slots.
+        own_clips: the same for the device's model.
+        public: the public set.
+        rng: of the device in this round.
+    """
+    settings = work.plan.local.settings
+    weight = float(settings["rehearsal"])
+    rows = public.to_rehearse(clips.slots) if weight else np.zeros(0, np.int64)
+    if settings["restrict"]:
+        mask = np.zeros(order.shared_capacity, np.float32)
+        mask[clips.slots] = mask[public.labels[rows]] = 1.0
+    else:
+        mask = order.mask()
+    opinions = mask * (np.arange(len(mask)) < order.classes)
+    rehearsal = public.rehearsal(rows, opinions, weight)
+    return LocalTask(shared, own, order, mask, clips, own_clips, settings, rng), rehearsal
