@@ -11,8 +11,8 @@ from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Silent
-from fleet_simulator.runs.run_folder import load_state
 from fleet_simulator.shared_model.simulation import run
+from fleet_simulator.shared_model.state import load_state
 
 
 @cache

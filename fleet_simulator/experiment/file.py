@@ -21,6 +21,7 @@ from fleet_simulator.experiment.sections import (
     RefusedKeyError,
     RoundsSection,
 )
+from fleet_simulator.experiment.upload_memory import require_memory
 
 
 def load_experiment(path: Path) -> Experiment:
@@ -58,6 +59,10 @@ def load_experiment(path: Path) -> Experiment:
         _require_bundles(experiment.model, plan.local.name)
     except (ExperimentError, ProtocolError) as error:
         raise ExperimentError(f"{file.place('model')}: [model] {error}") from error
+    try:
+        require_memory(experiment, read_bundle(experiment.model.bundle).manifest)
+    except ExperimentError as error:
+        raise ExperimentError(f"{file.place('rounds')}: [rounds] {error}") from error
     return experiment
 
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aggregator_server.strategies.personalisation import Schedule, schedule
 from fleet_protocol.setting import Value
 from fleet_simulator.shared_model.tasks import Evaluate
+from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
 from fleet_simulator.shared_model.workers import Pool
-
-if TYPE_CHECKING:
-    from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
 
 _DEVICES = 16  # of one task
 
@@ -58,7 +56,7 @@ def _train_groups(fleet: VirtualFleet, pool: Pool, planned: Schedule) -> int:
         devices = [int(member, 16) for member in planned.groups[index]]
         round_id = fleet.experiment.rounds.count + 1 + step
         blocks = fleet.blocks(round_id, devices, 1 + index)
-        pool.run(blocks)
-        weights[index], server[index] = fleet.aggregate(blocks, devices, weights[index], server[index])
+        trained = pool.run(blocks)
+        weights[index], server[index] = fleet.aggregate(blocks, trained, weights[index], server[index])
         fleet.models.write(1 + index, layout.flatten(weights[index]))
     return len(planned.sequence)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Update, Work
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
 
 NO_OWN = 2  # a device that has not trained a model of its own yet
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setup:
     """What all tasks of a run have in common.
 
@@ -21,24 +21,31 @@ class Setup:
         bundle: of the shared model.
         own: bundles of the devices' own models; none: the shared one.
         folder: of the run: ``data/``, and the files that workers and main process share.
-        local: name of the plan's local method.
-        aggregation: the plan's aggregation part, with every setting.
-        seed: the plan's.
+        plan: of every round, but for the local settings that a strategy fills in when a round opens.
+        averages: whether a block of devices is averaged where it was trained.
+        public_set: digest of the public set.
         faults: what goes wrong.
     """
 
     bundle: Path
     own: tuple[Path, ...]
     folder: Path
-    local: str
-    aggregation: Choice
-    seed: int
+    plan: RoundPlan
+    averages: bool
+    public_set: str
     faults: FaultsSection
 
-    @property
-    def averages(self) -> bool:
-        """Whether the rule is a mean, so that a block of devices can be averaged where it was trained."""
-        return self.aggregation.name == "weighted_mean"
+    def work(self, block: Block, classes: tuple[ClassInfo, ...]) -> Work:
+        """Return what the aggregator would ask the block's devices for; ``classes``: the fleet's."""
+        plan = replace(self.plan, local=Choice(self.plan.local.name, dict(block.settings)))
+        return Work(
+            kind="contribute",
+            round_id=block.round_id,
+            plan=plan,
+            public_set=self.public_set,
+            consensus=None,
+            classes=classes,
+        )
 
 
 @dataclass(frozen=True)
@@ -64,15 +71,18 @@ class Block:
 
 @dataclass(frozen=True)
 class Trained:
-    """What became of one device's training.
+    """What became of a block's training.
 
     Attributes:
-        loss: mean of its last pass.
-        samples: that passed through a step of any model, as often as they did.
+        updates: documents of the rows that the block wrote to the uploads' file: one for each device or, where the
+            block is averaged, one for all of them.
+        losses: of every device, the mean of its last pass.
+        samples: of every device, how many passed through a step of any model, as often as they did.
     """
 
-    loss: float
-    samples: int
+    updates: tuple[Update, ...]
+    losses: tuple[float, ...]
+    samples: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,11 @@ class Evaluate:
 
 
 Task = Block | TestRows | Evaluate
+
+
+def classes_of(names: Sequence[str]) -> tuple[ClassInfo, ...]:
+    """Return the fleet's classes; a virtual fleet's have their label for an identifier."""
+    return tuple(ClassInfo(name, name) for name in names)
 
 
 def device_id(number: int) -> str:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from aggregator_server.aggregation import Layout, Updates, aggregate_weights
-from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
+from edge_client.errors import ModelError
+from edge_client.learning.methods.local_method import train_shared
 from edge_client.learning.methods.registry import shared_model_method
+from edge_client.learning.rounds.job import round_rng
 from edge_client.learning.rounds.personalise import personalise
+from edge_client.learning.rounds.task import PublicRows, prepare_task
+from edge_client.learning.rounds.upload import build_update, require_finite
 from edge_client.learning.slot_order import SlotOrder
-from edge_client.learning.training_data import Clips, held_out_accuracy
+from edge_client.learning.training_data import Clips, held_out_accuracy, rescaled
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Choice
-from fleet_protocol.setting import Value
+from fleet_protocol.messages import Choice, Update, Work
 from fleet_simulator.errors import DivergedError, WorkerError
 from fleet_simulator.experiment.faults import attacked, attacking_devices
 from fleet_simulator.partition.clip_shards import ClipShards, open_shards
@@ -33,6 +37,7 @@ from fleet_simulator.shared_model.tasks import (
     Task,
     TestRows,
     Trained,
+    classes_of,
     device_id,
     next_version,
 )
@@ -61,7 +66,7 @@ class VirtualDevices:
             WorkerError: there are no clips in the folder.
         """
         self.setup = setup
-        self.method = shared_model_method(setup.local)
+        self.method = shared_model_method(setup.plan.local.name)
         found = shards or open_shards(setup.folder / "data")
         if found is None:
             raise WorkerError(f"{setup.folder / 'data'} is gone; the same command makes it again")
@@ -70,15 +75,22 @@ class VirtualDevices:
         own = setup.own or (setup.bundle,)
         self.shared = inputs.model(setup.bundle, "shared")
         self.layout = layout_of(self.shared.manifest)
-        self.classes = len(self.shards.names)
+        self.classes = classes_of(self.shards.names)
         self._initial = [inputs.bundle(path).weights for path in own]
         self._own = [inputs.model(path, f"own {number}") for number, path in enumerate(own)]
+        self._label_map = self._labels(self.shared.manifest.capacity)
+        self._orders = [
+            SlotOrder.of(self._labels(model.manifest.capacity), self.shards.names, self.shared.manifest.capacity)
+            for model in self._own
+        ]
         widths = [layout_of(model.manifest).width for model in self._own]
         self._own_file = RowFile(setup.folder / "own-models.f32", max(widths))
         self._models = RowFile(setup.folder / "models.f32", self.layout.width)
         self._uploads = RowFile(setup.folder / "uploads.f32", self.layout.width)
-        self._architectures = np.random.default_rng([setup.seed, 3]).integers(len(self._own), size=self.shards.devices)
-        self._attackers = attacking_devices(setup.faults, self.shards.devices, setup.seed)
+        self._architectures = np.random.default_rng([setup.plan.seed, 3]).integers(
+            len(self._own), size=self.shards.devices
+        )
+        self._attackers = attacking_devices(setup.faults, self.shards.devices, setup.plan.seed)
         self._loaded = (-1, -1)
 
     def answer(self, task: Task) -> Any:  # noqa: ANN401  (what the task's method returns)
@@ -87,31 +99,33 @@ class VirtualDevices:
             return self.train(task)
         return self.confusion(task) if isinstance(task, TestRows) else self.evaluate(task)
 
-    def train(self, block: Block) -> list[Trained]:
+    def train(self, block: Block) -> Trained:
         """Train the devices of a block, and put their uploads (or the uploads' mean) into the file."""
         self._load(block.model, block.round_id - 1)
+        work = self.setup.work(block, self.classes)
         rows = np.empty((len(block.devices), self.layout.width), np.float32)
-        trained = []
+        losses, samples = [], []
         for row, device, version in zip(rows, block.devices, block.own_versions, strict=True):
-            trained.append(self._train(device, version, block))
+            before = self._samples
+            losses.append(self._train(device, version, work))
+            samples.append(self._samples - before)
             self.layout.flatten(self.shared.get_weights(), row)
-            if not (math.isfinite(trained[-1].loss) and np.isfinite(row).all()):
-                raise DivergedError(
-                    f"round {block.round_id}: the training of device {device} diverged (loss {trained[-1].loss}); "
-                    f"lower [rounds] local.learning_rate, now {block.settings['learning_rate']}"
-                )
+            try:
+                require_finite(work, losses[-1], [row])
+            except ModelError as error:
+                raise DivergedError(f"device {device}: {error}") from error
             if device in self._attackers:
-                rng = np.random.default_rng([self.setup.seed, block.round_id, 1, device])
+                rng = np.random.default_rng([self.setup.plan.seed, block.round_id, 1, device])
                 row[:] = attacked(self.setup.faults, self.layout.flatten(self._weights), row, rng)
         self._uploads.write(block.place, self._mean(block, rows) if self.setup.averages else rows)
-        return trained
+        return Trained(self._updates(block, work, losses), tuple(losses), tuple(samples))
 
     def confusion(self, task: TestRows) -> Ints:
         """Return how many test clips of each class (row) the fleet's model took for each (column)."""
         self._load(0, task.rounds)
         self.shared.set_weights(self._weights)
         found = self.shared.predict(self.shards.features(task.rows), self._all_classes).argmax(axis=1)
-        counts = np.zeros((self.classes, self.classes), np.int64)
+        counts = np.zeros((len(self.classes), len(self.classes)), np.int64)
         np.add.at(counts, (self.shards.labels(task.rows), found), 1)
         return counts
 
@@ -132,47 +146,69 @@ class VirtualDevices:
 
     @cached_property
     def _all_classes(self) -> Floats:
-        return (np.arange(self.shared.manifest.capacity) < self.classes).astype(np.float32)
+        return (np.arange(self.shared.manifest.capacity) < len(self.classes)).astype(np.float32)
 
-    @cached_property
-    def _label_map(self) -> LabelMap:
-        labels = LabelMap(self.shared.manifest.capacity)
-        for name in self.shards.names:
-            labels = labels.add(name)
+    def _labels(self, capacity: int) -> LabelMap:
+        """Return the label map of a device that knows every class of the fleet, in the fleet's order."""
+        labels = LabelMap(capacity)
+        for info in self.classes:
+            labels = labels.add(info.name, info.class_id)
         return labels
 
     def _load(self, model: int, rounds: int) -> None:
-        """Take over a global model after some rounds, and its opinion on the public set."""
+        """Take over a global model after some rounds, whose opinion on the public set the devices keep."""
         if (model, rounds) == self._loaded:
             return
         self._weights = self.layout.split(self._models.read(model, 1)[0])
         self._loaded = (model, rounds)
-        public = self.shards.public
-        x = self.shards.features(public) if rounds else self.shards.features(slice(0, 0))
-        if len(x):
-            self.shared.set_weights(self._weights)
-            self._opinion = Rehearsal(x, self.shared.predict(x, self._all_classes))
-        else:  # as on a device: a model that nobody has trained has no opinion to be kept
-            self._opinion = Rehearsal(x, np.zeros((0, self.shared.manifest.capacity), np.float32))
+        rows = self.shards.public if rounds else slice(0, 0)  # a model that nobody has trained has no opinion
+        x, labels = self.shards.features(rows), self.shards.labels(rows)
+        self._public = PublicRows(self.shared, x, labels, np.zeros(len(x), np.bool_), trained=rounds > 0)
 
-    def _train(self, device: int, version: int, block: Block) -> Trained:
-        task = self._task(device, block)
-        before = self._samples
-        task.shared.set_weights(self._weights)
-        if self.method.keeps_own:
-            loss = self._train_with_own(device, version, task, block)
-        else:
-            loss = train_shared(task, self.method.prepare(task), self._rehearsal(block.settings))
-        return Trained(loss, self._samples - before)
-
-    def _train_with_own(self, device: int, version: int, task: LocalTask, block: Block) -> float:
-        layout = layout_of(task.own.manifest)
-        task.own.set_weights(self._own_weights(device, version, layout))
-        loss = train_shared(task, self.method.prepare(task), self._rehearsal(block.settings))
+    def _train(self, device: int, version: int, work: Work) -> float:
+        architecture = self._architectures[device]
+        own, clips = self._own[architecture], self.shards.clips(self.shards.rows(device))
+        self.shared.set_weights(self._weights)
+        task, rehearsal = prepare_task(
+            work,
+            shared=self.shared,
+            own=own,
+            order=self._orders[architecture],
+            clips=clips,
+            own_clips=Clips(rescaled(clips.x, self.shared, own), clips.slots),
+            public=self._public,
+            rng=round_rng(work, device_id(device)),
+        )
+        if not self.method.keeps_own:
+            return train_shared(task, self.method.prepare(task), rehearsal)
+        layout = layout_of(own.manifest)
+        own.set_weights(self._own_weights(device, version, layout))
+        loss = train_shared(task, self.method.prepare(task), rehearsal)
         row = np.zeros(self._own_file.width, np.float32)
-        layout.flatten(task.own.get_weights(), row[: layout.width])
+        layout.flatten(own.get_weights(), row[: layout.width])
         self._own_file.write(2 * device + next_version(version), row)
         return loss
+
+    def _updates(self, block: Block, work: Work, losses: Sequence[float]) -> tuple[Update, ...]:
+        """Return the document of every row in the uploads' file."""
+        slots = [self.shards.labels(self.shards.rows(device)) for device in block.devices]
+        if not self.setup.averages:
+            return tuple(map(self._update, repeat(work), block.devices, slots, losses))
+        whole = self._update(work, block.devices[0], np.concatenate(slots), float(np.mean(losses)))
+        by_size = self.setup.plan.aggregation.settings["by_size"]
+        return (whole if by_size else replace(whole, clips=len(block.devices)),)
+
+    def _update(self, work: Work, device: int, slots: Ints, loss: float) -> Update:
+        update = build_update(
+            work,
+            device_id(device),
+            features=self.shared.manifest.feature_settings.digest,
+            label_map=self._label_map,
+            slots=slots,
+            classes=self.shards.names,
+        )
+        update.metrics["training_loss"] = loss
+        return update
 
     def _own_weights(self, device: int, version: int, layout: Layout) -> Mapping[str, Floats]:
         if version == NO_OWN:
@@ -189,14 +225,14 @@ class VirtualDevices:
             self.shards.clips(rows)
             for rows in (self.shards.rows(device), self.shards.choose(device), self.shards.evaluate(device))
         )
-        slots = range(self.classes)
+        slots = range(len(self.classes))
         self.shared.set_weights(self._weights)
         found: dict[str, Any] = {"device": device, "clips": len(clips.slots)}
         found["global"] = held_out_accuracy(self.shared, self._all_classes, held_out, slots)
         if task.fine_tuning is None:
             return found
         self.shared.set_weights(start)
-        rng = np.random.default_rng([self.setup.seed, task.rounds, 2, device])
+        rng = np.random.default_rng([self.setup.plan.seed, task.rounds, 2, device])
         kept = personalise(self.shared, self._label_map, clips, choose, task.fine_tuning, rng, self._weights)["kept"]
         personal = held_out_accuracy(self.shared, self._all_classes, held_out, slots)
         return found | {"personal": personal, "kept": bool(kept)}
@@ -206,45 +242,17 @@ class VirtualDevices:
         model.set_weights(self._own_weights(device, version, layout_of(model.manifest)))
         mask = np.zeros(model.manifest.capacity, np.float32)
         mask[self.shards.labels(self.shards.rows(device))] = 1.0  # it has no slots for other sounds
-        rng, found = np.random.default_rng([self.setup.seed, 9, device]), {}
+        rng, found = np.random.default_rng([self.setup.plan.seed, 9, device]), {}
         for name, rows in (("own", self.shards.evaluate(device)), ("own_test", self.shards.test)):
             some = rng.permutation(rows.stop - rows.start)[:_EVALUATED]
             x = model.normalise(self.shared.denormalise(self.shards.features(rows)[some]))
             clips = Clips(x[None], self.shards.labels(rows)[some])
-            found[name] = held_out_accuracy(model, mask, clips, range(self.classes))
+            found[name] = held_out_accuracy(model, mask, clips, range(len(self.classes)))
         return found
-
-    def _task(self, device: int, block: Block) -> LocalTask:
-        own, shared = self._own[self._architectures[device]], self.shared
-        order = self._order(own.manifest.capacity)
-        ours = theirs = self.shards.clips(self.shards.rows(device))
-        if (own.manifest.mean, own.manifest.std) != (shared.manifest.mean, shared.manifest.std):
-            ours = Clips(own.normalise(shared.denormalise(theirs.x)), theirs.slots)
-        rng = np.random.default_rng([self.setup.seed, block.round_id, 0, device])  # as on a device of this number
-        return LocalTask(shared, own, order, self._mask(theirs.slots, block), theirs, ours, block.settings, rng)
-
-    def _order(self, own_capacity: int) -> SlotOrder:
-        slots: Sequence[int] = range(self.classes)
-        return SlotOrder(tuple(slots), tuple(slots), own_capacity, self.shared.manifest.capacity, self.classes)
-
-    def _mask(self, slots: Ints, block: Block) -> Floats:
-        """Return the outputs to train: as on a device, those for which clips or the public set speak."""
-        if not block.settings["restrict"]:
-            return self._all_classes
-        mask = np.zeros(self.shared.manifest.capacity, np.float32)
-        mask[slots] = 1.0
-        if len(self._opinion.x) and block.settings["rehearsal"]:
-            mask[self.shards.labels(self.shards.public)] = 1.0
-        return mask
-
-    def _rehearsal(self, settings: Mapping[str, Value]) -> Rehearsal:
-        weight = np.float32(float(settings["rehearsal"]))
-        rows = slice(None) if weight else slice(0)
-        return Rehearsal(self._opinion.x[rows], weight * self._opinion.targets[rows])
 
     def _mean(self, block: Block, rows: Floats) -> Floats:
         """Return the block's mean with clipping; a server optimiser comes after all blocks."""
-        settings = self.setup.aggregation.settings
+        settings = self.setup.plan.aggregation.settings
         choice = Choice("weighted_mean", {name: settings[name] for name in ("by_size", "clip_norm")})
         uploads = Updates(self.layout, tuple(device_id(device) for device in block.devices), rows)
         sizes = self.shards.sizes[list(block.devices)].astype(np.float64)

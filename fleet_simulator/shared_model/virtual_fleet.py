@@ -1,43 +1,60 @@
 """A virtual fleet round by round: who takes part, what they upload, and what that is combined to.
 
-A mean is taken in two steps, in the workers over blocks of devices and here over the blocks, so that no process ever
-holds more than a block of uploads; the blocks depend on the number of devices alone. Other rules see every upload.
+The strategy's own functions check and combine the uploads. Where that is a mean, they get the means of blocks of
+devices, which workers take, so that no process holds more than a block of uploads; the blocks depend on the number of
+devices alone. Everything else gets every device's upload.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from aggregator_server.aggregation import Updates, aggregate_weights
+from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import select
 from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.statistics import DeviceStatistics
 from aggregator_server.strategies.strategy import unchanged
+from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.learning.methods.registry import shared_model_method
 from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Ints
+from fleet_protocol.bundle import Manifest
 from fleet_protocol.messages import Choice
+from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
-from fleet_simulator.errors import CorpusError
+from fleet_simulator.errors import CorpusError, SimulationError
 from fleet_simulator.experiment.faults import taught_labels
 from fleet_simulator.experiment.sections import Experiment
+from fleet_simulator.experiment.upload_memory import averages_blocks
 from fleet_simulator.partition.clip_shards import ClipShards, deal, open_shards, write_shards
 from fleet_simulator.partition.held_out import hold_out
 from fleet_simulator.partition.splits import split
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.row_file import RowFile
-from fleet_simulator.runs.run_folder import State, load_state, save_state
 from fleet_simulator.shared_model.device_time import DeviceTime
 from fleet_simulator.shared_model.metrics import metrics
-from fleet_simulator.shared_model.tasks import Block, Setup, Task, TestRows, Trained, device_id, next_version
+from fleet_simulator.shared_model.state import State, load_state, save_state
+from fleet_simulator.shared_model.tasks import (
+    Block,
+    Setup,
+    Task,
+    TestRows,
+    Trained,
+    classes_of,
+    device_id,
+    next_version,
+)
 from fleet_simulator.shared_model.virtual_device import layout_of
 from fleet_simulator.shared_model.workers import Pool
 
@@ -68,10 +85,17 @@ class VirtualFleet:
         self.candidates = [Candidate(device_id(n), int(size)) for n, size in enumerate(sizes) if size]
         if not self.candidates:
             raise CorpusError("no device has any clip; give the data more clips")
+        self.manifest = shared.manifest
+        self.public_set = _public_set(self.shards, shared.manifest)
         self.setup = Setup(
-            model.bundle, model.own, folder, self.plan.local.name, self.plan.aggregation, self.plan.seed,
-            experiment.faults,
-        )  # fmt: skip
+            bundle=model.bundle,
+            own=model.own,
+            folder=folder,
+            plan=self.plan,
+            averages=averages_blocks(experiment.rounds),
+            public_set=hashlib.sha256(self.public_set.pack()).hexdigest(),
+            faults=experiment.faults,
+        )
         self.time = DeviceTime.of(experiment.fleet, self.layout.width, self.plan.seed)
         self._uploads = RowFile(folder / "uploads.f32", self.layout.width)
         self.models = RowFile(folder / "models.f32", self.layout.width)
@@ -84,7 +108,7 @@ class VirtualFleet:
         state, devices = self.state, self._select(round_id)
         blocks = self.blocks(round_id, devices)
         trained = self._train(blocks, pool, progress)
-        state.weights, state.server = self.aggregate(blocks, devices, state.weights, state.server)
+        state.weights, state.server = self.aggregate(blocks, trained, state.weights, state.server)
         self.models.write(0, self.layout.flatten(state.weights))
         state.uploaded[devices] = True
         if shared_model_method(self.plan.local.name).keeps_own:
@@ -92,8 +116,8 @@ class VirtualFleet:
             for device in devices:
                 state.own_versions[device] = next_version(int(state.own_versions[device]))
         entry: dict[str, Any] = {"round": round_id, "devices": len(devices)}
-        entry["loss"] = median(one.loss for one in trained)
-        entry |= self.time.of_round(devices, [one.samples for one in trained])
+        entry["loss"] = median(loss for block in trained for loss in block.losses)
+        entry |= self.time.of_round(devices, [samples for block in trained for samples in block.samples])
         state.rounds.append(entry | self._tested(round_id, pool))
         save_state(self.folder, state, self.digest)
         return state.rounds[-1]
@@ -111,20 +135,55 @@ class VirtualFleet:
         return blocks
 
     def aggregate(
-        self, blocks: Sequence[Block], devices: Sequence[int], weights: Arrays, server: Arrays
+        self, blocks: Sequence[Block], trained: Sequence[Trained], weights: Arrays, server: Arrays
     ) -> tuple[Arrays, Arrays]:
-        """Combine the uploads of devices that started from ``weights``; return new weights and the server's state."""
-        choice, sizes = self.plan.aggregation, self.shards.sizes
-        if self.setup.averages:
-            names = [device_id(block.devices[0]) for block in blocks]
-            by_size = bool(choice.settings["by_size"])
-            counts = [int(sum(sizes[list(b.devices)])) if by_size else len(b.devices) for b in blocks]
-            choice = Choice(choice.name, choice.settings | {"by_size": True, "clip_norm": 0.0})  # done in the blocks
-        else:
-            names, counts = [device_id(device) for device in devices], [int(sizes[device]) for device in devices]
-        updates = Updates(self.layout, tuple(names), self._uploads.read(0, len(names)))
-        combined, state, _ = aggregate_weights(choice, updates, np.array(counts, np.float64), weights, server)
-        return combined, state
+        """Let the strategy check and combine the uploads of devices that started from ``weights``.
+
+        Returns:
+            The new weights, and what the aggregation keeps for the next round.
+
+        Raises:
+            AggregatorError: the strategy refuses an upload, or cannot combine them.
+            SimulationError: the strategy made no weights of them.
+        """
+        plan, public_set = self.plan, self.public_set
+        if self.setup.averages:  # the blocks' sizes are their weights, and they are clipped already
+            settings = plan.aggregation.settings | {"by_size": True, "clip_norm": 0.0}
+            plan = replace(plan, aggregation=Choice(plan.aggregation.name, settings))
+        terms = UploadTerms(
+            self.setup.public_set, len(public_set.labels), public_set.class_ids, public_set.settings, self.manifest
+        )
+        contributions = [
+            Contribution(update, partial(self._read, block.place + row))
+            for block, part in zip(blocks, trained, strict=True)
+            for row, update in enumerate(part.updates)
+        ]
+        for one in contributions:
+            self.strategy.check(terms, one.update, one.read())
+        consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
+        model = SharedModel(self.manifest, weights, server)
+        round_id = blocks[0].round_id
+        result = self.strategy.aggregate(
+            RoundInputs(
+                round_id=round_id,
+                plan=plan,
+                public_set=public_set,
+                consensus=consensus,
+                contributions=tuple(contributions),
+                model=model,
+                has_consensus=False,
+            )
+        )
+        if result.weights is None:
+            raise SimulationError(
+                f"round {round_id}: the strategy {self.strategy.name!r} made no weights of {len(contributions)} "
+                "uploads; its aggregate must return the shared model's new weights"
+            )
+        return result.weights, result.state
+
+    def _read(self, row: int) -> Arrays:
+        arrays = self.layout.split(self._uploads.read(row, 1)[0])
+        return {PREFIX + name: array for name, array in arrays.items()}
 
     def _train(self, blocks: Sequence[Block], pool: Pool, progress: Progress) -> list[Trained]:
         done, of = 0, sum(len(block.devices) for block in blocks)
@@ -134,7 +193,7 @@ class VirtualFleet:
             done += len(task.devices) if isinstance(task, Block) else 0
             progress.devices_done(done, of)
 
-        return [one for part in pool.run(blocks, tell) for one in part]
+        return pool.run(blocks, tell)
 
     def _select(self, round_id: int) -> list[int]:
         losses = tuple(float(entry["loss"]) for entry in self.state.rounds)
@@ -161,6 +220,15 @@ class VirtualFleet:
         tasks = [TestRows(round_id, slice(start, min(start + _TEST_ROWS, test.stop))) for start in starts]
         confusion: Ints = np.sum(pool.run(tasks), axis=0)
         return metrics(confusion) | ({"confusion": confusion.tolist()} if last else {})
+
+
+def _public_set(shards: ClipShards, manifest: Manifest) -> PublicSet:
+    """Return the public clips as the aggregator would have them, not normalised."""
+    x, settings = shards.features(shards.public), manifest.feature_settings
+    mean, std = np.asarray(manifest.mean, np.float32), np.asarray(manifest.std, np.float32)
+    features = np.asarray(x * std + mean, np.float32)
+    labels = shards.labels(shards.public)
+    return PublicSet(settings, classes_of(shards.names), features, labels, np.zeros(len(labels), np.bool_))
 
 
 def _shards(experiment: Experiment, folder: Path, inputs: Inputs, digest: str, in_memory: bool) -> ClipShards:

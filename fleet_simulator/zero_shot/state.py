@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.errors import TensorError
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays, pack, unpack
-from fleet_simulator.errors import RunFolderError
-from fleet_simulator.runs.run_folder import STATE
+from fleet_protocol.tensors import Arrays
+from fleet_simulator.runs.run_folder import read_state, write_state
 from fleet_simulator.zero_shot.virtual_user import Memory
 
 
@@ -53,14 +50,13 @@ def save_fleet(folder: Path, state: FleetState, users: Sequence[Memory], experim
     for number, memory in enumerate(users):
         arrays |= {f"user-{number}/{name}": array for name, array in memory.trained.items()}
     document = {
-        "experiment": experiment,
         "rounds": state.rounds,
         "classes": [[info.class_id, info.name, info.discovered_in] for info in public.classes],
         "assigned": [[device, slot, class_id] for (device, slot), class_id in state.assigned.items()],
         "words": state.words,
         "users": [{"bundle": str(memory.bundle), "label_map": memory.label_map.to_json()} for memory in users],
     }
-    write_durably(folder / STATE, pack(arrays, document))
+    write_state(folder, experiment, arrays, document)
 
 
 def load_fleet(folder: Path, first: PublicSet, experiment: str) -> tuple[FleetState, list[Memory]] | None:
@@ -74,18 +70,10 @@ def load_fleet(folder: Path, first: PublicSet, experiment: str) -> tuple[FleetSt
     Raises:
         RunFolderError: the folder holds a run of another experiment, or a damaged one.
     """
-    path = folder / STATE
-    if not path.is_file():
+    found = read_state(folder, experiment)
+    if found is None:
         return None
-    try:
-        arrays, document = unpack(path.read_bytes())
-    except TensorError as error:
-        raise RunFolderError(f"{path} is damaged ({error}); remove the folder to start anew") from error
-    if document.get("experiment") != experiment:
-        raise RunFolderError(
-            f"{folder} holds the run of another experiment (this one's settings, data or bundles were changed since); "
-            "remove the folder, or name another with --output"
-        )
+    arrays, document = found
     classes = tuple(ClassInfo(*row) for row in document["classes"])
     public_set = PublicSet(first.settings, classes, arrays["features"], arrays["labels"], arrays["synthetic"])
     assigned = {(device, slot): class_id for device, slot, class_id in document["assigned"]}

@@ -10,7 +10,7 @@ import numpy as np
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.training_data import Clips
 from fleet_protocol.adaptive_training import label_entropy
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassReport, Update, Work
 
@@ -47,7 +47,7 @@ def build_update(
     *,
     features: str,
     label_map: LabelMap,
-    clips: Clips,
+    slots: Ints,
     classes: Sequence[str],
     known: Sequence[int] = (),
     new: Sequence[int] = (),
@@ -60,7 +60,7 @@ def build_update(
         device_id: of the device.
         features: digest of the device's feature settings.
         label_map: of the device's model.
-        clips: what the device trained on.
+        slots: of the clips that the device trained on, int64 [clips].
         classes: the fleet's classes that the upload speaks of, in the order of its columns.
         known: slots of the classes that are described beside the new sounds.
         new: slots of the new sounds, in the order of their columns.
@@ -72,10 +72,11 @@ def build_update(
         features=features,
         public_set=work.public_set,
         classes=tuple(classes),
-        clips=len(clips.slots),
+        clips=len(slots),
         reports=tuple(
-            ClassReport(slot, label_map.names[slot] if share_names else None, clips.count(slot)) for slot in new
+            ClassReport(slot, label_map.names[slot] if share_names else None, int((slots == slot).sum()))
+            for slot in new
         ),
         known=tuple(str(label_map.class_ids[slot]) for slot in known),
-        label_entropy=label_entropy(clips.slots),
+        label_entropy=label_entropy(slots),
     )

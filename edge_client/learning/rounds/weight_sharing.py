@@ -147,7 +147,7 @@ class WeightSharing:
             self.device_id,
             features=self.model.manifest.feature_settings.digest,
             label_map=self.label_map,
-            clips=clips,
+            slots=clips.slots,
             classes=[class_id for class_id in self.label_map.class_ids if class_id in self._class_ids],
             known=known,
             new=new,

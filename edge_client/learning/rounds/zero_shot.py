@@ -86,7 +86,7 @@ class ZeroShot:
             self.device_id,
             features=self.model.manifest.feature_settings.digest,
             label_map=self.label_map,
-            clips=clips,
+            slots=clips.slots,
             classes=[str(self.label_map.class_ids[slot]) for slot in slots],
             known=known,
             new=new,

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator_server.aggregation import Updates, aggregate_weights
+from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
+from aggregator_server.strategies.registry import strategy as chosen
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
@@ -23,7 +24,8 @@ from fleet_protocol.public_set import PublicSet
 from fleet_simulator.errors import RunFolderError, WorkerError
 from fleet_simulator.experiment.file import load_experiment
 from fleet_simulator.runs.inputs import Inputs
-from fleet_simulator.runs.run_folder import STATE, load_state, locked
+from fleet_simulator.runs.run_folder import STATE, locked
+from fleet_simulator.shared_model.state import load_state
 from fleet_simulator.shared_model.tasks import device_id
 from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
 from tests.support.checkout import ROOT
@@ -61,7 +63,7 @@ def real_upload(bundle, shards, plan, round_id, number, weights):
     job = WeightSharing(model, label_map, work, context, device_id(number), shared)
     mine = shards.rows(number)
     update, arrays = job.contribute(Clips(shards.features(mine)[None], shards.labels(mine)), share_names=False)
-    return update, {name.removeprefix("weights/"): a for name, a in arrays.items() if name.startswith("weights/")}
+    return update, arrays
 
 
 @pytest.mark.parametrize(
@@ -75,14 +77,17 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
     simulate(experiment, tmp_path / "run")
     found = load_state(tmp_path / "run", experiment.digest)
     simulation = VirtualFleet(experiment, tmp_path / "run")
-    bundle, shards, layout = read_bundle(bundles["ann3"]), simulation.shards, simulation.layout
+    bundle, shards = read_bundle(bundles["ann3"]), simulation.shards
     weights, state, plan = bundle.weights, {}, experiment.rounds.plan
     for round_id in (1, 2) if strategy != "fedmlac" else (1,):
         uploads = [real_upload(bundle, shards, plan, round_id, n, weights) for n in range(shards.devices)]
-        matrix = np.stack([layout.flatten(arrays) for _, arrays in uploads])
-        updates = Updates(layout, tuple(update.device_id for update, _ in uploads), matrix)
-        sizes = np.array([update.clips for update, _ in uploads], np.float64)
-        weights, state, _ = aggregate_weights(plan.aggregation, updates, sizes, weights, state)
+        inputs = RoundInputs(
+            round_id=round_id, plan=plan, public_set=simulation.public_set, consensus=np.zeros((0, 0), np.float32),
+            contributions=tuple(Contribution(update, lambda arrays=arrays: arrays) for update, arrays in uploads),
+            model=SharedModel(bundle.manifest, weights, state), has_consensus=False,
+        )  # fmt: skip
+        result = chosen(experiment.rounds.strategy).aggregate(inputs)
+        weights, state = result.weights, result.state
     if strategy == "fedmlac":  # the devices' own models go on, so one round is compared
         simulate(load_experiment(write_experiment(path, bundles["ann3"], rounds=rounds | {"count": 1},
                                                   data={"public": 0.2})), tmp_path / "one")  # fmt: skip
@@ -206,5 +211,5 @@ def test_runs_that_share_their_inputs_have_the_results_of_runs_that_do_not(tmp_p
 def test_a_training_that_diverges_names_the_device_and_the_setting(tmp_path, bundles):
     rounds = {"local": {"learning_rate": 10.0, "epochs": 200}}
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"noise": 9.0})
-    with pytest.raises(WorkerError, match=r"round \d: the training of device \d+ diverged .*learning_rate, now 10"):
+    with pytest.raises(WorkerError, match=r"device \d+: round \d: the training diverged .*learning_rate, now 10"):
         simulate(load_experiment(path), tmp_path / "run")

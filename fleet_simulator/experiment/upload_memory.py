@@ -1,0 +1,59 @@
+"""Whether a round's uploads fit in memory: a mean is taken block by block, everything else needs all of them."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from aggregator_server.strategies import weight_sharing
+from aggregator_server.strategies.registry import strategy
+from fleet_protocol.bundle import Manifest
+from fleet_simulator.errors import ExperimentError
+from fleet_simulator.experiment.sections import Experiment, RoundsSection
+
+_WEIGHT_BYTES = 4
+_GB = 1e9
+
+
+def averages_blocks(rounds: RoundsSection) -> bool:
+    """Return whether a mean over blocks of devices, and then over the blocks, is what the strategy makes of uploads.
+
+    That is known of the project's own check and aggregation with the rule ``weighted_mean``. Whatever another strategy
+    does, it gets every device's upload.
+    """
+    chosen = strategy(rounds.strategy)
+    ours = chosen.check is weight_sharing.check and chosen.aggregate is weight_sharing.aggregate
+    return ours and rounds.plan.aggregation.name == "weighted_mean"
+
+
+def require_memory(experiment: Experiment, manifest: Manifest, memory: int | None = None) -> None:
+    """Check that a round's uploads fit in memory where they cannot be averaged block by block.
+
+    Args:
+        experiment: the experiment.
+        manifest: of the shared model.
+        memory: bytes that there are; None: what this machine has.
+
+    Raises:
+        ExperimentError: they do not fit; says how large they are, and what would fit.
+    """
+    if averages_blocks(experiment.rounds):
+        return
+    plan, devices = experiment.rounds.plan, experiment.fleet.devices
+    memory = machine_memory() if memory is None else memory
+    weights = sum(math.prod(shape) for shape in manifest.weight_shapes.values())
+    selected = max(1, math.floor(float(plan.selection.settings.get("fraction", 1.0)) * devices + 0.5))
+    needed, fitting = _WEIGHT_BYTES * weights * selected, memory // (_WEIGHT_BYTES * weights)
+    if needed > memory:
+        raise ExperimentError(
+            f"strategy = {experiment.rounds.strategy!r} with the rule {plan.aggregation.name!r} needs all uploads of a "
+            f"round at once: {selected:,} devices x {weights:,} weights are {needed / _GB:,.1f} GB, and this machine "
+            f"has {memory / _GB:,.1f} GB. Select fewer devices a round, at most {fitting:,}, such as by "
+            f'selection = {{ name = "uniform", fraction = {fitting / devices:.2g} }}; or use the rule "weighted_mean" '
+            "with a strategy that aggregates by the project's own function, which needs no more for more devices"
+        )
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,133 @@
+"""The simulator runs the strategy's own check and aggregate, on the documents and weights that devices would upload."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from aggregator_server.aggregation.contract import RoundResult
+from aggregator_server.aggregation.weights import aggregate_weights
+from aggregator_server.errors import MalformedUpdateError
+from aggregator_server.strategies import weight_sharing
+from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.strategy import sharing
+from fleet_protocol.bundle import read_bundle
+from fleet_simulator.errors import ExperimentError, SimulationError
+from fleet_simulator.experiment import upload_memory
+from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.experiment.upload_memory import averages_blocks, machine_memory, require_memory
+from fleet_simulator.shared_model.state import load_state
+from fleet_simulator.shared_model.tasks import device_id
+from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
+from tests.fleet_simulator.shared_model.test_simulation import real_upload
+from tests.support.simulated_fleet import simulate, write_experiment
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Add a strategy to those that are known, for one test."""
+
+    def add(strategy):
+        monkeypatch.setitem(strategies()._methods, strategy.name, strategy)
+
+    return add
+
+
+def one_more(inputs):
+    """Leave the uploads alone and add 1 to every weight."""
+    weights = {name: array + np.float32(1) for name, array in inputs.model.weights.items()}
+    rounds = inputs.model.state.get("rounds", np.zeros(1, np.float32)) + 1
+    return RoundResult(inputs.public_set, None, (), {}, weights, {"rounds": rounds})
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_strategy_that_aggregates_in_its_own_way_is_what_runs(tmp_path, bundles, install, workers):
+    install(sharing("odd", "fedavg", aggregate=one_more))
+    experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"strategy": "odd"}))
+    simulate(experiment, tmp_path / "run", workers)
+    found = load_state(tmp_path / "run", experiment.digest)
+    for name, array in read_bundle(bundles["ann3"]).weights.items():
+        np.testing.assert_array_equal(found.weights[name], array + np.float32(1) + np.float32(1) + np.float32(1))
+    assert found.server["rounds"].tolist() == [3.0]
+
+
+def test_it_gets_the_documents_and_weights_that_devices_upload(tmp_path, bundles, install):
+    seen, checked = [], []
+
+    def aggregate(inputs):
+        seen.append(inputs)
+        return one_more(inputs)
+
+    strategy = sharing("watching", "fedavg", aggregate=aggregate)
+    install(replace(strategy, check=lambda terms, update, arrays: checked.append((terms, update, arrays))))
+    rounds = {"strategy": "watching", "count": 1}
+    experiment = load_experiment(
+        write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"public": 0.2})
+    )
+    simulate(experiment, tmp_path / "run")
+    simulation = VirtualFleet(experiment, tmp_path / "run")
+    bundle = read_bundle(bundles["ann3"])
+    (inputs,) = seen
+    assert inputs.plan == experiment.rounds.plan
+    assert [one.update.device_id for one in inputs.contributions] == [device_id(n) for n in range(9)]
+    assert [update for _, update, _ in checked] == [one.update for one in inputs.contributions]
+    assert checked[0][0].public_set == inputs.contributions[0].update.public_set == simulation.setup.public_set
+    for number, one in enumerate(inputs.contributions):
+        update, arrays = real_upload(bundle, simulation.shards, experiment.rounds.plan, 1, number, bundle.weights)
+        assert one.update.metrics["training_loss"] == pytest.approx(update.metrics["training_loss"], rel=1e-4)
+        assert replace(one.update, metrics={}) == replace(update, metrics={}, public_set=one.update.public_set)
+        found = one.read()
+        assert found.keys() == arrays.keys()
+        for name, array in arrays.items():
+            np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=2e-6)
+
+
+def test_what_the_strategy_refuses_or_leaves_out_is_named(tmp_path, bundles, install):
+    def refuse(_terms, update, _arrays):
+        raise MalformedUpdateError(f"{update.clips} clips are odd")
+
+    install(replace(sharing("refusing", "fedavg"), check=refuse))
+    install(sharing("empty", "fedavg", aggregate=lambda inputs: replace(one_more(inputs), weights=None)))
+    for name, error, says in (
+        ("refusing", MalformedUpdateError, "clips are odd"),
+        ("empty", SimulationError, "'empty' made no weights of 9 uploads"),
+    ):
+        path = write_experiment(tmp_path / f"{name}.toml", bundles["ann3"], rounds={"strategy": name})
+        with pytest.raises(error, match=says):
+            simulate(load_experiment(path), tmp_path / name)
+
+
+def rounds_of(tmp_path, bundles, **rounds):
+    return load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)).rounds
+
+
+def test_blocks_are_averaged_only_where_the_project_s_own_function_takes_a_mean(tmp_path, bundles, install):
+    combine = partial(weight_sharing.aggregate, combine=aggregate_weights)
+    install(sharing("partial", "fedavg", aggregate=combine))
+    install(replace(sharing("strict", "fedavg"), check=lambda *_: None))
+    assert averages_blocks(rounds_of(tmp_path, bundles))
+    assert averages_blocks(rounds_of(tmp_path, bundles, strategy="fedopt"))
+    for other in ({"aggregation": {"name": "median"}}, {"strategy": "partial"}, {"strategy": "strict"}):
+        assert not averages_blocks(rounds_of(tmp_path, bundles, **other))
+
+
+def test_uploads_that_do_not_fit_in_memory_are_refused_when_the_experiment_loads(tmp_path, bundles, monkeypatch):
+    manifest = read_bundle(bundles["ann3"]).manifest
+    width = sum(array.size for array in read_bundle(bundles["ann3"]).weights.values())
+
+    def write(**rounds):
+        fleet = {"devices": 1000}
+        return write_experiment(tmp_path / "e.toml", bundles["ann3"], fleet=fleet, rounds=rounds)
+
+    median = load_experiment(write(aggregation={"name": "median"}))
+    require_memory(median, manifest, memory=4_000 * width)
+    says = rf"'fedavg' with the rule 'median'.*1,000 devices x {width:,} weights.*at most 250, .*fraction = 0.25.*mean"
+    with pytest.raises(ExperimentError, match=says):
+        require_memory(median, manifest, memory=1_000 * width)
+    monkeypatch.setattr(upload_memory, "machine_memory", lambda: 1_000 * width)
+    with pytest.raises(ExperimentError, match=r"e\.toml, line \d+: \[rounds\] strategy = 'fedavg' with the rule"):
+        load_experiment(write(aggregation={"name": "median"}))
+    load_experiment(write())
+    load_experiment(write(aggregation={"name": "median"}, selection={"name": "uniform", "fraction": 0.25}))
+    assert 2**26 < machine_memory() < 2**50
