@@ -19,7 +19,7 @@ from benchmarks.papers.scale import Scale
 from benchmarks.papers.tables import NAMES, Table, load_table
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
-from fleet_simulator.shared_model.simulation import available_cores
+from fleet_simulator.runs.loop import available_cores
 
 
 class Progress:

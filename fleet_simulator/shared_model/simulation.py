@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_protocol.atomic_files import leftovers, make_folder, write_durably
 from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.loop import available_cores, simulate
 from fleet_simulator.runs.progress import Progress
-from fleet_simulator.runs.run_folder import locked
 from fleet_simulator.shared_model.personal_models import evaluate_devices
 from fleet_simulator.shared_model.ray_workers import RayWorkers
 from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
-from fleet_simulator.shared_model.workers import InThisProcess, Workers
+from fleet_simulator.shared_model.workers import InThisProcess, Pool, Workers
 
 
 @dataclass(frozen=True)
@@ -66,24 +64,42 @@ def run(
         AggregationError: the rule cannot combine the uploads.
     """
     inputs = inputs or Inputs()
-    make_folder(folder, 0o755)
-    with locked(folder):
-        for path in leftovers(folder):
-            if path.is_file():
-                path.unlink()
+
+    @contextmanager
+    def opened() -> Iterator[SharedModelSimulation]:
         fleet = VirtualFleet(experiment, folder, inputs, in_memory=workers == 0 and cluster is None)
-        seconds: list[float] = []
-        progress.begin(experiment.rounds.count, len(fleet.state.rounds))
         with _pool(fleet, workers, cluster, inputs) as pool:
-            for round_id in range(len(fleet.state.rounds) + 1, experiment.rounds.count + 1):
-                start = time.perf_counter()
-                entry = fleet.play(round_id, pool, progress)
-                seconds.append(time.perf_counter() - start)
-                progress.round_done(entry, seconds[-1])
-            devices = evaluate_devices(fleet, pool)
-        document = {"rounds": fleet.state.rounds} | ({"devices": devices} if devices else {})
-        write_durably(folder / "result.json", (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), 0o644)
-    return Result(fleet.state.rounds, devices, seconds, folder)
+            yield SharedModelSimulation(fleet, pool)
+
+    result, seconds = simulate(folder, experiment.rounds.count, progress, opened)
+    return Result(result["rounds"], result.get("devices", []), seconds, folder)
+
+
+@dataclass(frozen=True)
+class SharedModelSimulation:
+    """A virtual fleet and those who train its devices.
+
+    Attributes:
+        fleet: the fleet, which plays the rounds.
+        pool: the workers.
+    """
+
+    fleet: VirtualFleet
+    pool: Pool
+
+    @property
+    def rounds(self) -> list[dict[str, Any]]:
+        """One JSON-ready entry for each finished round."""
+        return self.fleet.state.rounds
+
+    def play(self, round_id: int, progress: Progress) -> dict[str, Any]:
+        """Play one round and put the state after it on the disk; return the round's entry."""
+        return self.fleet.play(round_id, self.pool, progress)
+
+    def result(self) -> dict[str, Any]:
+        """Return the rounds and, where devices hold clips out, what every device has in the end."""
+        devices = evaluate_devices(self.fleet, self.pool)
+        return {"rounds": self.rounds} | ({"devices": devices} if devices else {})
 
 
 def _pool(
@@ -94,8 +110,3 @@ def _pool(
     if count == 0:
         return InThisProcess(fleet.setup, fleet.shards, inputs)
     return Workers(fleet.setup, count or available_cores())
-
-
-def available_cores() -> int:
-    """Return the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -6,10 +6,9 @@ What devices and aggregator do is their own code; here stands only who is asked 
 from __future__ import annotations
 
 import hashlib
-import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -19,7 +18,6 @@ import numpy as np
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, UploadTerms
 from aggregator_server.strategies.registry import strategy
 from edge_client.learning.rounds.job import RoundContext
-from fleet_protocol.atomic_files import leftovers, make_folder, write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassAssignment, Work, WorkKind
 from fleet_protocol.public_set import pack_consensus
@@ -27,9 +25,8 @@ from fleet_simulator.experiment.faults import attacking_devices, poisoned
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips
 from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.loop import available_cores, simulate
 from fleet_simulator.runs.progress import Progress
-from fleet_simulator.runs.run_folder import locked
-from fleet_simulator.shared_model.simulation import available_cores
 from fleet_simulator.zero_shot.state import FleetState, load_fleet, save_fleet
 from fleet_simulator.zero_shot.virtual_user import Memory, VirtualUser, word_of
 
@@ -53,29 +50,23 @@ def run_zero_shot(
         SimulationError: the data, the run's folder or a training is at fault.
         ProtocolError: a bundle cannot be used.
     """
-    make_folder(folder, 0o755)
-    with locked(folder):
-        for path in leftovers(folder):
-            if path.is_file():
-                path.unlink()
-        simulation = ZeroShotSimulation(experiment, folder, inputs or Inputs())
-        rounds, count = simulation.state.rounds, experiment.rounds.count
-        progress.begin(count, len(rounds))
+
+    @contextmanager
+    def opened() -> Iterator[ZeroShotSimulation]:
         with ThreadPoolExecutor(available_cores() if workers is None else max(1, workers)) as threads:
-            for round_id in range(len(rounds) + 1, count + 1):
-                start = time.perf_counter()
-                entry = simulation.play(round_id, threads, progress)
-                progress.round_done(entry, time.perf_counter() - start)
-        document = json.dumps({"rounds": rounds}, indent=1, sort_keys=True) + "\n"
-        write_durably(folder / "result.json", document.encode(), 0o644)
+            yield ZeroShotSimulation(experiment, folder, inputs or Inputs(), threads)
+
+    rounds: list[dict[str, Any]] = simulate(folder, experiment.rounds.count, progress, opened)[0]["rounds"]
     return rounds
 
 
 class ZeroShotSimulation:
     """A run: its users, the fleet's state, and how a round is played."""
 
-    def __init__(self, experiment: ZeroShotExperiment, folder: Path, inputs: Inputs) -> None:
-        """Read the clips, and the state where there is one."""
+    def __init__(
+        self, experiment: ZeroShotExperiment, folder: Path, inputs: Inputs, threads: ThreadPoolExecutor
+    ) -> None:
+        """Read the clips, and the state where there is one; ``threads`` train users at the same time."""
         self.experiment = experiment
         self.folder = folder
         self.plan = experiment.rounds.plan
@@ -92,9 +83,19 @@ class ZeroShotSimulation:
             for number, (section, memory) in enumerate(zip(experiment.users, memories, strict=True))
         ]
         self._clips = clips
+        self._threads = threads
         self._attackers = attacking_devices(experiment.faults, len(self.users), experiment.rounds.seed)
 
-    def play(self, round_id: int, threads: ThreadPoolExecutor, progress: Progress) -> dict[str, Any]:
+    @property
+    def rounds(self) -> list[dict[str, Any]]:
+        """One JSON-ready entry for each finished round."""
+        return self.state.rounds
+
+    def result(self) -> dict[str, Any]:
+        """Return the rounds."""
+        return {"rounds": self.rounds}
+
+    def play(self, round_id: int, progress: Progress) -> dict[str, Any]:
         """Play one round and put the state after it on the disk; return the round's entry."""
         rounds = self.experiment.rounds
         due = bool(rounds.evaluate_every) and (round_id % rounds.evaluate_every == 0 or round_id == rounds.count)
@@ -104,11 +105,11 @@ class ZeroShotSimulation:
         new = {label for user in self.users for label in user.unlinked(round_id)}
         count = len(new) or None if self.experiment.zero_shot.tell_count else None
         done = _counted(len(self.users), progress)
-        uploads = list(threads.map(lambda user: done(user.contribute(work, context, evaluated=due)), self.users))
+        uploads = list(self._threads.map(lambda user: done(user.contribute(work, context, evaluated=due)), self.users))
         uploads = [self._sent(user, upload, round_id) for user, upload in zip(self.users, uploads, strict=True)]
         result = self._aggregate(uploads, round_id, count)
         reports = self._take_up(result, uploads)
-        applied = list(threads.map(lambda user: self._apply_result(user, result, round_id, due), self.users))
+        applied = list(self._threads.map(lambda user: self._apply_result(user, result, round_id, due), self.users))
         entry = self._entry(round_id, uploads, applied, reports)
         self.state.rounds.append(entry)
         save_fleet(self.folder, self.state, [user.memory for user in self.users], self.digest)

@@ -131,11 +131,11 @@ class RealFleet:
 
 def test_rounds_are_what_devices_and_an_aggregator_with_its_database_make_of_the_same_clips(tmp_path, bundles):
     experiment = load_zero_shot(write(tmp_path / "e.toml", bundles))
-    simulation = ZeroShotSimulation(experiment, tmp_path, Inputs())
-    real = RealFleet(tmp_path / "real", simulation)
     with ThreadPoolExecutor(2) as threads:
+        simulation = ZeroShotSimulation(experiment, tmp_path, Inputs(), threads)
+        real = RealFleet(tmp_path / "real", simulation)
         for round_id in (1, 2):
-            entry = simulation.play(round_id, threads, Silent())
+            entry = simulation.play(round_id, Silent())
             last = real.play(round_id, 100.0 * round_id)
             assert simulation.state.public_set.pack() == last.context.public_set.pack()
             assert simulation.state.consensus.tobytes() == last.context.consensus.tobytes()
@@ -185,7 +185,8 @@ def test_new_clips_arrive_when_the_experiment_says_and_are_found_to_be_one_class
 def test_no_speaker_is_in_two_parts_unless_the_experiment_says_so(tmp_path, bundles, by_speaker):
     experiment = load_zero_shot(write(tmp_path / "e.toml", bundles, zero_shot={"by_speaker": by_speaker}))
     inputs = Inputs()
-    simulation = ZeroShotSimulation(experiment, tmp_path, inputs)
+    with ThreadPoolExecutor(1) as threads:
+        simulation = ZeroShotSimulation(experiment, tmp_path, inputs, threads)
     manifest = read_bundle(experiment.users[0].bundle).manifest
     corpus = inputs.corpus(experiment.data, manifest, experiment.rounds.seed)
     clips = simulation.users[0].clips
@@ -228,7 +229,8 @@ def test_a_poisoned_description_is_another_class_s():
 def test_an_attacker_s_report_does_not_pass_for_the_others(tmp_path, bundles):
     honest = run(write(tmp_path / "e.toml", bundles), tmp_path / "honest")
     path = write(tmp_path / "e.toml", bundles, faults={"attackers": 0.34, "attack": "poisoned_impressions"})
-    attackers = ZeroShotSimulation(load_zero_shot(path), tmp_path / "x", Inputs())._attackers
+    with ThreadPoolExecutor(1) as threads:
+        attackers = ZeroShotSimulation(load_zero_shot(path), tmp_path / "x", Inputs(), threads)._attackers
     poisoned_run = run(path, tmp_path / "poisoned")
     assert len(attackers) == 1
     assert poisoned_run[0] == honest[0]
