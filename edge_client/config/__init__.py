@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from edge_client.config.sections import (
     ClipsConfig,
@@ -23,10 +23,26 @@ from edge_client.config.sections import (
     TrainingConfig,
 )
 from edge_client.errors import ConfigError
+from fleet_protocol.registry import Named, Registry, discover
 from fleet_protocol.toml_sections import TomlFile
 
 # Environment variable that replaces [server] enrol_token.
 ENROL_VARIABLE = "AURICLE_ENROL_TOKEN"
+# Where event sinks are found: the modules of a package that export SINK, and a group of entry points.
+SINK_PACKAGE, SINK_GROUP = "edge_client.events", "auricle.event_sinks"
+
+
+@runtime_checkable
+class ConfiguredSink(Named, Protocol):
+    """What the configuration sees of an event sink."""
+
+    @property
+    def section(self) -> type[Any] | None:
+        """Dataclass of its section, which checks its own values; None for a sink without one."""
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """Environment variables that replace keys of the section, by key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +109,13 @@ def _own_sections() -> dict[str, type[Any]]:
     }
 
 
-def _sink_sections() -> dict[str, type[Any]]:
-    from edge_client.events.registry import sink_kinds
+def _sinks() -> Registry[ConfiguredSink]:
+    """Return what the event sinks say of their configuration; edge_client/events/registry.py opens them."""
+    return discover(SINK_PACKAGE, "SINK", SINK_GROUP, ConfiguredSink)
 
-    found = {kind.name: kind.section for kind in sink_kinds().values() if kind.section is not None}
+
+def _sink_sections() -> dict[str, type[Any]]:
+    found = {kind.name: kind.section for kind in _sinks().values() if kind.section is not None}
     if taken := sorted(found.keys() & _own_sections().keys()):
         raise ConfigError(f"the event sink {taken[0]!r} needs another name: [{taken[0]}] is a section of the device")
     return found
@@ -104,14 +123,12 @@ def _sink_sections() -> dict[str, type[Any]]:
 
 def _with_secrets(config: Config) -> Config:
     """Take secrets from the environment, where they are given."""
-    from edge_client.events.registry import sink_kinds
-
     server = config.server
     if server is not None:
         server = dataclasses.replace(server, enrol_token=os.environ.get(ENROL_VARIABLE, server.enrol_token))
     sinks = {}
     for name, section in config.sinks.items():
-        secrets = sink_kinds()[name].secrets
+        secrets = _sinks()[name].secrets
         given = {key: os.environ[variable] for key, variable in secrets.items() if variable in os.environ}
         sinks[name] = dataclasses.replace(section, **given)
     return dataclasses.replace(config, server=server, sinks=sinks)

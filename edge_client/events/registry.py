@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edge_client.config import ENROL_VARIABLE, Config
+from edge_client.config import ENROL_VARIABLE, SINK_GROUP, SINK_PACKAGE, Config
 from edge_client.events import Sink, SinkDevice, SinkKind
 from fleet_protocol.registry import discover
-
-GROUP = "auricle.event_sinks"
 
 
 def sink_kinds() -> Mapping[str, SinkKind]:
@@ -17,7 +15,7 @@ def sink_kinds() -> Mapping[str, SinkKind]:
     Raises:
         PluginError: an installed package's sink cannot be loaded, or has a name that is taken.
     """
-    return discover("edge_client.events", "SINK", GROUP, SinkKind)
+    return discover(SINK_PACKAGE, "SINK", SINK_GROUP, SinkKind)
 
 
 def open_sinks(config: Config, device_id: str) -> list[Sink]:

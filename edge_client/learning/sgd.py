@@ -1,4 +1,4 @@
-"""Training on the device, its scores on the public set, and the alpha-update (Gudur & Perepu 2021, algorithm 1)."""
+"""Momentum SGD on the device, and the accuracy of scores."""
 
 from __future__ import annotations
 
@@ -56,18 +56,6 @@ def train_epoch(
             proximal=optimiser.proximal / optimiser.temperature**2,
         )
     return total / len(x) if len(x) else float("nan")
-
-
-def alpha_update(own: Floats, consensus: Floats | None, clips: int) -> Floats:
-    """Add the device's scores to the fleet's: f_m <- f_G + alpha f_m, alpha = |D_m| / |D_0|.
-
-    Args:
-        own: float32 [public samples, classes], f_m: the device's scores for the classes that it owns.
-        consensus: the same columns of f_G; None before the first consensus.
-        clips: |D_m|, the clips that the device learned from in this round.
-    """
-    scaled = own * np.float32(clips / len(own))
-    return scaled if consensus is None else consensus + scaled
 
 
 def accuracy(scores: Floats, labels: Ints, columns: Sequence[int]) -> float:

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
+from edge_client.learning.methods.zero_shot import alpha_update
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.rounds.job import RoundContext, percent, round_rng
 from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
-from edge_client.learning.sgd import Optimiser, accuracy, alpha_update, train_epoch
+from edge_client.learning.sgd import Optimiser, accuracy, train_epoch
 from edge_client.learning.targets import from_consensus, from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from edge_client.events.registry import GROUP, sink_kinds
+from edge_client.config import SINK_GROUP
+from edge_client.events.registry import sink_kinds
 from tests.support.checkout import ROOT
 from tests.support.installed_package import install_package
 
@@ -83,7 +84,7 @@ def device(tmp_path, bundles, monkeypatch):
     """Listen with a package of somebody's own and a configuration that begins with given sections."""
 
     def listen(source, entry, sections):
-        install_package(tmp_path / "package", "porch_light", source, GROUP, entry, monkeypatch)
+        install_package(tmp_path / "package", "porch_light", source, SINK_GROUP, entry, monkeypatch)
         path = tmp_path / "edge.toml"
         path.write_text(
             f'{sections}\n[device]\nname = "shelf"\nstate = "state"\n[model]\nbundle = "{bundles["cnn1"]}"\n'

@@ -1,9 +1,9 @@
-"""Targets, the alpha-update and accuracy, by hand; training on a real runtime."""
+"""Targets and accuracy, by hand; training on a real runtime."""
 
 import numpy as np
 import pytest
 
-from edge_client.learning.sgd import Optimiser, accuracy, alpha_update, train_epoch
+from edge_client.learning.sgd import Optimiser, accuracy, train_epoch
 from edge_client.learning.targets import from_consensus, from_slots
 from edge_client.model.runtime import ModelRuntime
 
@@ -15,14 +15,6 @@ def test_one_hot_targets():
 def test_consensus_targets_are_normalised_over_the_device_s_classes_and_unscored_rows_do_not_pull():
     scores = np.array([[3.0, 1.0], [0.0, 0.0]], np.float32)
     assert from_consensus(scores, [2, 0], 4).tolist() == [[0.25, 0, 0.75, 0], [0, 0, 0, 0]]
-
-
-def test_the_alpha_update_by_hand():
-    own = np.array([[0.5, 0.5], [1.0, 0.0]], np.float32)
-    # alpha = 6 clips / 2 public samples = 3
-    assert alpha_update(own, None, 6).tolist() == [[1.5, 1.5], [3.0, 0.0]]
-    consensus = np.array([[1.0, 0.0], [0.0, 2.0]], np.float32)
-    assert alpha_update(own, consensus, 6).tolist() == [[2.5, 1.5], [3.0, 2.0]]
 
 
 def test_accuracy_counts_only_samples_of_the_columns_classes():
