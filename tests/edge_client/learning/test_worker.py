@@ -22,9 +22,14 @@ FAST = {"epochs": 1, "augmented_copies": 0}
 
 
 def plan(method):
-    local = complete("local", Choice(method, FAST))
-    parts = [complete(part, Choice(name)) for part, name in (("aggregation", "weighted_mean"), ("selection", "all"))]
-    return RoundPlan(local, *parts, deadline_s=60.0, quorum=1.0, seed=1)
+    return RoundPlan(
+        local=complete("local", Choice(method, FAST)),
+        aggregation=complete("aggregation", Choice("weighted_mean")),
+        selection=complete("selection", Choice("all")),
+        deadline_s=60.0,
+        quorum=1.0,
+        seed=1,
+    )
 
 
 @pytest.fixture
@@ -42,7 +47,15 @@ def device(tmp_path, bundles):
     for data in blobs.values():
         write_durably(state.blob_path(digest(data)), data)
     classes = (ClassInfo("yes", "yes"), ClassInfo("no", "no"))
-    work = Work("contribute", 1, plan("fedavg"), digest(public), None, classes, model=digest(blobs["model"]))
+    work = Work(
+        kind="contribute",
+        round_id=1,
+        plan=plan("fedavg"),
+        public_set=digest(public),
+        consensus=None,
+        classes=classes,
+        model=digest(blobs["model"]),
+    )
     return config, work
 
 
