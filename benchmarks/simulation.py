@@ -62,9 +62,9 @@ def measure(bundle: Path, devices: int, rounds: int, workers: int) -> list[float
     clips = round(devices * BATCH / 0.99)
     experiment = Experiment(
         DataSection("synthetic", test=0.01, clips=clips, speakers=max(200, devices)),
-        FleetSection(devices, "iid"),
+        FleetSection(devices=devices, split="iid"),
         ModelSection(bundle),
-        RoundsSection(rounds, evaluate_every=0, local={"epochs": 1}),
+        RoundsSection(count=rounds, evaluate_every=0, local={"epochs": 1}),
     )
     watch = Watch()
     with tempfile.TemporaryDirectory() as folder:

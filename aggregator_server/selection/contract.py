@@ -20,7 +20,7 @@ class Candidate:
 
     Attributes:
         device_id: names it; the order in which devices are given never matters.
-        clips: D_k, its data size as last told; 0: it has not said.
+        clips: D_k, its data size as last reported; 0: not reported.
         unseen_s: seconds since it was last heard of.
     """
 
@@ -35,7 +35,7 @@ class History:
 
     Attributes:
         rounds: r, how many there are.
-        losses: their training losses, oldest first; rounds whose devices told none are left out.
+        losses: their training losses, oldest first; rounds whose devices reported none are left out.
     """
 
     rounds: int = 0

@@ -52,7 +52,7 @@ def select(candidates: Sequence[Candidate], choice: Choice, history: History, se
 
 
 def data_sizes(candidates: Sequence[Candidate]) -> Doubles:
-    """Return D_k, float64 [candidates], above 0; of devices that have not said it, the median of the others (or 1)."""
-    told = np.array([candidate.clips for candidate in candidates], np.float64)
-    known = told[told > 0]
-    return np.where(told > 0, told, np.median(known) if len(known) else 1.0)
+    """Return D_k, float64 [candidates], above 0; of devices that reported none, the median of the others (or 1)."""
+    reported = np.array([candidate.clips for candidate in candidates], np.float64)
+    known = reported[reported > 0]
+    return np.where(reported > 0, reported, np.median(known) if len(known) else 1.0)

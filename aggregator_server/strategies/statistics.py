@@ -12,7 +12,7 @@ from aggregator_server.store.tables import DeviceRow
 
 @dataclass(frozen=True)
 class DeviceStatistics:
-    """What a device told of its clips with its last upload.
+    """What a device reported of its clips with its last upload.
 
     Attributes:
         device_id: whose.
@@ -26,9 +26,9 @@ class DeviceStatistics:
 
 
 def read_statistics(session: Session) -> tuple[DeviceStatistics, ...]:
-    """Return what the devices told that are not revoked; those that told nothing yet are left out."""
+    """Return what the devices reported that are not revoked; devices without a report are left out."""
     rows = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.label_entropy).where(
         DeviceRow.revoked_at.is_(None), DeviceRow.clips > 0, DeviceRow.label_entropy.is_not(None)
     )
-    told = session.execute(rows.order_by(DeviceRow.device_id))
-    return tuple(DeviceStatistics(device_id, clips, float(entropy or 0.0)) for device_id, clips, entropy in told)
+    found = session.execute(rows.order_by(DeviceRow.device_id))
+    return tuple(DeviceStatistics(device_id, clips, float(entropy or 0.0)) for device_id, clips, entropy in found)

@@ -37,7 +37,7 @@ def runs(scale: Scale) -> list[Run]:
     """Return a run of every rule, attack, rate and seed, and of every rule without attackers."""
     data = keyword_clips(scale, speakers=None if scale.full else 240)
     model = ModelSection(scale.bundles(["crnn_tiny"], "--batch", "16", "--capacity", "12")["crnn_tiny"])
-    fleet = FleetSection(100 if scale.full else 20)
+    fleet = FleetSection(devices=100 if scale.full else 20)
     faults = {"no attackers": FaultsSection()}
     faults |= {_name(attack, rate): FaultsSection(rate, attack, strength)
                for attack, strength in ATTACKS.items() for rate in RATES}  # fmt: skip
@@ -45,7 +45,7 @@ def runs(scale: Scale) -> list[Run]:
     for seed in range(1, 6 if scale.full else 4):
         for rule, settings in RULES.items():
             rounds = RoundsSection(
-                200 if scale.full else 40, seed=seed, evaluate_every=10,
+                count=200 if scale.full else 40, seed=seed, evaluate_every=10,
                 local={"epochs": 1, "learning_rate": 0.1, "rehearsal": 0.0}, aggregation=settings,
             )  # fmt: skip
             found += [

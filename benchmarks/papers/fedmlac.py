@@ -68,7 +68,7 @@ class Condition:
         """Return a method's experiment."""
         mutual = method.strategy == "fedmlac"
         rounds = RoundsSection(
-            self.rounds, method.strategy, seed, evaluate_every=max(1, self.rounds // 10),
+            count=self.rounds, strategy=method.strategy, seed=seed, evaluate_every=max(1, self.rounds // 10),
             local={**PASSES, **method.local}, aggregation=dict(method.aggregation),
             selection={"name": "uniform", "fraction": self.ratio},
         )  # fmt: skip
@@ -113,7 +113,7 @@ def keywords(scale: Scale) -> Condition:
     bundles = _bundles(scale)
     data = keyword_clips(scale, speakers=None if scale.full else 240)
     plug_in, own = _architectures(scale.full)
-    fleet = FleetSection(1600 if scale.full else 50, held_out=0.2)
+    fleet = FleetSection(devices=1600 if scale.full else 50, held_out=0.2)
     return Condition(data, fleet, (bundles[own],), bundles[plug_in], 5000 if scale.full else 200)
 
 
@@ -121,7 +121,7 @@ def urban_sounds(scale: Scale, alpha: float) -> Condition:
     """Return Urban Sound's condition: fifty devices, each class dealt out by Dirichlet(alpha)."""
     base = keywords(scale)
     data = DataSection("urbansound8k", scale.data("urbansound8k_subset"), windows=2)
-    fleet = FleetSection(50, "dirichlet", alpha, held_out=0.2)
+    fleet = FleetSection(devices=50, split="dirichlet", alpha=alpha, held_out=0.2)
     return replace(base, data=data, fleet=fleet, rounds=2000 if scale.full else 100)
 
 

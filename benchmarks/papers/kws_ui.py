@@ -99,7 +99,7 @@ def runs(scale: Scale) -> list[Run]:
         data = DataSection("log_mel", archive, labels, test=TEST, public=PUBLIC)
         for seed in SEEDS if scale.full or classes == 12 else SEEDS[:1]:
             for name, network in NETWORKS.items():
-                fleet = FleetSection(devices)
+                fleet = FleetSection(devices=devices)
                 found += [_run(scale, data, fleet, name, network, method, seed) for method in METHODS]
     return found
 
@@ -115,7 +115,13 @@ def _run(
         local["private_epochs"] = 2
     selection: dict[str, Value] = {"name": "uniform", "fraction": at_once / fleet.devices}
     section = RoundsSection(
-        rounds, how.strategy, seed, 3 if scale.full else 2, local | dict(how.local), dict(how.server), selection
+        count=rounds,
+        strategy=how.strategy,
+        seed=seed,
+        evaluate_every=3 if scale.full else 2,
+        local=local | dict(how.local),
+        aggregation=dict(how.server),
+        selection=selection,
     )
     title = f"{len(data.labels)} classes, {network.title}, {method}"
     if scale.full:

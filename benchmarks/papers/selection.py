@@ -55,9 +55,11 @@ def _experiment(
     data: DataSection, model: ModelSection, strategy: str, seed: int, selection: dict[str, Value], personal: str = ""
 ) -> Experiment:
     # The paper's devices have 20, 40 or 60 people each, five, three and two of them: a spread of 0.45.
-    fleet = FleetSection(10, size_spread=0.45, held_out=0.4, sample_seconds=0.001, bytes_per_second=6.25e6)
+    fleet = FleetSection(devices=10, size_spread=0.45, held_out=0.4, sample_seconds=0.001, bytes_per_second=6.25e6)
     local: dict[str, Value] = {"epochs": 5, "learning_rate": 0.02}
-    rounds = RoundsSection(ROUNDS, strategy, seed, 1, local, selection=selection)
+    rounds = RoundsSection(
+        count=ROUNDS, strategy=strategy, seed=seed, evaluate_every=1, local=local, selection=selection
+    )
     return Experiment(data, fleet, model, rounds, personalisation={"name": personal} if personal else {})
 
 

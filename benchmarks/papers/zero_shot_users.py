@@ -103,7 +103,12 @@ def play(
         experiment = ZeroShotExperiment(
             DataSection(chosen.source, data, chosen.labels, test=chosen.test, windows=chosen.windows),
             RoundsSection(
-                rounds, "zero_shot", seed, evaluate_every=5, local=settings, aggregation={"normalise": normalise}
+                count=rounds,
+                strategy="zero_shot",
+                seed=seed,
+                evaluate_every=5,
+                local=settings,
+                aggregation={"normalise": normalise},
             ),
             fleet,
             ZeroShotSection(chosen.public, chosen.clips, by_speaker),

@@ -24,7 +24,7 @@ from fleet_simulator.experiment.faults import ATTACKS, FaultsSection
 SPLITS = ("speaker", "recording", "dirichlet", "iid")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FleetSection:
     """``[fleet]``.
 
@@ -73,7 +73,7 @@ class ModelSection:
     own: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundsSection:
     """``[rounds]``.
 

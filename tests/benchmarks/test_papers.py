@@ -121,9 +121,9 @@ def test_figures_are_told_with_their_spread():
 def test_a_training_that_diverges_is_a_result(bundles, tmp_path):
     experiment = Experiment(
         DataSection("synthetic", clips=300, classes=4, speakers=30, noise=1e6),
-        FleetSection(6),
+        FleetSection(devices=6),
         ModelSection(bundles["ann3"]),
-        RoundsSection(3, local={"epochs": 200, "learning_rate": 10.0}),
+        RoundsSection(count=3, local={"epochs": 200, "learning_rate": 10.0}),
     )
     figures = simulated(experiment, tmp_path / "run")
     assert "diverged" in figures["diverged"]

@@ -52,8 +52,8 @@ def test_runs_go_on_from_one_warm_start_that_knows_something(bundles, tmp_path):
     data = DataSection("synthetic", clips=1200, classes=4, speakers=40, noise=0.5, public=0.3)
     found = []
     for strategy in ("fedavg", "fedkws_ui"):
-        rounds = RoundsSection(1, strategy, 3, local={"steps": 1, "learning_rate": 1e-6})
-        experiment = Experiment(data, FleetSection(4), ModelSection(bundle), rounds)
+        rounds = RoundsSection(count=1, strategy=strategy, seed=3, local={"steps": 1, "learning_rate": 1e-6})
+        experiment = Experiment(data, FleetSection(devices=4), ModelSection(bundle), rounds)
         found.append(from_warm_start(experiment, bundle, 0.02, 5, folder)["rounds"][-1]["accuracy"])
         (start,) = folder.iterdir()
         found.append(start.stat().st_mtime_ns)

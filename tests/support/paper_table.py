@@ -33,9 +33,9 @@ class TinyTable:
         for seed in (1, 2):
             experiment = Experiment(
                 DataSection("synthetic", clips=300, classes=4, speakers=30, noise=0.5),
-                FleetSection(6),
+                FleetSection(devices=6),
                 ModelSection(self.bundle),
-                RoundsSection(self.rounds, seed=seed, local={"epochs": 1}),
+                RoundsSection(count=self.rounds, seed=seed, local={"epochs": 1}),
             )
             found += [
                 Run("FedAvg", seed, experiment),

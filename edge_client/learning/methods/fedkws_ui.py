@@ -42,7 +42,7 @@ def prepare(task: LocalTask) -> TrainingPlan:
 
 
 def _steps(task: LocalTask) -> int:
-    """Return r_0 r E, at least 1; E where the fleet has not told anything yet."""
+    """Return r_0 r E, at least 1; E where the fleet has reported nothing yet."""
     steps, factor, most = task.number("steps"), task.number("step_factor"), task.number("most_clips")
     if not task.settings["adaptive"] or not factor or not most:
         return int(steps)
@@ -53,8 +53,8 @@ def _steps(task: LocalTask) -> int:
 _SETTINGS: dict[str, Setting] = {
     "steps": Setting(50, "E, steps that a device takes on average; they replace the epochs", 1, 100_000),
     "adaptive": Setting(True, "take r_0 r E steps, by number and evenness of the device's clips; false: E"),
-    "most_clips": Setting(0, "max n_k, the fleet's; 0: what its devices told the aggregator", 0, 2**31),
-    "step_factor": Setting(0.0, "r_0, so that all together take K E steps; 0: from what they told", 0.0, 1e6),
+    "most_clips": Setting(0, "max n_k, the fleet's; 0: what its devices reported", 0, 2**31),
+    "step_factor": Setting(0.0, "r_0, so that all together take K E steps; 0: from these reports", 0.0, 1e6),
     "smoothing": Setting(0.2, "mu of the label smoothing", 0.0, 1.0),
     "adversarial": Setting(0.001, "lambda of the negative distillation", 0.0, 1.0),
     "private_epochs": Setting(16, "passes of the private model over the round's clips, at most: it stops once it "

@@ -22,7 +22,7 @@ from fleet_protocol.setting import Settings, Value
 Targets = Callable[[Floats, Floats], Floats]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LocalTask:
     """What a local method can look at when it makes its targets.
 

@@ -21,7 +21,7 @@ _FLOOR = 0.01
 _DRAWS = 1_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Synthesis:
     """Settings of the synthesis.
 

@@ -104,4 +104,6 @@ def prepare_task(
         mask = order.mask()
     opinions = mask * (np.arange(len(mask)) < order.classes)
     rehearsal = public.rehearsal(rows, opinions, weight)
-    return LocalTask(shared, own, order, mask, clips, own_clips, settings, rng), rehearsal
+    return LocalTask(
+        shared=shared, own=own, order=order, mask=mask, clips=clips, own_clips=own_clips, settings=settings, rng=rng
+    ), rehearsal

@@ -138,8 +138,8 @@ def test_real_urban_sounds_are_split_by_recording(model):
     assert len(corpus.labels) == 3 * len(files)
     assert set(corpus.speakers) == {path.stem.partition("_")[2].partition("-")[0] for path in files}
     for how in ("recording", "dirichlet"):
-        fleet = FleetSection(8, how, 0.3)
-        dealt = split(corpus, Experiment(data, fleet, ModelSection(Path("x")), RoundsSection(1)))
+        fleet = FleetSection(devices=8, split=how, alpha=0.3)
+        dealt = split(corpus, Experiment(data, fleet, ModelSection(Path("x")), RoundsSection(count=1)))
         sources = [set(corpus.speakers[rows]) for rows in (np.concatenate(dealt.devices), dealt.test)]
         assert not sources[0] & sources[1]
         assert all(len(rows) % 3 == 0 for rows in dealt.devices)

@@ -13,8 +13,8 @@ from fleet_simulator.partition.splits import split
 
 def experiment(devices, how, alpha=0.5, seed=0, spread=0.0):
     data = DataSection("synthetic", test=0.2, public=0.1)
-    fleet = FleetSection(devices, how, alpha, size_spread=spread)
-    return Experiment(data, fleet, ModelSection("x"), RoundsSection(1, seed=seed))
+    fleet = FleetSection(devices=devices, split=how, alpha=alpha, size_spread=spread)
+    return Experiment(data, fleet, ModelSection("x"), RoundsSection(count=1, seed=seed))
 
 
 def corpus(clips=1000, speakers=60, classes=5, seed=0):

@@ -10,7 +10,7 @@ from tests.support.simulated_fleet import simulate, write_experiment
 
 
 def test_a_round_lasts_as_long_as_its_slowest_device():
-    fleet = FleetSection(3, sample_seconds=0.01, bytes_per_second=8_000.0)
+    fleet = FleetSection(devices=3, sample_seconds=0.01, bytes_per_second=8_000.0)
     time = DeviceTime.of(fleet, weights=1_000, seed=0)  # 8,000 bytes down and up: one second
     assert time.of_round([0, 2], [100, 300]) == {
         "round_seconds": pytest.approx(4.0), "device_seconds": pytest.approx(6.0)
@@ -18,7 +18,7 @@ def test_a_round_lasts_as_long_as_its_slowest_device():
 
 
 def test_speeds_spread_as_told_around_the_usual_device():
-    fleet = FleetSection(10_000, sample_seconds=0.002, speed_spread=0.5)
+    fleet = FleetSection(devices=10_000, sample_seconds=0.002, speed_spread=0.5)
     seconds = DeviceTime.of(fleet, 0, 1).sample_s
     assert np.median(seconds) == pytest.approx(0.002, rel=0.03)
     assert np.std(np.log(seconds)) == pytest.approx(0.5, rel=0.03)

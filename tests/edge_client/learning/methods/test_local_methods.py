@@ -68,7 +68,16 @@ def task(bundles, method, own="cnn1", **changes):
     mask = np.zeros(32, np.float32)
     mask[:2] = 1
     full = complete(method, SHARED_METHODS[method].settings, changes)
-    return LocalTask(shared, mine, order, mask, Clips(x, slots), Clips(own_x, 1 - slots), full, rng)
+    return LocalTask(
+        shared=shared,
+        own=mine,
+        order=order,
+        mask=mask,
+        clips=Clips(x, slots),
+        own_clips=Clips(own_x, 1 - slots),
+        settings=full,
+        rng=rng,
+    )
 
 
 def train(of, method):
