@@ -5,9 +5,12 @@ What root writes into a service's folder belongs to the folder's owner: the serv
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -87,6 +90,26 @@ def make_folder(folder: Path, mode: int = 0o700) -> None:
         give_to_owner(descriptor, folder.parent)
     finally:
         os.close(descriptor)
+    flush_folder(folder.parent)
+
+
+@contextlib.contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Fill a new folder that is there whole or not at all; what killed processes left of it is removed.
+
+    The body gets the folder under another name, and flushes what it writes. The folder gets its name afterwards.
+
+    Raises:
+        OSError: the disk refuses, or there is something else of that name.
+    """
+    for stale in folder.parent.glob(f".{folder.name}-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        yield making
+        making.rename(folder)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
     flush_folder(folder.parent)
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import tarfile
-import tempfile
 import time
 import zlib
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TextIO
 
 from edge_client.storage.locks import take_lock
-from fleet_protocol.atomic_files import flush_folder
+from fleet_protocol.atomic_files import whole_folder
 from fleet_simulator.data.download import download, full_disk_named
 from fleet_simulator.errors import FetchError
 
@@ -88,21 +87,15 @@ def unpack(archive: Path, folder: Path) -> None:
     Raises:
         FetchError: the archive is damaged, or a member is a link or a device or would lie outside the folder.
     """
-    for stale in folder.parent.glob(f".{folder.name}-*"):
-        shutil.rmtree(stale, ignore_errors=True)
-    making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                _unpack_member(tar, member, making)
-        making.chmod(0o755)
-        os.sync()  # a hundred thousand files: one by one would take minutes
-        making.rename(folder)
+        with whole_folder(folder) as making:
+            with tarfile.open(archive) as tar:
+                for member in tar:
+                    _unpack_member(tar, member, making)
+            making.chmod(0o755)
+            os.sync()  # a hundred thousand files: one by one would take minutes
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise FetchError(f"{archive} is no tar archive or a damaged one ({error}); remove it and try again") from error
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
-    flush_folder(folder.parent)
 
 
 def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:

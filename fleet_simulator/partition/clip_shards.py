@@ -6,10 +6,10 @@ number of devices. A run in one process takes them from its corpus.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from edge_client.learning.training_data import Clips
 from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.atomic_files import flush_folder
+from fleet_protocol.atomic_files import whole_folder, write_durably
 from fleet_simulator.data.corpora import Corpus
 
 _ROWS = 4096  # written at a time
@@ -154,23 +154,19 @@ def open_shards(folder: Path, experiment: str | None = None) -> ClipShards | Non
 
 def write_shards(folder: Path, shards: ClipShards, experiment: str) -> None:
     """Write a folder of shards, whole or not at all; what is there is removed. ``experiment`` is its digest."""
-    for stale in (folder, *folder.parent.glob(f".{folder.name}-*")):
-        shutil.rmtree(stale, ignore_errors=True)
-    making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    try:
+    shutil.rmtree(folder, ignore_errors=True)
+    with whole_folder(folder) as making:
         with (making / "features.f32").open("wb") as file:
             shape = _write_rows(file, shards, 0, shards.on_devices)
             _write_rows(file, shards, shards.on_devices, len(shards.slots))
             file.flush()
             os.fsync(file.fileno())
-        np.save(making / "labels.npy", shards.slots)
-        np.save(making / "ends.npy", shards.ends)
+        for name, array in (("labels.npy", shards.slots), ("ends.npy", shards.ends)):
+            content = io.BytesIO()
+            np.save(content, array)
+            write_durably(making / name, content.getvalue())
         header = {"names": list(shards.names), "shape": list(shape), "experiment": experiment}
-        (making / "header.json").write_text(json.dumps(header))
-        making.rename(folder)
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
-    flush_folder(folder.parent)
+        write_durably(making / "header.json", json.dumps(header).encode())
 
 
 def _write_rows(file: BinaryIO, shards: ClipShards, start: int, stop: int) -> tuple[int, ...]:
