@@ -18,19 +18,7 @@ class CountedModel(ModelRuntime):
         super().__init__(bundle)
         self.samples = 0
 
-    def train_step(
-        self,
-        x: Floats,
-        targets: Floats,
-        mask: Floats,
-        *,
-        learning_rate: float,
-        momentum: float = 0.9,
-        temperature: float = 1.0,
-        proximal: float = 0.0,
-    ) -> float:
+    def train_step(self, x: Floats, targets: Floats, mask: Floats, **settings: float) -> float:
         """Take one step; see :meth:`ModelRuntime.train_step`."""
         self.samples += len(x)
-        return super().train_step(
-            x, targets, mask, learning_rate=learning_rate, momentum=momentum, temperature=temperature, proximal=proximal
-        )
+        return super().train_step(x, targets, mask, **settings)

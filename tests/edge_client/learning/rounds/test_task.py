@@ -1,0 +1,76 @@
+"""A local method's task: which outputs are trained, and what keeps the other classes from being forgotten."""
+
+import numpy as np
+import pytest
+
+from edge_client.learning.rounds.task import PublicRows, prepare_task
+from edge_client.learning.slot_order import SlotOrder
+from edge_client.learning.training_data import Clips, rescaled
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.labels import LabelMap, Slot
+from tests.support.round_work import work_of
+
+# Recordings of the fleet's classes 0 and 1, data impressions of its classes 2 and 3.
+LABELS = np.array([0, 1, 2, 3])
+SYNTHETIC = np.array([False, False, True, True])
+
+
+def prepared(bundles, *, trained=True, slots=(2, 2), **settings):
+    """A device that knows the classes 0 and 2 of four, and a label that is no class yet."""
+    model = ModelRuntime.open(bundles["ann3"])
+    rng = np.random.default_rng(0)
+    x0 = rng.standard_normal((4, *model.manifest.input_shape)).astype(np.float32)
+    label_map = LabelMap(32, (Slot("a", "c0"), Slot("c", "c2"), Slot("kettle")))
+    clips = Clips(rng.standard_normal((1, len(slots), *model.manifest.input_shape), np.float32), np.array(slots))
+    work = work_of(**settings)
+    public = PublicRows(model, x0, LABELS, SYNTHETIC, trained=trained)
+    task, rehearsal = prepare_task(
+        work, shared=model, own=model, order=SlotOrder.of(label_map, ("c0", "c1", "c2", "c3"), 32), clips=clips,
+        own_clips=clips, public=public, rng=rng,
+    )  # fmt: skip
+    return model, x0, public, task, rehearsal
+
+
+def on(mask):
+    return np.flatnonzero(mask).tolist()
+
+
+def test_recordings_are_rehearsed_by_the_fleet_s_opinion_and_impressions_of_absent_classes_as_what_they_are(bundles):
+    model, x0, _, task, rehearsal = prepared(bundles, rehearsal=0.5)
+    assert on(task.mask) == [0, 1, 2, 3]  # the label that is no class has no clips
+    np.testing.assert_array_equal(rehearsal.x, x0[[0, 1, 3]])  # of class 2 the device has clips
+    np.testing.assert_array_equal(rehearsal.targets[:2], 0.5 * model.predict(x0[:2], task.mask))
+    assert rehearsal.targets[2, 3] == 0.5 == rehearsal.targets[2].sum()
+
+
+@pytest.mark.parametrize(
+    ("how", "mask", "rows"),
+    [
+        ({"trained": False}, [2, 3], 1),  # no opinion on recordings yet
+        ({"rehearsal": 0.0}, [2], 0),
+        ({"rehearsal": 0.0, "restrict": False}, [0, 1, 2, 3, 4], 0),
+        ({"slots": (2, 4)}, [0, 1, 2, 3, 4], 3),  # clips of the label that is no class
+    ],
+)
+def test_outputs_for_which_nothing_speaks_are_left_alone(bundles, how, mask, rows):
+    _, _, _, task, rehearsal = prepared(bundles, **how)
+    assert on(task.mask) == mask
+    assert len(rehearsal.x) == len(rehearsal.targets) == rows
+    assert not rehearsal.targets[:, 4:].any()  # the fleet's model has no opinion on what is no class
+
+
+def test_the_last_rehearsal_is_kept_for_virtual_devices_with_the_same(bundles):
+    model, x0, public, task, rehearsal = prepared(bundles)
+    rows = np.array([0, 1, 3])
+    model.set_weights({name: array + 1 for name, array in model.get_weights().items()})
+    assert public.rehearsal(rows, task.mask, 1.0) is rehearsal
+    assert public.rehearsal(rows, task.mask, 2.0) is not rehearsal
+    other = public.rehearsal(rows[:1], task.mask, 1.0)
+    np.testing.assert_array_equal(other.targets, model.predict(x0[:1], task.mask))
+
+
+def test_features_are_rescaled_only_between_models_that_normalise_differently(bundles):
+    one = ModelRuntime.open(bundles["ann3"])
+    other = ModelRuntime.open(bundles["ann3"])
+    x = np.ones((1, 2, *one.manifest.input_shape), np.float32)
+    assert rescaled(x, one, other) is x
