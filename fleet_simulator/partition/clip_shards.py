@@ -42,10 +42,10 @@ class ClipShards:
     """Clips by shard: three for each device (see :class:`Owned`), then the public set, then the test clips.
 
     Attributes:
-        names: the labels in the order of their slots.
-        ends: int64 [shards + 1], where every shard begins and the last one ends.
-        slots: int16 [clips], as the devices have them.
-        variants: rows of one shard -> normalised features, float32 [n, variants, frames, coefficients]: the clips as
+        names: Labels in the order of their slots.
+        ends: Rows at which every shard begins and the last one ends, int64 [shards + 1].
+        slots: The clips' slots as the devices have them, int16 [clips].
+        variants: Rows of one shard -> normalised features, float32 [n, variants, frames, coefficients]: the clips as
             they were recorded and, on devices, augmented copies of them.
     """
 

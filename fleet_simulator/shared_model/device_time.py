@@ -19,8 +19,8 @@ class DeviceTime:
     """The devices' speeds.
 
     Attributes:
-        sample_s: float64 [devices], seconds for one sample of a training step.
-        transfer_s: seconds for one model down and one up.
+        sample_s: Seconds for one sample of a training step, float64 [devices].
+        transfer_s: Seconds for one model down and one up.
     """
 
     sample_s: Doubles

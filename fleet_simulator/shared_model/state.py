@@ -20,11 +20,11 @@ class State:
     """All that decides how a run goes on.
 
     Attributes:
-        weights: the global model's.
-        server: the aggregation's, such as a server optimiser's moments.
-        uploaded: bool [devices], who has taken part.
-        own_versions: uint8 [devices], see :class:`fleet_simulator.shared_model.tasks.Block`.
-        rounds: one JSON-ready entry for each finished round.
+        weights: Weights of the global model.
+        server: Arrays that the aggregation keeps, such as a server optimiser's moments.
+        uploaded: Which devices have taken part, bool [devices].
+        own_versions: Places of the devices' own models, uint8 [devices]; see :class:`fleet_simulator.shared_model.tasks.Block`.
+        rounds: One JSON-ready entry for each finished round.
     """
 
     weights: Arrays

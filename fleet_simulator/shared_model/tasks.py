@@ -18,13 +18,13 @@ class Setup:
     """What all tasks of a run have in common.
 
     Attributes:
-        bundle: of the shared model.
-        own: bundles of the devices' own models; none: the shared one.
-        folder: of the run: ``data/``, and the files that workers and main process share.
-        plan: of every round, but for the local settings that a strategy fills in when a round opens.
-        averages: whether a block of devices is averaged where it was trained.
-        public_set: digest of the public set.
-        faults: what goes wrong.
+        bundle: Bundle of the shared model.
+        own: Bundles of the devices' own models; none: the shared one.
+        folder: The run's folder, with ``data/`` and the files that workers and main process share.
+        plan: Plan of every round, but for the local settings that a strategy fills in when a round opens.
+        averages: Whether a block of devices is averaged where it was trained.
+        public_set: Digest of the public set.
+        faults: What goes wrong.
     """
 
     bundle: Path
@@ -53,12 +53,12 @@ class Block:
     """Devices of a round that one worker trains one after another.
 
     Attributes:
-        round_id: counts from 1.
-        place: row of the uploads' file that is the block's first.
-        devices: their numbers, ascending.
-        own_versions: which of its two places in the file holds a device's own model; ``NO_OWN``: neither.
-        settings: of the local method.
-        model: row of the models' file that they start from: 0 the fleet's, then those of its groups.
+        round_id: Number of the round, from 1.
+        place: First row of the block in the uploads' file.
+        devices: Numbers of the devices, ascending.
+        own_versions: Which of its two places in the file holds a device's own model; ``NO_OWN``: neither.
+        settings: Settings of the local method.
+        model: Row of the models' file that the devices start from: 0 the fleet's, then those of its groups.
     """
 
     round_id: int
@@ -74,10 +74,10 @@ class Trained:
     """What became of a block's training.
 
     Attributes:
-        updates: documents of the rows that the block wrote to the uploads' file: one for each device or, where the
+        updates: Documents of the rows that the block wrote to the uploads' file: one for each device or, where the
             block is averaged, one for all of them.
-        losses: of every device, the mean of its last pass.
-        samples: of every device, how many passed through a step of any model, as often as they did.
+        losses: Mean loss of every device's last pass.
+        samples: Number of samples in all training steps of every device, of whichever model.
     """
 
     updates: tuple[Update, ...]
@@ -98,11 +98,11 @@ class Evaluate:
     """Devices that evaluate the fleet's model on their own clips, and fine-tune a model where settings say how.
 
     Attributes:
-        rounds: so many rounds came before, those of groups among them.
-        devices: their numbers.
-        model: row of the models' file to fine-tune.
-        fine_tuning: settings of the personalisation; None: there is none.
-        own_versions: as in :class:`Block`, of the devices' own models.
+        rounds: Number of rounds before, those of groups among them.
+        devices: Numbers of the devices.
+        model: Row of the models' file to fine-tune.
+        fine_tuning: Settings of the personalisation; None: there is none.
+        own_versions: Places of the devices' own models, as in :class:`Block`.
     """
 
     rounds: int

@@ -22,11 +22,11 @@ class FleetState:
     """What the aggregator would have in its database.
 
     Attributes:
-        public_set: the newest version.
+        public_set: The newest version.
         consensus: float32 [samples, classes]; None before the first round has ended.
-        assigned: the class of every (device, slot) that was recognised.
-        words: the users' word for every discovered class; the aggregator is not told.
-        rounds: one JSON-ready entry for each finished round.
+        assigned: Class of every (device, slot) that was recognised.
+        words: The users' word for every discovered class; the aggregator does not get it.
+        rounds: One JSON-ready entry for each finished round.
     """
 
     public_set: PublicSet

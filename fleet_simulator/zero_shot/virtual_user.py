@@ -32,9 +32,9 @@ class Memory:
     """What a user's device keeps from round to round.
 
     Attributes:
-        bundle: of its present model.
-        trained: the weights that its rounds go on from.
-        label_map: which slot is which class.
+        bundle: Path of its present model.
+        trained: Weights that its rounds go on from.
+        label_map: Labels and classes of the model's slots.
     """
 
     bundle: Path

@@ -27,14 +27,14 @@ class LocalTask:
     """What a local method can look at when it makes its targets.
 
     Attributes:
-        shared: the shared model, with the fleet's weights; the loop trains it.
-        own: the device's model, with the weights that the device last trained.
-        order: which slot of the one is which of the other.
-        mask: float32 [shared capacity], the outputs that are trained.
-        clips: the round's, normalised for the shared model, with its slots.
-        own_clips: the same for the device's model.
-        settings: of the local method.
-        rng: of everything random.
+        shared: The shared model, with the fleet's weights; the loop trains it.
+        own: The device's model, with the weights that the device last trained.
+        order: Pairs of slots that mean the same in both models.
+        mask: Trained outputs, float32 [shared capacity].
+        clips: The round's clips, normalised for the shared model, with its slots.
+        own_clips: The same clips for the device's model.
+        settings: Settings of the local method.
+        rng: Generator of all random numbers.
     """
 
     shared: ModelRuntime
@@ -75,7 +75,7 @@ class TrainingPlan:
         targets: (x, one-hot labels) of a batch, both in the shared model's terms -> its targets, float32 [rows,
             shared capacity]. It is called once for every step, before the step.
         proximal: FedProx' mu.
-        steps: how many steps; None: as the settings ``steps`` and ``epochs`` say.
+        steps: Number of steps; None: as the settings ``steps`` and ``epochs`` say.
     """
 
     targets: Targets
@@ -125,8 +125,8 @@ class Rehearsal:
     """Rows on which the shared model shall stay as it is.
 
     Attributes:
-        x: normalised for the shared model, float32 [rows, frames, coefficients].
-        targets: float32 [rows, shared capacity].
+        x: Features normalised for the shared model, float32 [rows, frames, coefficients].
+        targets: What the model shall answer, float32 [rows, shared capacity].
     """
 
     x: Floats

@@ -25,10 +25,10 @@ class RoundContext:
     """What the aggregator sent along with the work.
 
     Attributes:
-        public_set: D_0, the public samples that every device scores.
+        public_set: D_0: the public samples that every device scores.
         consensus: f_G on it, float32 [samples, classes], columns as in the public set; None before the first one.
-        model: the shared model's bundle, with the fleet's present weights; None where the strategy has none.
-        trained: whether any round has trained the shared model.
+        model: Bundle of the shared model with the fleet's present weights; None where the strategy has none.
+        trained: Whether any round has trained the shared model.
     """
 
     public_set: PublicSet
@@ -41,12 +41,12 @@ class RoundJob(Protocol):
     """One device's work in one round.
 
     Attributes:
-        model: of the device's own bundle; trained in place. After :meth:`contribute` it holds the weights that the
+        model: The device's own model, trained in place. After :meth:`contribute` it holds the weights that the
             device trained, after :meth:`apply_result` those that recognise sounds.
-        label_map: of that model; replaced.
-        work: what is to be done.
-        settings: of the plan's local method.
-        rng: of everything random in this work.
+        label_map: Slots of that model; replaced, not changed.
+        work: What the device was asked for.
+        settings: Settings of the plan's local method.
+        rng: Generator of all random numbers of this work.
     """
 
     model: ModelRuntime
