@@ -23,7 +23,8 @@ class State:
         weights: Weights of the global model.
         server: Arrays that the aggregation keeps, such as a server optimiser's moments.
         uploaded: Which devices have taken part, bool [devices].
-        own_versions: Places of the devices' own models, uint8 [devices]; see :class:`fleet_simulator.shared_model.tasks.Block`.
+        own_versions: Places of the devices' own models, uint8 [devices]; see
+            :class:`fleet_simulator.shared_model.tasks.Block`.
         rounds: One JSON-ready entry for each finished round.
     """
 
