@@ -31,7 +31,7 @@ from fleet_protocol.arrays import Bools, Floats, Ints
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
-from fleet_simulator.data.log_mel_archive import cepstra, mel_power, pictures, read_pictures
+from fleet_simulator.data.log_mel_archive import features_of_power, mel_power, pictures, read_pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWN = ("yes", "no", "up", "down", "left", "right", "on", "off")
@@ -159,7 +159,7 @@ _loaded: dict[str, Any] = {}
 
 def _load_once(archive: Path, bundles: Path) -> None:
     entries = [entry for entry in pictures(archive) if entry.label in KNOWN + NEW]
-    x = cepstra(mel_power(read_pictures(archive, entries)), preset("gudur"))
+    x = features_of_power(mel_power(read_pictures(archive, entries)), preset("gudur"))
     x = (x - x.mean(axis=(0, 1))) / x.std(axis=(0, 1))
     labels, speakers = (np.array(list(column)) for column in zip(*((e.label, e.speaker) for e in entries), strict=True))
     _loaded.update(corpus=LogMel(x, labels, speakers), bundles=bundles)

@@ -29,7 +29,7 @@ import numpy as np
 from edge_client.audio.recordings import Recordings
 from edge_client.features.mfcc import Mfcc
 from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.feature_settings import PRESETS, FeatureSettings
+from fleet_protocol.feature_settings import CEPSTRA, MfccSettings
 
 DATA = Path(os.environ.get("AURICLE_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))
 CLIPS = 32
@@ -53,7 +53,7 @@ class Comparison:
     max_abs_difference: float
 
 
-def load_clips(settings: FeatureSettings) -> tuple[Floats, str]:
+def load_clips(settings: MfccSettings) -> tuple[Floats, str]:
     """Return float32 [CLIPS, samples] and what they are: real where there are recordings, else synthetic."""
     source = Recordings(DATA / "gsc_v2_test", settings, per_round=(4, 4))
     if source.folder.is_dir():
@@ -65,7 +65,7 @@ def load_clips(settings: FeatureSettings) -> tuple[Floats, str]:
     return (level[:, : settings.clip_samples] * noise).astype(np.float32), f"{CLIPS} synthetic clips"
 
 
-def reference(clip: Floats, settings: FeatureSettings) -> Doubles:
+def reference(clip: Floats, settings: MfccSettings) -> Doubles:
     """Compute the same features with python_speech_features."""
     from python_speech_features import mfcc
 
@@ -86,7 +86,7 @@ def reference(clip: Floats, settings: FeatureSettings) -> Doubles:
     return features
 
 
-def ways(settings: FeatureSettings, clips: Floats) -> dict[str, Callable[[], object]]:
+def ways(settings: MfccSettings, clips: Floats) -> dict[str, Callable[[], object]]:
     """Return what is timed, by name."""
     mfcc = Mfcc(settings)
     frames = np.random.default_rng(0).standard_normal((settings.frames, settings.fft_size))
@@ -111,7 +111,7 @@ def measure(timed: dict[str, Callable[[], object]], repetitions: int) -> dict[st
 
 def measure_alone(preset: str, way: str, repetitions: int) -> float:
     """Measure one way in this process, which has done nothing else before; its first run does not count."""
-    settings = PRESETS[preset]
+    settings = CEPSTRA[preset]
     timed = {way: ways(settings, load_clips(settings)[0])[way]}
     measure(timed, 1)
     return measure(timed, repetitions)[way]
@@ -125,7 +125,7 @@ def in_fresh_process(preset: str, way: str, repetitions: int) -> float:
 
 def compare(preset: str, clips: Floats, repetitions: int) -> Comparison:
     """Measure one preset on float32 [CLIPS, samples]."""
-    settings = PRESETS[preset]
+    settings = CEPSTRA[preset]
     difference = np.abs(Mfcc(settings)(clips) - np.stack([reference(clip, settings) for clip in clips])).max()
     median = measure(ways(settings, clips), repetitions)
     fresh = {way: in_fresh_process(preset, way, repetitions) for way in ("reference", "batch")}
@@ -151,7 +151,7 @@ def main() -> None:
     options = parser.parse_args()
     np.empty(KEPT_BYTES, np.uint8)
     results: dict[str, Comparison] = {}
-    for preset, settings in PRESETS.items():
+    for preset, settings in CEPSTRA.items():
         clips, origin = load_clips(settings)
         if not results:
             print(f"{origin}; medians of {options.repetitions} repetitions, microseconds per clip\n")

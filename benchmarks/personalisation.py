@@ -24,7 +24,7 @@ from aggregator_server.strategies.plan_methods import complete
 from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import augment
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import open_front_end
 from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
@@ -69,13 +69,13 @@ class Corpus:
     def __init__(self, folder: Path, model: ModelRuntime) -> None:
         """Compute the features once; raise BenchmarkError where there are no recordings."""
         settings = model.manifest.feature_settings
-        recordings, mfcc, rng = Recordings(folder, settings), Mfcc(settings), np.random.default_rng(0)
+        recordings, front_end, rng = Recordings(folder, settings), open_front_end(settings), np.random.default_rng(0)
         paths = [path for label in LABELS for path in recordings.clips(label)]
         if not paths:
             raise BenchmarkError(f"{folder} holds no recordings of {', '.join(LABELS)}; set AURICLE_DATA")
         clips = recordings.load(paths)
         variants = [clips, *(augment(clips, settings.sample_rate_hz, rng, None) for _ in range(COPIES))]
-        self.x = np.stack([model.normalise(mfcc(variant)) for variant in variants])
+        self.x = np.stack([model.normalise(front_end(variant)) for variant in variants])
         self.slots = np.array([LABELS.index(path.parent.name) for path in paths])
         self.speakers = np.array([speaker_of(path) for path in paths])
 

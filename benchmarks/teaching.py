@@ -25,7 +25,7 @@ from edge_client.audio.recordings import read_clip, speaker_of
 from edge_client.clips.store import ClipStore
 from edge_client.config import load_config
 from edge_client.features.augmentation import BackgroundNoise, augment
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import open_front_end
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.learning.teaching.job import teach
@@ -123,12 +123,12 @@ def _recording_of(path: Path) -> str:
 
 def known_words(material: Material, bundle: Path) -> Arrays:
     """Train the weights that the device got from the fleet."""
-    model, rng, mfcc = ModelRuntime.open(bundle), np.random.default_rng(SEED), Mfcc(SETTINGS)
+    model, rng, front_end = ModelRuntime.open(bundle), np.random.default_rng(SEED), open_front_end(SETTINGS)
     clips = [material.split(word)[0] for word in KNOWN]
     samples, slots = np.concatenate(clips), np.repeat(np.arange(len(KNOWN)), [len(part) for part in clips])
     noise = BackgroundNoise(tuple(material.noise(60, rng, room=True)))
     variants = [samples, *(augment(samples, RATE, rng, noise) for _ in range(3))]
-    x = np.stack([model.normalise(mfcc(variant)) for variant in variants])
+    x = np.stack([model.normalise(front_end(variant)) for variant in variants])
     mask = _known_map().mask
     for epoch in range(EPOCHS):
         rows = x[rng.integers(len(x), size=len(slots)), np.arange(len(slots))]
@@ -174,24 +174,24 @@ def _public_set(material: Material) -> PublicSet:
     clips = np.concatenate([material.split(word)[0][:PUBLIC_CLIPS] for word in KNOWN])
     labels = np.repeat(np.arange(len(KNOWN), dtype=np.int64), PUBLIC_CLIPS)
     classes = tuple(ClassInfo(word, word) for word in KNOWN)
-    return PublicSet(SETTINGS, classes, Mfcc(SETTINGS)(clips), labels, np.zeros(len(labels), np.bool_))
+    return PublicSet(SETTINGS, classes, open_front_end(SETTINGS)(clips), labels, np.zeros(len(labels), np.bool_))
 
 
 def _judged(
     model: ModelRuntime, labels: LabelMap, new: str | None, test: Floats, material: Material
 ) -> dict[str, float]:
     """Return shares in %: known words still right, the new sound recognised, and noise taken for a sound."""
-    mfcc, mask = Mfcc(SETTINGS), labels.mask
+    front_end, mask = open_front_end(SETTINGS), labels.mask
     tests = [material.split(word)[1] for word in KNOWN]
     slots = np.repeat([labels.slot_of(word) for word in KNOWN], [len(part) for part in tests])
-    known = model.predict(model.normalise(mfcc(np.concatenate(tests))), mask).argmax(axis=1)
+    known = model.predict(model.normalise(front_end(np.concatenate(tests))), mask).argmax(axis=1)
     noise = material.noise(300, np.random.default_rng(99), room=False)
     shares = {
         "known": float((known == slots).mean()),
-        "noise": float((model.predict(model.normalise(mfcc(noise)), mask).max(axis=1) > THRESHOLD).mean()),
+        "noise": float((model.predict(model.normalise(front_end(noise)), mask).max(axis=1) > THRESHOLD).mean()),
     }
     if new is not None:
-        found = model.predict(model.normalise(mfcc(test)), mask)
+        found = model.predict(model.normalise(front_end(test)), mask)
         shares["new"] = float((found.argmax(axis=1) == labels.slot_of(new)).mean())
         shares["mistaken"] = float((known == labels.slot_of(new)).mean())
     return {name: 100 * share for name, share in shares.items()}

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 
@@ -19,24 +20,18 @@ _LARGEST = 1_000_000_000
 
 @dataclass(frozen=True)
 class FeatureSettings:
-    """Mel-frequency cepstral coefficients of one clip: HTK mel scale, orthonormal DCT-II.
+    """Settings of a front end: from the samples of a clip to frames of numbers.
 
     Attributes:
-        preset: the name people use, part of messages only (not of the digest).
-        sample_rate_hz: rate at which samples enter.
-        clip_s: length of a clip in seconds; shorter clips are padded with zeros, longer ones cropped.
-        window_s: window length in seconds (rectangular window).
-        hop_s: seconds from one window to the next.
-        frames: windows in a clip.
-        coefficients: cepstral coefficients kept.
-        mel_bands: triangular mel filters.
-        fft_size: points of the FFT, at least the window's samples.
-        low_hz: lower edge of the lowest filter.
-        high_hz: upper edge of the highest filter.
-        pre_emphasis: y[t] = x[t] - pre_emphasis * x[t-1].
-        lifter: cepstral lifter L, coefficient n times 1 + L/2 sin(pi n / L); 0 switches it off.
-        log_energy: whether coefficient 0 is the log of the frame's energy.
+        preset: Name that people use. It is part of messages only, not of the digest.
+        sample_rate_hz: Rate at which samples enter, Hz.
+        clip_s: Length of a clip, s. Shorter clips are padded with zeros, longer ones cropped.
+        window_s: Length of a window, s.
+        hop_s: Time from one window to the next, s.
+        frames: Number of windows in a clip.
     """
+
+    kind: ClassVar[str]
 
     preset: str
     sample_rate_hz: int
@@ -44,14 +39,6 @@ class FeatureSettings:
     window_s: float
     hop_s: float
     frames: int
-    coefficients: int
-    mel_bands: int
-    fft_size: int
-    low_hz: float
-    high_hz: float
-    pre_emphasis: float = 0.97
-    lifter: int = 22
-    log_energy: bool = True
 
     @property
     def clip_samples(self) -> int:
@@ -70,19 +57,19 @@ class FeatureSettings:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(frames, coefficients) of one clip's features."""
-        return (self.frames, self.coefficients)
+        """(frames, numbers per frame) of one clip's features."""
+        raise NotImplementedError
 
     @property
     def digest(self) -> str:
-        """First 16 hex digits of the SHA-256 over every field but the preset's name."""
-        fields = dataclasses.asdict(self)
+        """First 16 hex digits of the SHA-256 over the kind and every field but the preset's name."""
+        fields = self.to_json()
         del fields["preset"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
     def describe(self) -> str:
         """Return the settings on one line, for error messages."""
-        fields = ", ".join(f"{key}={value}" for key, value in dataclasses.asdict(self).items())
+        fields = ", ".join(f"{key}={value}" for key, value in self.to_json().items())
         return f"{self.digest} ({fields})"
 
     def require_same(self, other: FeatureSettings, ours: str, theirs: str) -> None:
@@ -99,49 +86,129 @@ class FeatureSettings:
             )
 
     def to_json(self) -> dict[str, object]:
-        """Return every field, JSON-ready."""
-        return dataclasses.asdict(self)
+        """Return the kind and every field, JSON-ready. Cepstra, which came first, name no kind."""
+        kind: dict[str, object] = {} if self.kind == MfccSettings.kind else {"kind": self.kind}
+        return kind | dataclasses.asdict(self)
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, object]) -> FeatureSettings:
+    @staticmethod
+    def from_json(document: Mapping[str, object]) -> FeatureSettings:
         """Read what :meth:`to_json` wrote.
 
         Raises:
-            ProtocolError: a field is missing, unknown or of a wrong type.
+            ProtocolError: the kind is unknown, or a field is missing, unknown or of a wrong type.
         """
-        fields: dict[str, object] = {}
-        for field in dataclasses.fields(cls):
-            value = document.get(field.name, field.default)
-            if isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # holds for NaN too
-                raise ProtocolError(f"feature setting {field.name!r} must be finite and sensible, not {value!r}")
-            if field.type == "float" and type(value) is int:
-                value = float(value)
-            if type(value).__name__ != field.type:
-                raise ProtocolError(f"feature setting {field.name!r} must be a {field.type}, not {value!r}")
-            fields[field.name] = value
-        unknown = sorted(set(document) - set(fields))
-        if unknown:
-            raise ProtocolError(f"unknown feature setting {unknown[0]!r}; known: {', '.join(fields)}")
-        return cls(**fields)  # type: ignore[arg-type]
+        kind = document.get("kind", MfccSettings.kind)
+        known = {settings.kind: settings for settings in (MfccSettings, LogMelSettings)}
+        if not isinstance(kind, str) or kind not in known:
+            raise ProtocolError(f"unknown kind of features {kind!r}; known: {', '.join(known)}; update the software")
+        return _read(known[kind], {name: value for name, value in document.items() if name != "kind"})
 
 
-PRESETS: dict[str, FeatureSettings] = {
+@dataclass(frozen=True)
+class MelSettings(FeatureSettings):
+    """Settings of a front end that begins with triangular filters on the HTK mel scale.
+
+    Attributes:
+        mel_bands: Number of triangular mel filters.
+        fft_size: Points of the FFT, at least the window's samples.
+        low_hz: Lower edge of the lowest filter, Hz.
+        high_hz: Upper edge of the highest filter, Hz.
+    """
+
+    mel_bands: int
+    fft_size: int
+    low_hz: float
+    high_hz: float
+
+
+@dataclass(frozen=True)
+class MfccSettings(MelSettings):
+    """Mel-frequency cepstral coefficients: HTK mel scale, rectangular window, orthonormal DCT-II.
+
+    Attributes:
+        coefficients: Number of cepstral coefficients kept.
+        pre_emphasis: a in y[t] = x[t] - a x[t-1].
+        lifter: Cepstral lifter L: coefficient n times 1 + L/2 sin(pi n / L). 0 switches it off.
+        log_energy: Whether coefficient 0 is the log of the frame's energy.
+    """
+
+    kind = "mfcc"
+
+    coefficients: int
+    pre_emphasis: float = 0.97
+    lifter: int = 22
+    log_energy: bool = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(frames, coefficients) of one clip's features."""
+        return (self.frames, self.coefficients)
+
+
+@dataclass(frozen=True)
+class LogMelSettings(MelSettings):
+    """Logarithms of the power in mel bands: HTK mel scale, periodic Hann window, filters with a peak of 1.
+
+    Attributes:
+        floor: Power that is added before the logarithm.
+    """
+
+    kind = "log_mel"
+
+    floor: float = 1e-6
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(frames, mel bands) of one clip's features."""
+        return (self.frames, self.mel_bands)
+
+
+def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> FeatureSettings:
+    """Build settings of a kind.
+
+    Raises:
+        ProtocolError: a field is missing, unknown or of a wrong type.
+    """
+    fields: dict[str, object] = {}
+    for field in dataclasses.fields(kind):
+        value = document.get(field.name, field.default)
+        if isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # holds for NaN too
+            raise ProtocolError(f"feature setting {field.name!r} must be finite and sensible, not {value!r}")
+        if field.type == "float" and type(value) is int:
+            value = float(value)
+        if type(value).__name__ != field.type:
+            raise ProtocolError(f"feature setting {field.name!r} must be a {field.type}, not {value!r}")
+        fields[field.name] = value
+    unknown = sorted(set(document) - set(fields))
+    if unknown:
+        raise ProtocolError(f"unknown feature setting {unknown[0]!r}; known: {', '.join(fields)}")
+    return kind(**fields)  # type: ignore[arg-type]
+
+
+CEPSTRA: dict[str, MfccSettings] = {
     # Gudur & Perepu 2021, appendix B: 14,400 Hz, 20 windows of 50 ms.
-    "gudur": FeatureSettings(
+    "gudur": MfccSettings(
         "gudur", 14_400, 1.0, 0.05, 0.05, frames=20, coefficients=13, mel_bands=26, fft_size=1024,
         low_hz=0.0, high_hz=7_200.0,
     ),
     # Zhang et al. 2017 (Hello Edge): 40 ms windows every 20 ms, 10 coefficients.
-    "hello_edge": FeatureSettings(
+    "hello_edge": MfccSettings(
         "hello_edge", 16_000, 1.0, 0.04, 0.02, frames=49, coefficients=10, mel_bands=40, fft_size=1024,
         low_hz=20.0, high_hz=4_000.0,
     ),
     # Li et al. 2022 (FedKWS-UI): 40 coefficients, 30 ms windows every 10 ms.
-    "kws40": FeatureSettings(
+    "kws40": MfccSettings(
         "kws40", 16_000, 1.0, 0.03, 0.01, frames=98, coefficients=40, mel_bands=40, fft_size=512,
         low_hz=20.0, high_hz=8_000.0,
     ),
 }  # fmt: skip
+PRESETS: dict[str, FeatureSettings] = {
+    **CEPSTRA,
+    # Those of the log-mel pictures of Speech Commands: 25 ms windows every 10 ms, 40 bands up to 4 kHz.
+    "log_mel": LogMelSettings(
+        "log_mel", 16_000, 1.0, 0.025, 0.01, frames=98, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
+    ),
+}
 
 
 def preset(name: str) -> FeatureSettings:

@@ -54,7 +54,7 @@ class Normalisation:
         return cls(*_SPEECH[settings.preset])
 
 
-# Measured with edge_client.features.mfcc.Mfcc over the 3,188 clips of the ten keywords in the test set of Google Speech
+# Measured with edge_client.features.front_end over the 3,188 clips of the ten keywords in the test set of Google Speech
 # Commands v2 (Warden 2018), each padded to 1 s; for `gudur` resampled from 16,000 to 14,400 Hz.
 _SPEECH: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "gudur": (
@@ -75,6 +75,18 @@ _SPEECH: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
             5.63, 20.94, 18.16, 18.03, 19.3, 19.01, 19.37, 17.97, 17.52, 17.54, 16.63, 15.68, 14.39, 13.42,
             11.92, 10.74, 9.07, 7.61, 6.18, 4.76, 3.36, 2.01, 0.75, 0.41, 1.46, 2.35, 3.02, 3.74, 4.37, 4.76,
             5.03, 5.21, 5.32, 5.28, 5.01, 4.56, 4.16, 3.74, 3.3, 2.5,
+        ),
+    ),
+    "log_mel": (
+        (
+            -6.38, -5.34, -4.69, -4.45, -4.29, -4.44, -4.72, -4.77, -5.01, -4.99, -4.98, -5.09, -5.14, -5.26,
+            -5.39, -5.55, -5.68, -5.92, -6.08, -6.24, -6.33, -6.5, -6.6, -6.7, -6.81, -6.95, -7.08, -7.25, -7.34,
+            -7.37, -7.36, -7.33, -7.35, -7.42, -7.49, -7.53, -7.56, -7.58, -7.64, -7.74,
+        ),
+        (
+            4.65, 4.76, 4.9, 5.01, 5.06, 5.06, 4.99, 4.95, 5.03, 5.16, 5.25, 5.29, 5.35, 5.35, 5.26, 5.14, 5.04,
+            4.93, 4.87, 4.82, 4.75, 4.67, 4.58, 4.47, 4.41, 4.36, 4.3, 4.22, 4.17, 4.16, 4.19, 4.23, 4.27, 4.27,
+            4.24, 4.22, 4.2, 4.18, 4.14, 4.09,
         ),
     ),
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edge_client.audio.recordings import Recordings
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 from model_export.errors import ExportError
@@ -34,4 +34,4 @@ def features_of(folder: Path, settings: FeatureSettings) -> Floats:
         raise ExportError(
             f"{folder} holds no clip that can be used; --recordings takes a folder of <label>/*.wav, .flac or .ogg"
         )
-    return Mfcc(settings)(samples)
+    return open_front_end(settings)(samples)

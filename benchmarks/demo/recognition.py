@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.demo.devices import Device
 from benchmarks.demo.outcome import NewClass, Recognition
 from edge_client.audio.recordings import Recordings
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import open_front_end
 from edge_client.learning.new_sounds.impressions import class_similarity
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import FeatureSettings
@@ -55,8 +55,8 @@ class Impressions:
 def read_held_out(folder: Path, settings: FeatureSettings) -> HeldOut:
     """Compute the features of recordings that lie as ``<label>/<file>``."""
     source = Recordings(folder, settings)
-    mfcc = Mfcc(settings)
-    return HeldOut({label: mfcc(source.load(source.clips(label))) for label in source.labels()})
+    front_end = open_front_end(settings)
+    return HeldOut({label: front_end(source.load(source.clips(label))) for label in source.labels()})
 
 
 def recognise(device: Device, held_out: HeldOut, found: Sequence[NewClass]) -> list[Recognition]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
 
 _EPOCHS, _CLASSES, _RATE = 3, 10, 0.01
@@ -41,7 +41,7 @@ def train_seconds(runtime: ModelRuntime, samples: int) -> float:
 def latencies_ms(runtime: ModelRuntime, clips: int) -> dict[str, float]:
     """Return median and 95th percentile of recognising one clip, from its features and from its sound."""
     settings = runtime.manifest.feature_settings
-    features_of = Mfcc(settings)
+    features_of = open_front_end(settings)
     generator = np.random.default_rng(1)
     sounds = generator.normal(scale=0.1, size=(8, settings.clip_samples)).astype(np.float32)
     mask = (np.arange(runtime.manifest.capacity) < _CLASSES).astype(np.float32)

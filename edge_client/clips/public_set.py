@@ -9,7 +9,7 @@ import numpy as np
 
 from edge_client.audio.recordings import Recordings
 from edge_client.errors import RecordingError
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import FrontEnd, open_front_end
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import ClassInfo
@@ -34,8 +34,8 @@ def build_public_set(
     recordings = Recordings(folder, settings, seed=seed)
     labels = recordings.labels() if labels is None else labels
     _require_labels(recordings, labels, per_label)
-    mfcc = Mfcc(settings)
-    features = [_draw(recordings, label, per_label, np.random.default_rng([seed, i]), mfcc)
+    front_end = open_front_end(settings)
+    features = [_draw(recordings, label, per_label, np.random.default_rng([seed, i]), front_end)
                 for i, label in enumerate(labels)]  # fmt: skip
     return PublicSet(
         settings=settings,
@@ -62,7 +62,7 @@ def _require_labels(recordings: Recordings, labels: Sequence[str], per_label: in
             )
 
 
-def _draw(recordings: Recordings, label: str, wanted: int, rng: np.random.Generator, mfcc: Mfcc) -> Floats:
+def _draw(recordings: Recordings, label: str, wanted: int, rng: np.random.Generator, front_end: FrontEnd) -> Floats:
     """Return float32 [wanted, frames, coefficients] of random clips of a label."""
     clips = recordings.clips(label)
     drawn = [clips[i] for i in rng.permutation(len(clips))]
@@ -70,7 +70,7 @@ def _draw(recordings: Recordings, label: str, wanted: int, rng: np.random.Genera
     missing = wanted
     while missing and drawn:
         batch, drawn = drawn[: min(missing, 64)], drawn[min(missing, 64) :]
-        parts.append(mfcc(recordings.load(batch)))
+        parts.append(front_end(recordings.load(batch)))
         missing -= len(parts[-1])
     if missing:
         raise RecordingError(

@@ -1,4 +1,4 @@
-"""Mel-frequency cepstral coefficients in NumPy: the one front end of training, export and device.
+"""Mel-frequency cepstral coefficients in NumPy: the same front end for training, export and device.
 
 Davis & Mermelstein 1980, in the variant of python_speech_features 0.6 (HTK mel scale, rectangular window,
 log energy as coefficient 0), which the fleet's presets follow number for number.
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from edge_client.errors import FeatureError
+from edge_client.features.samples import require_consistent, require_samples
 from fleet_protocol.arrays import Array, Doubles, Floats
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.feature_settings import MfccSettings
 
 # Frames are transformed in chunks that stay in the second-level cache.
 _CHUNK_BYTES = 1 << 19
@@ -33,13 +33,13 @@ class Mfcc:
     the same array. (From 16-bit integers it would compute a log energy that is 2 ln 32768 higher.)
     """
 
-    def __init__(self, settings: FeatureSettings) -> None:
+    def __init__(self, settings: MfccSettings) -> None:
         """Prepare the filters, which equal settings share.
 
         Raises:
             FeatureError: the settings contradict themselves.
         """
-        _require_consistent(settings)
+        require_consistent(settings, settings.coefficients)
         self.settings = settings
         self._filters = _mel_filters(settings)
         self._cepstra = _cepstral_matrix(settings)
@@ -61,7 +61,7 @@ class Mfcc:
         Raises:
             FeatureError: the samples are integers, not finite, none at all, or of a wrong rank.
         """
-        samples = _require_samples(samples)
+        samples = require_samples(samples)
         clips = np.atleast_2d(samples)
         workspace = self._workspace(clips.dtype)
         features = np.empty((len(clips), *self.settings.shape), np.float32)
@@ -132,7 +132,7 @@ class _Workspace:
     energies: Doubles
 
     @classmethod
-    def of(cls, settings: FeatureSettings, dtype: np.dtype[Any]) -> _Workspace:
+    def of(cls, settings: MfccSettings, dtype: np.dtype[Any]) -> _Workspace:
         """Make the arrays for some settings; chunks of frames are as equal as they can be."""
         signal = np.zeros((settings.frames - 1) * settings.hop_samples + settings.window_samples, dtype)
         windows = sliding_window_view(signal, settings.window_samples)[:: settings.hop_samples]
@@ -146,41 +146,8 @@ class _Workspace:
         )
 
 
-def _require_samples(samples: Array) -> Array:
-    """Return floating-point samples of rank 1 or 2, all finite."""
-    samples = np.asarray(samples)
-    if samples.dtype.kind in "iu":
-        half = 1 << (8 * samples.dtype.itemsize - 1)
-        recipe = "samples.astype(numpy.float32)" if samples.dtype.kind == "i" else f"(samples.astype(float) - {half})"
-        raise FeatureError(f"samples are {samples.dtype}, but must be floats in -1..1: convert by {recipe} / {half}")
-    if samples.dtype.kind != "f":
-        raise FeatureError(f"samples are {samples.dtype}, but must be float32 in -1..1")
-    if samples.ndim not in (1, 2) or not samples.shape[-1]:
-        raise FeatureError(f"samples have shape {samples.shape}, but must be [samples] or [clips, samples], not empty")
-    if not np.isfinite(samples).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(samples))[0])
-        raise FeatureError(f"sample {where} is {samples[where]}; every sample must be finite: leave this clip out")
-    return samples if samples.dtype.itemsize >= 4 else samples.astype(np.float32)
-
-
-def _require_consistent(settings: FeatureSettings) -> None:
-    """Refuse settings from which no features can be computed."""
-    nyquist = settings.sample_rate_hz / 2
-    problems = {
-        "every length and count must be positive": min(
-            settings.clip_samples, settings.window_samples, settings.hop_samples, settings.frames, settings.coefficients
-        ) < 1,
-        f"the FFT must hold a window of {settings.window_samples} samples": settings.fft_size < settings.window_samples,
-        f"0 <= low_hz < high_hz <= {nyquist:g} must hold": not 0 <= settings.low_hz < settings.high_hz <= nyquist,
-        "there cannot be more coefficients than mel bands": settings.coefficients > settings.mel_bands,
-    }  # fmt: skip
-    for rule, broken in problems.items():
-        if broken:
-            raise FeatureError(f"feature settings contradict themselves: {rule}; given {settings.describe()}")
-
-
 @functools.lru_cache(maxsize=8)
-def _mel_filters(settings: FeatureSettings) -> tuple[tuple[slice, slice, Doubles], ...]:
+def _mel_filters(settings: MfccSettings) -> tuple[tuple[slice, slice, Doubles], ...]:
     """Return blocks of the triangular filters: (parts, bands, float64 [parts, bands]).
 
     Parts are the bins' real and imaginary parts in turn, so each bin's weight stands twice. The power spectrum's
@@ -209,7 +176,7 @@ def _hz_to_mel(frequency_hz: float) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def _cepstral_matrix(settings: FeatureSettings) -> Doubles:
+def _cepstral_matrix(settings: MfccSettings) -> Doubles:
     """Return float64 [mel_bands, coefficients]: orthonormal DCT-II with the lifter in it."""
     order = np.arange(settings.coefficients)
     band = np.arange(settings.mel_bands)[:, None]

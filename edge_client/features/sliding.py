@@ -1,7 +1,7 @@
 """The features of a window that slides over a stream, of which only what is new is computed.
 
 A clip's frames do not depend on one another, except that pre-emphasis knows no sample before the clip's first. So
-frame 0 belongs to one window alone, and every other frame is the same in all windows that hold it.
+frame 0 of cepstra belongs to one window alone, and every other frame is the same in all windows that hold it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import dataclasses
 
 import numpy as np
 
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
 
-class SlidingMfcc:
-    """Computes what :class:`edge_client.features.mfcc.Mfcc` would of each window, from window to window."""
+class SlidingFeatures:
+    """Computes what the settings' front end would of each window, from window to window."""
 
     def __init__(self, settings: FeatureSettings, hop_frames: int) -> None:
         """Prepare.
@@ -27,12 +27,12 @@ class SlidingMfcc:
         """
         self._settings = settings
         self._hop = hop_frames
-        self._whole = Mfcc(settings)
+        self._whole = open_front_end(settings)
         span = (settings.frames - 1) * settings.hop_samples + settings.window_samples
         # The first frame of the newest ones lacks its predecessor's last sample, so one more is computed and left out.
         self._pays = hop_frames + 2 < settings.frames and span <= settings.clip_samples
-        self._first = Mfcc(_part(settings, 1))
-        self._newest = Mfcc(_part(settings, hop_frames + 1))
+        self._first = open_front_end(_part(settings, 1))
+        self._newest = open_front_end(_part(settings, hop_frames + 1))
         self._newest_start = (settings.frames - hop_frames - 1) * settings.hop_samples
         self._features = np.zeros(settings.shape, np.float32)
         self._known = False
@@ -42,7 +42,7 @@ class SlidingMfcc:
         self._known = False
 
     def __call__(self, window: Floats) -> Floats:
-        """Return float32 [frames, coefficients] of float32 [clip_samples], one hop after the last window."""
+        """Return float32 [frames, numbers per frame] of float32 [clip_samples], one hop after the last window."""
         if not (self._pays and self._known):
             self._features = self._whole(window)
             self._known = True

@@ -9,7 +9,7 @@ import numpy as np
 
 from edge_client.audio import ClipSource
 from edge_client.features.augmentation import BackgroundNoise, augment
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 
@@ -72,7 +72,7 @@ def gather(
         augmented: makes a variant of every clip.
     """
     settings = model.manifest.feature_settings
-    mfcc = Mfcc(settings)
+    front_end = open_front_end(settings)
     parts: list[Floats] = []
     owners: list[int] = []
     for label, slot in slots.items():
@@ -80,7 +80,7 @@ def gather(
         if not len(samples):
             continue
         variants = [samples, *(augmented(samples, settings.sample_rate_hz, rng, noise) for _ in range(copies))]
-        parts.append(np.stack([model.normalise(mfcc(variant)) for variant in variants]))
+        parts.append(np.stack([model.normalise(front_end(variant)) for variant in variants]))
         owners += [slot] * len(samples)
     if not parts:
         return Clips(np.zeros((1 + copies, 0, *settings.shape), np.float32), np.zeros(0, np.int64))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.feature_settings import FeatureSettings, LogMelSettings, MfccSettings
 from fleet_simulator.data.recording_layouts import NOBODY, Entry
 from fleet_simulator.errors import CorpusError
 
@@ -85,7 +85,22 @@ def mel_power(pixels: NDArray[np.uint8]) -> Floats:
     return np.asarray(_POWERS[pixels], np.float32)
 
 
-def cepstra(power: Floats, settings: FeatureSettings) -> Floats:
+def features_of_power(power: Floats, settings: FeatureSettings) -> Floats:
+    """Return the features of mel powers, float32 [clips, 98 frames, 40 bands] -> [clips, frames, numbers per frame].
+
+    Raises:
+        CorpusError: pictures have no such features.
+    """
+    if isinstance(settings, MfccSettings):
+        return cepstra(power, settings)
+    if isinstance(settings, LogMelSettings) and settings.shape == (FRAMES, BANDS):
+        return np.log(power)
+    raise CorpusError(
+        f"log-mel pictures of {FRAMES} x {BANDS} have no features {settings.describe()}; use cepstra, or log_mel"
+    )
+
+
+def cepstra(power: Floats, settings: MfccSettings) -> Floats:
     """Return cepstra of mel powers, float32 [clips, 98 frames, 40 bands] -> [clips, frames, coefficients].
 
     Each of the settings' frames is the mean of the 10 ms frames that fall into it.

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
-from fleet_simulator.data.log_mel_archive import cepstra, mel_power, pictures, read_pictures
+from fleet_simulator.data.log_mel_archive import features_of_power, mel_power, pictures, read_pictures
 from fleet_simulator.data.log_mel_noise import varied, with_white_noise
 from fleet_simulator.data.recording_layouts import BACKGROUNDS, Entry
 from fleet_simulator.experiment.data_section import DataSection
@@ -36,13 +36,13 @@ def picture_features(
     for start in range(0, len(x), _CHUNK):
         chunk = slice(start, start + _CHUNK)
         power = mel_power(pixels[chunk])
-        x[chunk] = cepstra(power, settings)
+        x[chunk] = features_of_power(power, settings)
         if trained is not None:
             heard = [
                 _heard(clip, data, backgrounds, np.random.default_rng([seed, 9, row]))
                 for row, clip in enumerate(power, start)
             ]
-            trained[chunk] = cepstra(np.concatenate(heard), settings).reshape(trained[chunk].shape)
+            trained[chunk] = features_of_power(np.concatenate(heard), settings).reshape(trained[chunk].shape)
     mean, std = x.mean(axis=(0, 1)), x.std(axis=(0, 1))
     if trained is not None:
         trained -= mean

@@ -11,7 +11,7 @@ import numpy as np
 from edge_client.audio.recordings import loudest_stretch, read_recording
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
@@ -32,7 +32,7 @@ def recording_features(
         CorpusError: a recording cannot be read.
     """
     settings = manifest.feature_settings
-    mfcc, mean, std = Mfcc(settings), np.asarray(manifest.mean), np.asarray(manifest.std)
+    front_end, mean, std = open_front_end(settings), np.asarray(manifest.mean), np.asarray(manifest.std)
     x = np.empty((len(entries), data.windows, *settings.shape), np.float32)
     trained = np.empty((*x.shape[:2], 1 + data.variants, *settings.shape), np.float32) if data.changed else None
     try:
@@ -42,10 +42,10 @@ def recording_features(
             samples = read(Path(entry.path), settings.sample_rate_hz)
             if entry.second is not None:
                 samples = samples[entry.second * settings.sample_rate_hz :][: settings.clip_samples]
-            x[row] = (mfcc(clips_of(samples, data.windows, settings)) - mean) / std
+            x[row] = (front_end(clips_of(samples, data.windows, settings)) - mean) / std
             if trained is not None:
                 heard = _heard(samples, data, settings, background, np.random.default_rng([seed, 9, row]))
-                trained[row] = (mfcc(heard.reshape(-1, heard.shape[-1])).reshape(trained[row].shape) - mean) / std
+                trained[row] = (front_end(heard.reshape(-1, heard.shape[-1])).reshape(trained[row].shape) - mean) / std
     except RecordingError as error:
         raise CorpusError(f"{error}; a simulation uses every clip that is there") from error
     return x.reshape(-1, *settings.shape), None if trained is None else trained.reshape(-1, *trained.shape[2:])

@@ -18,7 +18,7 @@ from edge_client.clips.store import is_changing
 from edge_client.config import Config
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment_for_listening, splice
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import open_front_end
 from edge_client.learning.held_out import Split
 from edge_client.learning.teaching.incremental import IncrementalTask, learn
 from edge_client.learning.teaching.negatives import QUIET_ROWS, artificial_noise, rooms, windows
@@ -140,7 +140,7 @@ def _task(
         label_map=label_map,
         known=_known(former, set(slots.values()), keep_all=config.clips.expire_days > 0),
         clips=clips,
-        quiet=model.normalise(Mfcc(settings)(quiet)),
+        quiet=model.normalise(open_front_end(settings)(quiet)),
         spliced=_spliced(source, slots, model, rng, noise),
         public_set=state.public_set(settings),
     )
@@ -155,9 +155,9 @@ def _spliced(
     owners = np.repeat(list(parts), [len(samples) for samples in parts.values()])
     if len(set(owners.tolist())) < 2:
         return np.zeros((0, *settings.shape), np.float32)
-    clips, mfcc = np.concatenate(list(parts.values())), Mfcc(settings)
+    clips, front_end = np.concatenate(list(parts.values())), open_front_end(settings)
     rows = [
-        mfcc(augment_for_listening(splice(clips, owners, rng), settings.sample_rate_hz, rng, noise))
+        front_end(augment_for_listening(splice(clips, owners, rng), settings.sample_rate_hz, rng, noise))
         for _ in range(_SPLICED_COPIES)
     ]
     return model.normalise(np.concatenate(rows))

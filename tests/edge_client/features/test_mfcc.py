@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edge_client.errors import FeatureError
 from edge_client.features.mfcc import Mfcc
-from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.feature_settings import CEPSTRA
 from tests.support.checkout import DATA, ROOT
 
 # First, middle and last frame, coefficients 0, 1, 2 and the last two, as python_speech_features 0.6 gave them.
@@ -66,9 +66,9 @@ def chirp(features):
     return (sweep + 0.01 * np.sin(7919 * np.arange(len(t), dtype=np.int64) ** 2 % 6.283)).astype(np.float32)
 
 
-@pytest.fixture(params=sorted(PRESETS))
+@pytest.fixture(params=sorted(CEPSTRA))
 def features(request):
-    return PRESETS[request.param]
+    return CEPSTRA[request.param]
 
 
 def test_golden_vectors(features):
@@ -150,7 +150,7 @@ def test_any_consistent_settings_equal_the_reference(
     window = round(window_s * rate)
     hop = max(1, round(window * hop_share))
     features = dataclasses.replace(
-        PRESETS["gudur"],
+        CEPSTRA["gudur"],
         sample_rate_hz=rate,
         clip_s=0.5,
         window_s=window / rate,
@@ -248,7 +248,7 @@ def test_threads_may_share_one(features):
 )
 def test_what_is_no_clip_is_refused_with_the_way_out(samples, words):
     with pytest.raises(FeatureError) as error:
-        Mfcc(PRESETS["gudur"])(samples)
+        Mfcc(CEPSTRA["gudur"])(samples)
     for word in words:
         assert word in str(error.value)
 
@@ -266,7 +266,7 @@ def test_what_is_no_clip_is_refused_with_the_way_out(samples, words):
 )
 def test_settings_that_contradict_themselves_are_refused(change, words):
     with pytest.raises(FeatureError) as error:
-        Mfcc(dataclasses.replace(PRESETS["gudur"], **change))
+        Mfcc(dataclasses.replace(CEPSTRA["gudur"], **change))
     for word in words:
         assert word in str(error.value)
 
@@ -279,4 +279,4 @@ def test_the_benchmark_ends_with_one_json_object():
     summary = json.loads(result.stdout.splitlines()[-1])
     assert summary["max_abs_difference"] < 1e-4
     assert summary["speedup"] > 0
-    assert set(summary["presets"]) == set(PRESETS)
+    assert set(summary["presets"]) == set(CEPSTRA)

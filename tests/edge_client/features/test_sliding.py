@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.features.mfcc import Mfcc
-from edge_client.features.sliding import SlidingMfcc
+from edge_client.features.front_end import open_front_end
+from edge_client.features.sliding import SlidingFeatures
 from fleet_protocol.feature_settings import PRESETS
 
 
@@ -19,7 +19,7 @@ def test_every_window_has_the_features_that_it_has_alone(name, hop_share, seed, 
     rng = np.random.default_rng(seed)
     stream = (0.1 * rng.standard_normal(4 * preset.clip_samples)).astype(np.float32)
     stream[preset.clip_samples : 2 * preset.clip_samples] *= 1e-4
-    sliding, alone = SlidingMfcc(preset, hop_frames), Mfcc(preset)
+    sliding, alone = SlidingFeatures(preset, hop_frames), open_front_end(preset)
     hop = hop_frames * preset.hop_samples
     for number, start in enumerate(range(0, len(stream) - preset.clip_samples + 1, hop)):
         if forget and number == 2:
@@ -31,7 +31,7 @@ def test_every_window_has_the_features_that_it_has_alone(name, hop_share, seed, 
 
 def test_what_it_returns_is_the_caller_s(monkeypatch):
     preset = PRESETS["gudur"]
-    sliding = SlidingMfcc(preset, 5)
+    sliding = SlidingFeatures(preset, 5)
     window = np.random.default_rng(0).standard_normal(preset.clip_samples).astype(np.float32)
     kept = sliding(window)
     copy = kept.copy()

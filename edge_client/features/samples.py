@@ -1,0 +1,54 @@
+"""What every front end refuses: samples and settings from which no features can be computed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge_client.errors import FeatureError
+from fleet_protocol.arrays import Array
+from fleet_protocol.feature_settings import MelSettings
+
+
+def require_samples(samples: Array) -> Array:
+    """Return floating-point samples of rank 1 or 2, all finite.
+
+    Raises:
+        FeatureError: the samples are integers, not finite, none at all, or of another rank.
+    """
+    samples = np.asarray(samples)
+    if samples.dtype.kind in "iu":
+        half = 1 << (8 * samples.dtype.itemsize - 1)
+        recipe = "samples.astype(numpy.float32)" if samples.dtype.kind == "i" else f"(samples.astype(float) - {half})"
+        raise FeatureError(f"samples are {samples.dtype}, but must be floats in -1..1: convert by {recipe} / {half}")
+    if samples.dtype.kind != "f":
+        raise FeatureError(f"samples are {samples.dtype}, but must be float32 in -1..1")
+    if samples.ndim not in (1, 2) or not samples.shape[-1]:
+        raise FeatureError(f"samples have shape {samples.shape}, but must be [samples] or [clips, samples], not empty")
+    if not np.isfinite(samples).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(samples))[0])
+        raise FeatureError(f"sample {where} is {samples[where]}; every sample must be finite: leave this clip out")
+    return samples if samples.dtype.itemsize >= 4 else samples.astype(np.float32)
+
+
+def require_consistent(settings: MelSettings, numbers: int) -> None:
+    """Refuse settings from which no features can be computed.
+
+    Args:
+        settings: of the front end.
+        numbers: how many numbers there are in a frame.
+
+    Raises:
+        FeatureError: naming the rule that is broken, and the settings.
+    """
+    nyquist = settings.sample_rate_hz / 2
+    problems = {
+        "every length and count must be positive": min(
+            settings.clip_samples, settings.window_samples, settings.hop_samples, settings.frames, numbers
+        ) < 1,
+        f"the FFT must hold a window of {settings.window_samples} samples": settings.fft_size < settings.window_samples,
+        f"0 <= low_hz < high_hz <= {nyquist:g} must hold": not 0 <= settings.low_hz < settings.high_hz <= nyquist,
+        "there cannot be more coefficients than mel bands": numbers > settings.mel_bands,
+    }  # fmt: skip
+    for rule, broken in problems.items():
+        if broken:
+            raise FeatureError(f"feature settings contradict themselves: {rule}; given {settings.describe()}")
