@@ -2,8 +2,9 @@
 
 docs/architecture.md, "One exported graph for every method", says why the graph has one form.
 
-The file is a plain zip archive (stored, not compressed) of ``manifest.json``, ``model.tflite`` and
-``weights.safetensors``; the manifest holds the digests of the other two, so that damage is seen on opening.
+The file is a plain zip archive (stored, not compressed) of ``manifest.json``, ``model.tflite``, ``weights.safetensors``
+and, where the front end has a network, ``front_end.tflite``; the manifest holds the digests of the others, so that
+damage is seen on opening.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from typing import Any
 import dacite
 
 from fleet_protocol.errors import BundleError, ProtocolError
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
 from fleet_protocol.tensors import Arrays, digest, pack, unpack
 
 FORMAT = "auricle-bundle"
 VERSION = 1
 SIGNATURES = ("train", "predict", "input_gradient", "embed", "get_weights", "set_weights")
 _MEMBERS = ("manifest.json", "model.tflite", "weights.safetensors")
+_FRONT_END = "front_end.tflite"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that zip can hold: equal content gives equal bytes
 
 
@@ -56,6 +58,7 @@ class Manifest:
         parameters: number of weights.
         seed: seed of the initial weights.
         sha256: digests of the bundle's other members, by member name.
+        front_end: the front end's network, a TFLite file, a member of its own; empty where the front end has none.
     """
 
     architecture: str
@@ -74,11 +77,15 @@ class Manifest:
     sha256: dict[str, str] = dataclasses.field(default_factory=dict)
     format: str = FORMAT
     version: int = VERSION
+    front_end: bytes = dataclasses.field(default=b"", repr=False)
 
     @property
     def feature_settings(self) -> FeatureSettings:
-        """The settings of the features that the model was built for."""
-        return FeatureSettings.from_json(self.features)
+        """The settings of the features that the model was built for, with the front end's network."""
+        settings = FeatureSettings.from_json(self.features)
+        if isinstance(settings, EmbeddingSettings):
+            return dataclasses.replace(settings, network=dataclasses.replace(settings.network, data=self.front_end))
+        return settings
 
     @property
     def head(self) -> Layer:
@@ -98,13 +105,22 @@ class Bundle:
 def write_bundle(manifest: Manifest, graph: bytes, weights: Arrays) -> bytes:
     """Serialise a bundle; equal content gives equal bytes. The manifest's digests are filled in here."""
     members = {"model.tflite": graph, "weights.safetensors": pack(weights, {})}
+    if manifest.front_end:
+        members[_FRONT_END] = manifest.front_end
     manifest = dataclasses.replace(manifest, sha256={name: digest(data) for name, data in members.items()})
-    document = json.dumps(dataclasses.asdict(manifest), indent=1, sort_keys=True).encode()
+    document = json.dumps(manifest_json(manifest), indent=1, sort_keys=True).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, data in {"manifest.json": document, **members}.items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
     return buffer.getvalue()
+
+
+def manifest_json(manifest: Manifest) -> dict[str, Any]:
+    """Return a manifest JSON-ready; the front end's network is a member of its own."""
+    document = dataclasses.asdict(manifest)
+    del document["front_end"]
+    return document
 
 
 def read_bundle(path: Path) -> Bundle:
@@ -125,14 +141,19 @@ def _open(source: Path | io.BytesIO, path: str) -> Bundle:
     try:
         with zipfile.ZipFile(source) as archive:
             members = {name: archive.read(name) for name in _MEMBERS}
+            if _FRONT_END in archive.namelist():
+                members[_FRONT_END] = archive.read(_FRONT_END)
     except (OSError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
         raise BundleError(
             f"{path} is not a readable model bundle ({error}); build one with `auricle-export build`"
         ) from error
-    manifest = _parse(members["manifest.json"], path)
+    manifest = dataclasses.replace(_parse(members["manifest.json"], path), front_end=members.get(_FRONT_END, b""))
     for name, expected in manifest.sha256.items():
         if digest(members.get(name, b"")) != expected:
             raise BundleError(f"{path} is damaged: {name} does not match its digest; copy or build it again")
+    settings = manifest.feature_settings
+    if isinstance(settings, EmbeddingSettings) and digest(manifest.front_end) != settings.network.sha256:
+        raise BundleError(f"{path}: its {_FRONT_END} is not the network of its features; build it again")
     weights, _ = unpack(members["weights.safetensors"])
     shapes = {name: array.shape for name, array in weights.items()}
     if shapes != manifest.weight_shapes:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 
 _LARGEST = 1_000_000_000
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class FeatureSettings:
             ProtocolError: the kind is unknown, or a field is missing, unknown or of a wrong type.
         """
         kind = document.get("kind", MfccSettings.kind)
-        known = {settings.kind: settings for settings in (MfccSettings, LogMelSettings)}
+        known = {settings.kind: settings for settings in (MfccSettings, LogMelSettings, EmbeddingSettings)}
         if not isinstance(kind, str) or kind not in known:
             raise ProtocolError(f"unknown kind of features {kind!r}; known: {', '.join(known)}; update the software")
         return _read(known[kind], {name: value for name, value in document.items() if name != "kind"})
@@ -163,6 +165,60 @@ class LogMelSettings(MelSettings):
         return (self.frames, self.mel_bands)
 
 
+@dataclass(frozen=True)
+class FrozenNetwork:
+    """A network that is part of a front end and that nobody trains.
+
+    Attributes:
+        sha256: Digest of the TFLite file, 64 hex digits. It alone travels, and stands in the features' digest.
+        data: The TFLite file; empty where only its digest is known.
+    """
+
+    sha256: str
+    data: bytes = field(default=b"", repr=False, compare=False)
+
+    @classmethod
+    def of(cls, data: bytes) -> FrozenNetwork:
+        """Return the network of a file's bytes."""
+        return cls(hashlib.sha256(data).hexdigest(), data)
+
+
+@dataclass(frozen=True)
+class EmbeddingSettings(MelSettings):
+    """What a frozen, pretrained network makes of the log-mel features of a clip: one frame of so many numbers.
+
+    Attributes:
+        numbers: Size of the embedding.
+        network: The network: float32 [clips, frames, mel bands] of (log-mel + offset) / scale -> [clips, numbers].
+        offset: What is added to the log-mel features.
+        scale: What the sums are divided by.
+        floor: Power that is added before the logarithm.
+    """
+
+    kind = "embedding"
+
+    numbers: int
+    network: FrozenNetwork
+    offset: float = 6.0
+    scale: float = 5.0
+    floor: float = 1e-6
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(1, numbers) of one clip's features."""
+        return (1, self.numbers)
+
+    @property
+    def log_mel(self) -> LogMelSettings:
+        """Settings of the log-mel features that the network takes."""
+        shared = {item.name: getattr(self, item.name) for item in dataclasses.fields(LogMelSettings)}
+        return LogMelSettings(**shared)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the kind and every field, JSON-ready, of the network its digest alone."""
+        return super().to_json() | {"network": self.network.sha256}
+
+
 def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> FeatureSettings:
     """Build settings of a kind.
 
@@ -170,15 +226,19 @@ def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> Featur
         ProtocolError: a field is missing, unknown or of a wrong type.
     """
     fields: dict[str, object] = {}
-    for field in dataclasses.fields(kind):
-        value = document.get(field.name, field.default)
+    for item in dataclasses.fields(kind):
+        value = document.get(item.name, item.default)
+        if item.type == "FrozenNetwork":
+            if not isinstance(value, str) or not _SHA256.fullmatch(value):
+                raise ProtocolError(f"feature setting {item.name!r} must be 64 hex digits, not {value!r}")
+            value = FrozenNetwork(value)
         if isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # holds for NaN too
-            raise ProtocolError(f"feature setting {field.name!r} must be finite and sensible, not {value!r}")
-        if field.type == "float" and type(value) is int:
+            raise ProtocolError(f"feature setting {item.name!r} must be finite and sensible, not {value!r}")
+        if item.type == "float" and type(value) is int:
             value = float(value)
-        if type(value).__name__ != field.type:
-            raise ProtocolError(f"feature setting {field.name!r} must be a {field.type}, not {value!r}")
-        fields[field.name] = value
+        if type(value).__name__ != item.type:
+            raise ProtocolError(f"feature setting {item.name!r} must be a {item.type}, not {value!r}")
+        fields[item.name] = value
     unknown = sorted(set(document) - set(fields))
     if unknown:
         raise ProtocolError(f"unknown feature setting {unknown[0]!r}; known: {', '.join(fields)}")

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from fleet_protocol.arrays import Array
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
+from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.tensors import Arrays
 from model_export import network
 from model_export.errors import ExportError, OperatorError
@@ -94,7 +95,7 @@ def load_weights(model: keras.Model, weights: Mapping[str, Array]) -> None:
 
 def describe(model: keras.Model, specification: Specification) -> Manifest:
     """Write the manifest of a network that was built from a specification."""
-    weights = weights_of(model)
+    weights, settings = weights_of(model), specification.settings
     grouped: dict[str, list[str]] = {}
     for name in weights:
         grouped.setdefault(name.split("/")[0], []).append(name)
@@ -103,13 +104,14 @@ def describe(model: keras.Model, specification: Specification) -> Manifest:
         options=specification.options,
         capacity=specification.capacity,
         batch=specification.batch,
-        input_shape=specification.settings.shape,
+        input_shape=settings.shape,
         embedding=model.layers[-1].input.shape[-1],
-        features=specification.settings.to_json(),
+        features=settings.to_json(),
         mean=specification.normalisation.mean,
         std=specification.normalisation.std,
         layers=tuple(Layer(name, tuple(names)) for name, names in grouped.items()),
         weight_shapes={name: array.shape for name, array in weights.items()},
         parameters=sum(array.size for array in weights.values()),
         seed=specification.seed,
+        front_end=settings.network.data if isinstance(settings, EmbeddingSettings) else b"",
     )

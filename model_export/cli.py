@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle import manifest_json, read_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import PRESETS, preset
 from fleet_protocol.tensors import unpack
@@ -136,7 +135,7 @@ def _inspect(path: Path) -> None:
     if zipfile.is_zipfile(path):
         bundle = read_bundle(path)
         graph = bundle.graph
-        print(json.dumps(dataclasses.asdict(bundle.manifest), indent=1, sort_keys=True))
+        print(json.dumps(manifest_json(bundle.manifest), indent=1, sort_keys=True))
         multiply_adds = cost.training_multiply_adds(graph, bundle.manifest.batch)
         print(f"{bundle.manifest.architecture}: {cost.describe(multiply_adds)}")
     else:

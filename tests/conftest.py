@@ -19,3 +19,9 @@ def bundles() -> dict[str, Path]:
         lambda folder: run_python("-m", "model_export.cli", "build", *ARCHITECTURES, "-o", str(folder)),
     )
     return {name: folder / f"{name}.auricle" for name in ARCHITECTURES}
+
+
+@pytest.fixture(scope="session")
+def embedding_bundles() -> Path:
+    """A folder with bundles whose front end is an untrained network: see tests/support/embedding_bundles.py."""
+    return built("embedding-bundles", lambda folder: run_python("-m", "tests.support.embedding_bundles", str(folder)))

@@ -16,7 +16,9 @@ def add(commands: Commands) -> None:
     """Add the command."""
     public = commands.add_parser("public-set", help="compute a fleet's public set from a folder of recordings")
     public.add_argument("folder", type=Path, help="clips as LABEL/*.wav|flac|ogg")
-    public.add_argument("--features", choices=sorted(PRESETS), default="gudur")
+    features = public.add_mutually_exclusive_group()
+    features.add_argument("--features", choices=sorted(PRESETS), default="gudur", help="a preset (gudur)")
+    features.add_argument("--bundle", type=Path, metavar="FILE", help="the features of this bundle instead")
     public.add_argument("--per-label", type=int, default=300, metavar="N", help="clips of each label (300)")
     public.add_argument("--labels", metavar="A,B", help="only these labels (all)")
     public.add_argument("--seed", type=int, default=0, help="of the choice of clips (0)")
@@ -27,10 +29,14 @@ def add(commands: Commands) -> None:
 def _public_set(options: argparse.Namespace) -> int:
     from edge_client.clips.public_set import build_public_set
     from fleet_protocol.atomic_files import write_durably
+    from fleet_protocol.bundle import read_bundle
 
+    settings = PRESETS[options.features]
+    if options.bundle is not None:
+        settings = read_bundle(options.bundle).manifest.feature_settings
     labels = options.labels.split(",") if options.labels else None
     public_set = build_public_set(
-        options.folder, PRESETS[options.features], labels=labels, per_label=options.per_label, seed=options.seed
+        options.folder, settings, labels=labels, per_label=options.per_label, seed=options.seed
     )
     write_durably(options.output, public_set.pack(), mode=0o644)
     print(f"{options.output}: {len(public_set.labels)} clips of {', '.join(public_set.class_ids)}")

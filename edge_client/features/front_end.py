@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from edge_client.errors import FeatureError
+from edge_client.features.embedding import Embedding
 from edge_client.features.log_mel import LogMel
 from edge_client.features.mfcc import Mfcc
 from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.feature_settings import FeatureSettings, LogMelSettings, MfccSettings
+from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings, LogMelSettings, MfccSettings
 
 
 class FrontEnd(Protocol):
@@ -34,10 +35,14 @@ def open_front_end(settings: FeatureSettings) -> FrontEnd:
     """Return the front end of some settings.
 
     Raises:
-        FeatureError: the settings contradict themselves, or are of a kind that this version does not know.
+        FeatureError: the settings contradict themselves, are of a kind that this version does not know, or name a
+            network of which only the digest is known.
+        ModelError: no runtime can take the front end's network.
     """
     if isinstance(settings, MfccSettings):
         return Mfcc(settings)
     if isinstance(settings, LogMelSettings):
         return LogMel(settings)
+    if isinstance(settings, EmbeddingSettings):
+        return Embedding(settings)
     raise FeatureError(f"no front end computes features of the kind {settings.kind!r}; update the software")

@@ -7,12 +7,56 @@ frame 0 of cepstra belongs to one window alone, and every other frame is the sam
 from __future__ import annotations
 
 import dataclasses
+from typing import Protocol
 
 import numpy as np
 
+from edge_client.features.embedding import Embedding
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+
+
+class Sliding(Protocol):
+    """Computes what a front end would of each window of a stream, from window to window."""
+
+    def reset(self) -> None:
+        """Forget the last window: the next one does not lie one hop after it."""
+
+    def __call__(self, window: Floats) -> Floats:
+        """Return float32 [frames, numbers per frame] of float32 [clip_samples], one hop after the last window."""
+
+
+def open_sliding(settings: FeatureSettings, hop_frames: int) -> Sliding:
+    """Return the sliding form of a front end.
+
+    Args:
+        settings: of the features; the window is a clip.
+        hop_frames: frames by which each window lies after the one before.
+
+    Raises:
+        FeatureError, ModelError: see :func:`edge_client.features.front_end.open_front_end`.
+    """
+    if isinstance(settings, EmbeddingSettings):
+        return SlidingEmbedding(settings, hop_frames)
+    return SlidingFeatures(settings, hop_frames)
+
+
+class SlidingEmbedding:
+    """A window's log-mel features are computed as far as they are new; the network sees the whole window."""
+
+    def __init__(self, settings: EmbeddingSettings, hop_frames: int) -> None:
+        self._log_mel = SlidingFeatures(settings.log_mel, hop_frames)
+        self._embedding = Embedding(settings)
+
+    def reset(self) -> None:
+        """Forget the last window: the next one does not lie one hop after it."""
+        self._log_mel.reset()
+
+    def __call__(self, window: Floats) -> Floats:
+        """Return float32 [1, numbers] of float32 [clip_samples], one hop after the last window."""
+        embedding: Floats = self._embedding.of_log_mel(self._log_mel(window)[None])[0]
+        return embedding
 
 
 class SlidingFeatures:

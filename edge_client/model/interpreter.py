@@ -12,7 +12,10 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from edge_client.errors import ModelError
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import SIGNATURES
 
 Signatures = dict[str, Callable[..., dict[str, Any]]]
@@ -37,6 +40,40 @@ def open_graph(graph: bytes, threads: int) -> tuple[str, Signatures]:
         raise ModelError(
             f"{package} cannot take this bundle's graph ({error}); build the bundle again with `auricle-export build`"
         ) from error
+
+
+def open_network(graph: bytes) -> Callable[[Floats], Floats]:
+    """Open a network of one input and one output, float32 both: [rows, ...] -> [rows, ...].
+
+    The graph takes a fixed number of rows; more are passed in parts, and fewer are filled up.
+
+    Raises:
+        ModelError: this machine has no runtime, or the runtime cannot take the graph. The returned function raises it
+            for rows of another shape.
+    """
+    package, interpreter_class = _load_runtime()
+    try:
+        interpreter = interpreter_class(model_content=graph, num_threads=1)
+        interpreter.allocate_tensors()
+    except (ValueError, RuntimeError) as error:
+        raise ModelError(f"{package} cannot take this network ({error})") from error
+    (taken,), (given,) = interpreter.get_input_details(), interpreter.get_output_details()
+    batch, *shape = (int(size) for size in taken["shape"])
+
+    def run(rows: Floats) -> Floats:
+        if list(rows.shape[1:]) != shape:
+            raise ModelError(f"the network takes rows of shape {tuple(shape)}, not {rows.shape[1:]}")
+        found = np.empty((len(rows), *given["shape"][1:]), np.float32)
+        part = np.zeros((batch, *shape), np.float32)
+        for start in range(0, len(rows), batch):
+            some = rows[start : start + batch]
+            part[: len(some)] = some
+            interpreter.set_tensor(taken["index"], part)
+            interpreter.invoke()
+            found[start : start + batch] = interpreter.get_tensor(given["index"])[: len(some)]
+        return found
+
+    return run
 
 
 def _load_runtime() -> tuple[str, Any]:

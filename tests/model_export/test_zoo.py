@@ -32,7 +32,7 @@ def test_networks_have_the_number_of_weights_that_fedkws_ui_reports():
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_network_can_be_narrowed_and_is_the_published_one_at_width_1(name):
     assert ARCHITECTURES[name].narrowed(1.0) == ARCHITECTURES[name]
-    assert ARCHITECTURES[name].narrowed(0.25) != ARCHITECTURES[name]
+    assert ARCHITECTURES[name].narrowed(0.25) != ARCHITECTURES[name] or name == "linear"  # has nothing to narrow
 
 
 def test_a_narrow_network_keeps_its_heads_and_layers():

@@ -30,6 +30,7 @@ def built(name: str, make: Callable[[Path], object]) -> Path:
         "model_export/**/*.py",
         "fleet_protocol/*.py",
         "tests/conftest.py",
+        "tests/support/embedding_bundles.py",
         "tests/support/checkout.py",
         "benchmarks/parity/*.py",
     )

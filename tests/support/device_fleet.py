@@ -49,7 +49,14 @@ class Device:
 
 
 def device_fleet(
-    tmp_path, bundles, start_aggregator, labels=("yes", "no", "up", "down"), write=write_clips, public=12, own=16
+    tmp_path,
+    bundles,
+    start_aggregator,
+    labels=("yes", "no", "up", "down"),
+    write=write_clips,
+    public=12,
+    own=16,
+    settings=SETTINGS,
 ):
     """Yield an aggregator with a public set, and a function that makes devices; all are ended afterwards.
 
@@ -58,7 +65,7 @@ def device_fleet(
     server = start_aggregator()
     for label in labels:
         write(tmp_path / "public", label, public, seed=99)
-    shared = build_public_set(tmp_path / "public", SETTINGS, list(labels), public)
+    shared = build_public_set(tmp_path / "public", settings, list(labels), public)
     with server.client() as client:
         client.put("/v1/public-set", content=shared.pack()).raise_for_status()
     devices = []

@@ -1,0 +1,74 @@
+"""Embeddings: what a frozen, pretrained network makes of a clip's log-mel features.
+
+The network is part of the front end: nobody trains it, its digest stands in the features' digest, and a bundle carries
+it. Everything behind it works on its numbers as it does on cepstra.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from edge_client.errors import FeatureError, ModelError
+from edge_client.features.log_mel import LogMel
+from edge_client.model.interpreter import open_network
+from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.feature_settings import EmbeddingSettings
+
+
+class Embedding:
+    """Computes the features that some settings describe; may be shared by threads."""
+
+    def __init__(self, settings: EmbeddingSettings) -> None:
+        """Open the network.
+
+        Raises:
+            FeatureError: only the digest of the network is known, or it does not fit the settings.
+            ModelError: this machine has no runtime, or the runtime cannot take the network.
+        """
+        if not settings.network.data:
+            raise FeatureError(
+                f"these features need the network {settings.network.sha256[:16]}, of which only the digest is known "
+                "here; take the settings from a bundle that was built with it"
+            )
+        self.settings = settings
+        self._log_mel = LogMel(settings.log_mel)
+        self._network = open_network(settings.network.data)
+        self._lock = threading.Lock()
+        self.of_log_mel(np.zeros((1, *settings.log_mel.shape), np.float32))  # refuses a network of other shapes now
+
+    def __call__(self, samples: Array) -> Floats:
+        """Compute the embedding of one clip or of many.
+
+        Args:
+            samples: as of :meth:`edge_client.features.log_mel.LogMel.__call__`.
+
+        Returns:
+            float32 [1, numbers] or [clips, 1, numbers].
+
+        Raises:
+            FeatureError: the samples are integers, not finite, none at all, or of a wrong rank.
+        """
+        log_mel = self._log_mel(samples)
+        found = self.of_log_mel(log_mel.reshape(-1, *self.settings.log_mel.shape))
+        return found.reshape(*log_mel.shape[:-2], *self.settings.shape)
+
+    def of_log_mel(self, log_mel: Floats) -> Floats:
+        """Return the embeddings of log-mel features: float32 [clips, frames, mel bands] -> [clips, 1, numbers].
+
+        Raises:
+            FeatureError: the network takes or returns other shapes.
+        """
+        scaled = (log_mel + np.float32(self.settings.offset)) / np.float32(self.settings.scale)
+        try:
+            with self._lock:
+                found = self._network(scaled)
+        except ModelError as error:
+            raise FeatureError(f"the front end's network does not fit its settings: {error}") from error
+        if found.shape != (len(log_mel), self.settings.numbers):
+            raise FeatureError(
+                f"the front end's network makes {found.shape[1:]} of a clip, not the {self.settings.numbers} numbers "
+                "of its settings"
+            )
+        return found[:, None]

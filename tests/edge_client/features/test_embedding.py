@@ -1,0 +1,123 @@
+"""Embeddings: the front end with a network, alone, sliding, in a bundle, and with what cannot be used."""
+
+import dataclasses
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from edge_client.errors import FeatureError, ModelError
+from edge_client.features.front_end import open_front_end
+from edge_client.features.log_mel import LogMel
+from edge_client.features.sliding import open_sliding
+from edge_client.learning.sgd import Optimiser, train_epoch
+from edge_client.learning.targets import from_slots
+from edge_client.model.interpreter import open_network
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle, unpack_bundle, write_bundle
+from fleet_protocol.errors import BundleError, ProtocolError
+from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
+from tests.support.checkout import require_runtime
+
+
+@pytest.fixture
+def bundle(embedding_bundles):
+    return read_bundle(embedding_bundles / "embedding.auricle")
+
+
+@pytest.fixture
+def settings(bundle):
+    return bundle.manifest.feature_settings
+
+
+def noise(clips, settings, seed=0):
+    return (0.1 * np.random.default_rng(seed).standard_normal((clips, settings.clip_samples))).astype(np.float32)
+
+
+@pytest.mark.parametrize("runtime", ["tflite", "litert"])
+def test_it_is_the_network_of_the_scaled_log_mel_features(settings, monkeypatch, runtime):
+    require_runtime(runtime)
+    monkeypatch.setenv("AURICLE_RUNTIME", runtime)
+    clips = noise(3, settings)
+    found = open_front_end(settings)(clips)
+    scaled = (LogMel(settings.log_mel)(clips) + 6) / 5
+    np.testing.assert_allclose(found[:, 0], open_network(settings.network.data)(scaled), rtol=1e-5, atol=1e-6)
+    assert found.shape == (3, *settings.shape) == (3, 1, 16)
+    np.testing.assert_array_equal(open_front_end(settings)(clips[1]), found[1])
+    assert np.ptp(found, axis=0).max() > 0.01  # the network hears a difference
+
+
+@pytest.mark.parametrize("hop_frames", [1, 10, 33, 98])
+def test_a_sliding_window_has_the_embedding_that_it_has_alone(settings, hop_frames):
+    stream = noise(4, settings).reshape(-1)
+    sliding, alone = open_sliding(settings, hop_frames), open_front_end(settings)
+    hop = hop_frames * settings.hop_samples
+    starts = range(0, len(stream) - settings.clip_samples + 1, hop)
+    for number, start in enumerate(list(starts)[:12]):
+        window = stream[start : start + settings.clip_samples]
+        if number == 3:
+            sliding.reset()
+            continue
+        np.testing.assert_allclose(sliding(window), alone(window), rtol=1e-4, atol=1e-5)
+
+
+def test_a_bundle_carries_the_network_and_its_features_name_it(bundle, settings):
+    packed = write_bundle(bundle.manifest, bundle.graph, bundle.weights)
+    again = unpack_bundle(packed, "again").manifest
+    assert again.feature_settings.network.data == settings.network.data
+    assert again.feature_settings.digest == settings.digest
+    other = dataclasses.replace(settings, network=FrozenNetwork.of(settings.network.data + b"x"))
+    assert other.digest != settings.digest
+    features = dict(bundle.manifest.features)
+    foreign = dataclasses.replace(bundle.manifest, features=features | {"network": "0" * 64})
+    with pytest.raises(BundleError, match=r"not the network of its features"):
+        unpack_bundle(write_bundle(foreign, bundle.graph, bundle.weights), "foreign")
+
+
+def test_a_damaged_network_is_refused_when_the_bundle_is_opened(embedding_bundles, tmp_path):
+    damaged = io.BytesIO()
+    with zipfile.ZipFile(embedding_bundles / "embedding.auricle") as source, zipfile.ZipFile(damaged, "w") as into:
+        for name in source.namelist():
+            data = bytearray(source.read(name))
+            data[len(data) // 2] ^= name == "front_end.tflite"
+            into.writestr(name, bytes(data))
+    with pytest.raises(BundleError, match=r"front_end\.tflite does not match its digest"):
+        unpack_bundle(damaged.getvalue(), "it")
+
+
+def test_settings_that_travelled_know_the_digest_alone_and_say_so(settings):
+    there = FeatureSettings.from_json(settings.to_json())
+    assert there == settings
+    assert there.digest == settings.digest
+    with pytest.raises(FeatureError, match=settings.network.sha256[:16]):
+        open_front_end(there)
+    with pytest.raises(ProtocolError, match="64 hex digits"):
+        FeatureSettings.from_json(settings.to_json() | {"network": "../x"})
+
+
+def test_a_network_that_does_not_fit_or_is_none_is_refused(settings):
+    with pytest.raises(FeatureError, match=r"\(16,\) of a clip, not the 17 numbers"):
+        open_front_end(dataclasses.replace(settings, numbers=17))
+    with pytest.raises(FeatureError, match=r"takes rows of shape \(98, 40\)"):
+        open_front_end(dataclasses.replace(settings, frames=97))
+    with pytest.raises(ModelError, match="cannot take this network"):
+        open_front_end(dataclasses.replace(settings, network=FrozenNetwork.of(b"\x1c\0\0\0TFL3" + bytes(40))))
+
+
+@pytest.mark.parametrize("name", ["embedding", "embedding-hidden"])
+def test_a_head_learns_on_its_numbers(embedding_bundles, name):
+    model = ModelRuntime.open(embedding_bundles / f"{name}.auricle")
+    settings = model.manifest.feature_settings
+    rng = np.random.default_rng(1)
+    time_s = np.arange(settings.clip_samples) / settings.sample_rate_hz
+    slots = rng.integers(2, size=64)
+    pitch = np.where(slots, 700.0, 2_000.0)[:, None] * rng.uniform(0.9, 1.1, (64, 1))
+    clips = (0.3 * np.sin(2 * np.pi * pitch * time_s) + noise(64, settings)).astype(np.float32)
+    x = model.normalise(open_front_end(settings)(clips))
+    mask = np.zeros(model.manifest.capacity, np.float32)
+    mask[:2] = 1.0
+    targets = from_slots(slots, model.manifest.capacity)
+    for _ in range(40):
+        train_epoch(model, x, targets, mask, Optimiser(0.05), rng)
+    assert (model.predict(x, mask)[:, :2].argmax(axis=1) == slots).mean() > 0.95

@@ -1,0 +1,38 @@
+"""A fleet whose front end is a network: whole devices learn by scores and by weights, and discover a class."""
+
+import pytest
+
+from fleet_protocol.bundle import read_bundle
+from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from tests.support.sounds import write_clips
+
+pytestmark = pytest.mark.slow
+
+
+def test_devices_with_an_embedding_take_part_in_every_kind_of_round(tmp_path, embedding_bundles, start_aggregator):
+    path = embedding_bundles / "embedding.auricle"
+    settings = read_bundle(path).manifest.feature_settings
+    running = device_fleet(tmp_path, {"linear": path}, start_aggregator, settings=settings)
+    server, device = next(running)
+    with server.client() as client:
+        client.put("/v1/model", content=path.read_bytes()).raise_for_status()
+    first = device("first", "linear", ("yes", "no", "up")).start()
+    device("second", "linear", ("no", "up", "down")).start()
+    enrolled(server, 2)
+    fast = {"epochs": 30, "augmented_copies": 1, "learning_rate": 0.1, "impressions": 8, "impression_steps": 60}
+
+    def accuracies(strategy):
+        found = finished(server, open_round(server, strategy=strategy, settings=fast))
+        assert found["summary"]["state"] == "done", found["summary"]
+        return [taken["learned_metrics"]["global_accuracy"] for taken in found["participants"]]
+
+    assert min(accuracies("zero_shot")) > 60
+    accuracies("fedavg")
+    assert min(accuracies("fedavg")) > 60
+    write_clips(first.clips, "stop", 16, seed=7)  # the owner of the first teaches it a sound
+    accuracies("fedavg")
+    with server.client() as client:
+        classes = client.get("/v1/classes").json()
+    assert [info["discovered_in"] is not None for info in classes] == [False] * 4 + [True]
+    assert "Traceback" not in first.log()
+    next(running, None)
