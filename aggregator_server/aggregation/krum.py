@@ -19,7 +19,10 @@ from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.setting import Setting
 
 BYZANTINE = Setting(
-    0.2, "share of the devices that may lie, rounded down to f; n >= 2 f + 3 uploads are needed", 0.0, LESS_THAN_HALF
+    0.2,
+    "share of Byzantine clients among the devices, rounded down to f; n >= 2 f + 3 uploads are needed",
+    0.0,
+    LESS_THAN_HALF,
 )
 _COLUMNS = 1_024
 
@@ -37,7 +40,7 @@ def krum(updates: Updates, byzantine: float) -> Chosen:
 
     Args:
         updates: the uploads.
-        byzantine: share of the devices that may lie; f is that share of n, rounded down.
+        byzantine: share of Byzantine clients; f is that share of n, rounded down.
 
     Raises:
         AggregationError: n < 2 f + 3.
@@ -52,15 +55,15 @@ def krum_scores(updates: Updates, byzantine: float) -> Doubles:
     Raises:
         AggregationError: n < 2 f + 3.
     """
-    count, liars = len(updates), floor_of(byzantine, len(updates))
-    if count < 2 * liars + 3:
+    count, f = len(updates), floor_of(byzantine, len(updates))
+    if count < 2 * f + 3:
         raise AggregationError(
-            f"Krum against {liars} liars (byzantine = {byzantine:g}) needs {2 * liars + 3} uploads, not {count}; "
+            f"Krum with f = {f} Byzantine clients (byzantine = {byzantine:g}) needs {2 * f + 3} uploads, not {count}; "
             "wait for more devices (quorum), set byzantine lower, or use the median"
         )
     distances = squared_distances(updates)
     np.fill_diagonal(distances, np.inf)
-    nearest = np.sort(distances, axis=1)[:, : count - liars - 2]
+    nearest = np.sort(distances, axis=1)[:, : count - f - 2]
     scores: Doubles = nearest.sum(axis=1)
     return scores
 

@@ -21,7 +21,7 @@ def multi_krum(updates: Updates, byzantine: float, keep: float) -> Chosen:
 
     Args:
         updates: the uploads.
-        byzantine: share of the devices that may lie; f is that share of n, rounded down.
+        byzantine: share of Byzantine clients; f is that share of n, rounded down.
         keep: m as a share of n, rounded down, at least one.
 
     Raises:

@@ -48,8 +48,8 @@ def tables(results: Results, plug_in: str, own: str) -> str:
         "Devices in a round": _ratios(results),
         "White noise in the devices' clips, and wrong labels": _losses(results),
         "Urban Sound, F1": f"{_by_condition(results, ALPHAS, 'Dirichlet')}\n{_own_models(results, ALPHAS)}",
-        "What its parts are worth": _parts(results),
-        "What held": _verdict(results),
+        "Ablation": _parts(results),
+        "Claims reproduced": _verdict(results),
         "What was tried": _TRIED,
     }
     sections = [f"### {heading}\n{text}" for heading, text in parts.items()]

@@ -1,4 +1,4 @@
-"""Zero-shot federated learning with new classes (Gudur & Perepu 2021): tables 2 and 3, and users who lie."""
+"""Zero-shot federated learning with new classes (Gudur & Perepu 2021): tables 2 and 3, and attackers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TITLE = "Zero-shot learning of new classes among users with models and labels of
 SIZES = {3: 10, 10: 30}  # users and iterations
 SHARED = "sounds, 3 users, recordings shared"
 FORMS = {"normalised": True, "literal": False}
-LIES = {"poisoned_impressions": "another class", "noise": "noise"}
+POISONED = {"poisoned_impressions": "another class", "noise": "noise"}
 RATES = (0.0, 1 / 3, 0.5)
 _POISONED_ROUNDS = 5
 _FULL_LOCAL = {"epochs": 32}
@@ -46,13 +46,13 @@ def runs(scale: Scale) -> list[Run]:
 
 
 def _of_sounds(scale: Scale, bundles: Mapping[str, Path]) -> list[Run]:
-    """Return what is measured on sounds alone: recordings that public set and users share, and users who lie."""
+    """Return what is measured on sounds alone: recordings that public set and users share, and attackers."""
     found, seeds, chosen = [], range(1, 6 if scale.full else 4), APPLICATIONS["sounds"]
     fixed = {"application": "sounds", "bundles": bundles, "data": scale.data(chosen.folder)}
     shared = {"users": 3, "rounds": SIZES[3], "by_speaker": False, "local": chosen.local[3]} | fixed
     found += [_run(SHARED, seed, shared, _COST_S["sounds", 3]) for seed in seeds]
     for rate in RATES:
-        for attack in LIES if rate else ("poisoned_impressions",):
+        for attack in POISONED if rate else ("poisoned_impressions",):
             work = {"users": POISONED_USERS, "rounds": _POISONED_ROUNDS, "attackers": rate, "attack": attack} | fixed
             work |= {"local": chosen.local[POISONED_USERS]}
             found += [_run(_lie(attack, rate), seed, work, 15.0) for seed in seeds]
@@ -73,8 +73,13 @@ def section(results: Results) -> str:
     for application in APPLICATIONS:
         lines += [f"### {application.capitalize()}, 3 users, 10 iterations", _small(results, application)]
     lines += [_shared(results), "### 10 users, 30 iterations, models that change", _large(results)]
-    lines += ["### New classes", _discovered(results), "### Users who lie about a new sound", _lies(results)]
-    lines += ["### What held", _verdict(results)]
+    lines += [
+        "### New classes",
+        _discovered(results),
+        "### Attackers who poison a new sound",
+        _poisoned_reports(results),
+    ]
+    lines += ["### Claims reproduced", _verdict(results)]
     return "\n".join(lines)
 
 
@@ -200,19 +205,19 @@ def _new_classes(figures: Figures) -> dict[str, bool]:
     return {item.label: item.matched for item in new_classes(rounds, owners)}
 
 
-def _lies(results: Results) -> str:
+def _poisoned_reports(results: Results) -> str:
     rows = []
     for rate in RATES:
-        for attack in LIES if rate else ("poisoned_impressions",):
+        for attack in POISONED if rate else ("poisoned_impressions",):
             runs_of = results.figures(_lie(attack, rate))
             made = [float(len({item["class_id"] for item in _reports(figures)} - {None})) for figures in runs_of]
             own = [item["recognised"] for figures in runs_of for item in _own_classes(figures)]
             held_out = [row["held_out_after"] for figures in runs_of for row in figures["rounds"][-1]["users"]]
-            what = LIES[attack] if rate else "nobody lies"
+            what = POISONED[attack] if rate else "no attackers"
             rows.append([f"{rate:.0%}", what, _mean(made), _mean(own), _mean(held_out)])
-    header = ["users who lie", "describing", "classes made of one sound", "recognised, %", "own labels, test clips, %"]
+    header = ["attackers", "describing", "classes made of one sound", "recognised, %", "own labels, test clips, %"]
     return (
-        f"{POISONED_USERS} users meet the same new sound before round 3 of {_POISONED_ROUNDS}; those who lie describe "
+        f"{POISONED_USERS} users meet the same new sound before round 3 of {_POISONED_ROUNDS}; attackers describe "
         "it by the impressions and the profile of another class, or by noise. Recognised: test clips of the sound that "
         "a user's distilled model takes for the class that this user was given.\n\n" + markdown_table(header, rows)
     )
@@ -262,4 +267,4 @@ def _name(application: str, users: int, form: str) -> str:
 
 
 def _lie(attack: str, rate: float) -> str:
-    return f"{rate:.0%} describe {LIES[attack]}" if rate else "nobody lies"
+    return f"{rate:.0%} describe {POISONED[attack]}" if rate else "no attackers"

@@ -90,7 +90,7 @@ def play(
         local: settings of the local method.
         normalise: whether the average of a label is divided by the sum of beta.
         by_speaker: whether no speaker and no recording is in two of public set, test clips and a user's clips.
-        attackers: share of the users who lie about a new sound that all of them meet; None: the paper's schedule.
+        attackers: share of the attackers about a new sound that all of them meet; None: the paper's schedule.
         attack: what they do.
 
     Returns:

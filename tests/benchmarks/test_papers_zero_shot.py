@@ -64,7 +64,7 @@ def results(class_ids):
         for users in zero_shot.SIZES
         for form in zero_shot.FORMS
     ]
-    names += [zero_shot._lie(attack, rate) for attack in zero_shot.LIES for rate in zero_shot.RATES]
+    names += [zero_shot._lie(attack, rate) for attack in zero_shot.POISONED for rate in zero_shot.RATES]
     names.append(zero_shot.SHARED)
     run = [(Run("", seed, Call(play)), Outcome(figures, 0.0, 0.0, {})) for seed in (1, 2)]
     return Results(False, dict.fromkeys(names, run))
