@@ -20,7 +20,7 @@ from fleet_protocol.setting import Setting
 
 BYZANTINE = Setting(
     0.2,
-    "share of Byzantine clients among the devices, rounded down to f; n >= 2 f + 3 uploads are needed",
+    "share of Byzantine clients, rounded down to f; n >= 2 f + 3 uploads are needed",
     0.0,
     LESS_THAN_HALF,
 )
