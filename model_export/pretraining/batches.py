@@ -75,7 +75,7 @@ class Batches:
     def _noises(self, count: int, rng: np.random.Generator) -> Floats:
         """Draw recorded noises and synthesised ones, float32 [count, 98, 40]."""
         recorded = self._clips[-1]
-        noises = LOG_POWERS[self._synthesised[rng.integers(len(self._synthesised), size=count)]]
+        noises: Floats = LOG_POWERS[self._synthesised[rng.integers(len(self._synthesised), size=count)]]
         if len(recorded):
             real = rng.random(count) >= _SYNTHETIC_NOISE
             noises[real] = LOG_POWERS[self.corpus.pixels[rng.choice(recorded, int(real.sum()))]]

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.audio.recordings import SUFFIXES, loudest_stretch, read_recording, speaker_of
-from fleet_protocol.arrays import Array
+from fleet_protocol.arrays import Array, Floats
 from model_export.errors import CorpusError
 from model_export.pretraining import log_mel
-from model_export.pretraining.pictures import BANDS, FRAMES, decode, picture_paths, to_pixels
+from model_export.pretraining.pictures import decode, picture_paths, to_pixels
 
 NOISE = "_noise_"
 """The label of clips in which nobody speaks, whatever folder they come from."""
@@ -138,9 +138,17 @@ def speakers_of(folder: Path) -> set[str]:
     return {speaker for speaker, found, _ in spoken if found}
 
 
-def _read_folder(folder: Path) -> Corpus:
-    """Read ``<label>/*``; long recordings of noise count second by second."""
-    pixels, words, speakers = [], [], []
+def read_log_mel(folder: Path) -> tuple[Floats, NDArray[np.str_], NDArray[np.str_]]:
+    """Read recordings in ``<label>/*``; long ones of noise count second by second.
+
+    Returns:
+        ln(power + 1e-6), float32 [clips, 98, 40], the clips' words and their speakers.
+
+    Raises:
+        CorpusError: there are none.
+        RecordingError: a recording cannot be read.
+    """
+    features, words, speakers = [], [], []
     for path, word, speaker in _recordings(folder):
         samples = read_recording(path, log_mel.RATE_HZ)
         seconds = len(samples) // log_mel.RATE_HZ
@@ -149,10 +157,15 @@ def _read_folder(folder: Path) -> Corpus:
         else:
             clip = loudest_stretch(samples, log_mel.SETTINGS)
             clips = np.pad(clip, (0, log_mel.RATE_HZ - len(clip)))[None]
-        pixels.append(to_pixels(log_mel.log_mel(clips)))
+        features.append(log_mel.log_mel(clips))
         words += [word] * len(clips)
         speakers += [speaker] * len(clips)
-    return Corpus(np.concatenate(pixels).reshape(-1, FRAMES, BANDS), np.array(words), np.array(speakers))
+    return np.concatenate(features), np.array(words), np.array(speakers)
+
+
+def _read_folder(folder: Path) -> Corpus:
+    features, words, speakers = read_log_mel(folder)
+    return Corpus(to_pixels(features), words, speakers)
 
 
 def _recordings(folder: Path) -> list[tuple[Path, str, str]]:

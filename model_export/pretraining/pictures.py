@@ -75,4 +75,4 @@ def mel_power(pixels: NDArray[np.uint8]) -> Floats:
 
 def to_pixels(log_power: Array) -> NDArray[np.uint8]:
     """Return the pixels, uint8, that are nearest to ln(power + 1e-6)."""
-    return np.clip(np.rint(log_power * _SLOPE + _OFFSET), 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(np.rint(log_power * _SLOPE + _OFFSET), 0, 255), np.uint8)

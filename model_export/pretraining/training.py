@@ -84,7 +84,15 @@ class Progress:
 
 
 class Training:
-    """A network, its classifier, its optimiser and the number of steps that are done."""
+    """A network, its classifier, its optimiser and the number of steps that are done.
+
+    Attributes:
+        options: how it is trained.
+        batches: what it is trained on.
+        step: number of steps that are done.
+        network: the front end, with batch normalisation.
+        classifier: the same with a head that tells the classes apart.
+    """
 
     def __init__(self, options: Options, batches: Batches, checkpoint: Path, corpus_digest: str) -> None:
         """Build everything anew, or as the checkpoint has it.
@@ -100,7 +108,7 @@ class Training:
         """
         self.options = options
         self.step = 0
-        self._batches = batches
+        self.batches = batches
         self._checkpoint = checkpoint
         self._run = _identity(options, batches, corpus_digest)
         keras.utils.set_random_seed(options.seed)
@@ -118,10 +126,10 @@ class Training:
         saved = reported = time.monotonic()
         losses: list[Tensor] = []
         with ThreadPoolExecutor(1) as ahead:
-            upcoming = ahead.submit(self._batches.draw, self.step)
+            upcoming = ahead.submit(self.batches.draw, self.step)
             while self.step < self.options.steps:
                 x, classes = upcoming.result()
-                upcoming = ahead.submit(self._batches.draw, self.step + 1)
+                upcoming = ahead.submit(self.batches.draw, self.step + 1)
                 losses.append(self._train_step(x, classes, np.float32(self.options.rate(self.step))))
                 self.step += 1
                 now = time.monotonic()
@@ -133,6 +141,12 @@ class Training:
                 if now - saved >= self.options.checkpoint_s or self.step == self.options.steps:
                     self._save()
                     saved = now
+
+    def head(self) -> dict[str, Floats]:
+        """Return the classifier of words and, last, noise: kernel [embedding, words + 1] and bias."""
+        kernel, bias = (np.asarray(weight) for weight in self.classifier.get_layer("words").get_weights())
+        kept = [*range(len(self.batches.corpus.vocabulary)), -1]
+        return {"head/kernel": kernel[:, kept], "head/bias": bias[kept]}
 
     def _take_step(self, x: Tensor, classes: Tensor, rate: Tensor) -> Tensor:
         self._optimiser.learning_rate.assign(rate)
