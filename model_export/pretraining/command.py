@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
 from model_export.errors import ExportError
 from model_export.pretraining.augmentation import Augmentation
-from model_export.pretraining.corpus import Division, divide, read_corpus, speakers_of
+from model_export.pretraining.corpus import SETTINGS, Division, divide, read_corpus, speakers_of
 
 if TYPE_CHECKING:
     from fleet_protocol.arrays import Floats
@@ -135,17 +136,21 @@ def _finish(
             "size": options.size, "multiply_adds": multiply_adds, "weights": network.count_params(),
             "embedding": design.embedding, "bytes_float32": len(float32), "bytes_int8": len(int8),
         },
-        "training": {**dataclasses.asdict(options), **dataclasses.asdict(Augmentation())},
+        "training": training.identity,
         "closed_set": {
             title: dataclasses.asdict(result)
             for title, result in embeddings.closed_sets(chosen.test).items()
         },
         "few_shot": [dataclasses.asdict(case) for case in embeddings.few_shot(chosen.few_shot, options.seed)],
     }  # fmt: skip
+    features = EmbeddingSettings(
+        **{**dataclasses.asdict(SETTINGS), "preset": chosen.output.stem},
+        numbers=design.embedding,
+        network=FrozenNetwork.of(float32),
+    )
     description = {
         "name": chosen.output.stem,
-        "log_mel": log_mel_settings(),
-        "input": "(x + 6) / 5",
+        "features": features.to_json(),
         "corpus": {
             "sha256": digest, "clips": len(division.training), "words": list(division.training.vocabulary),
             "speakers": len(set(division.training.speakers)), "words_left_out": list(division.new_words.vocabulary),
@@ -156,14 +161,6 @@ def _finish(
     data = front_end_file.serialise(description, float32, int8, statistics.pack(head))
     write_durably(chosen.output, data, 0o644)
     return {"file": str(chosen.output), "bytes": len(data), **report}
-
-
-def log_mel_settings() -> dict[str, object]:
-    """Return the settings of the log-mel front end before the network."""
-    return {
-        "kind": "log_mel", "preset": "log_mel", "sample_rate_hz": 16_000, "clip_s": 1.0, "window_s": 0.025,
-        "hop_s": 0.01, "frames": 98, "mel_bands": 40, "fft_size": 512, "low_hz": 0.0, "high_hz": 4_000.0, "floor": 1e-6,
-    }  # fmt: skip
 
 
 def _calibration(training: Training, options: Options) -> Floats:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections.abc import Iterator
-from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from fleet_protocol.arrays import Floats
-from model_export.bundle import convert
+from model_export.bundle import Converter, convert
 from model_export.errors import ExportError
 from model_export.operators import Tensor
 from model_export.pretraining.network import Design
@@ -31,9 +32,15 @@ class _Embedding(tf.Module):  # type: ignore[misc]
     def embed(self, pictures: Tensor) -> dict[str, Tensor]:
         return {"embedding": self._network.stateless_call(self._constants, [], pictures)[0]}
 
-    def converter(self) -> Any:  # noqa: ANN401
-        spec = tf.TensorSpec((None, FRAMES, BANDS), tf.float32, "log_mel")
-        return tf.lite.TFLiteConverter.from_concrete_functions([self.embed.get_concrete_function(spec)], self)
+
+@contextlib.contextmanager
+def _converter(folded: keras.Model) -> Iterator[Converter]:
+    """Yield a converter of a network; its signature has a name only by way of a saved model."""
+    module = _Embedding(folded)
+    spec = tf.TensorSpec((None, FRAMES, BANDS), tf.float32, "log_mel")
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, signatures={SIGNATURE: module.embed.get_concrete_function(spec)})
+        yield tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[SIGNATURE])
 
 
 def float32_graph(folded: keras.Model) -> bytes:
@@ -42,7 +49,8 @@ def float32_graph(folded: keras.Model) -> bytes:
     Raises:
         OperatorError: it needs an operator that a runtime lacks.
     """
-    return convert(_Embedding(folded).converter())
+    with _converter(folded) as converter:
+        return convert(converter)
 
 
 def int8_graph(folded: keras.Model, pictures: Floats) -> bytes:
@@ -59,11 +67,11 @@ def int8_graph(folded: keras.Model, pictures: Floats) -> bytes:
     def calibration() -> Iterator[list[Floats]]:
         return ([picture[None]] for picture in pictures)
 
-    converter = _Embedding(folded).converter()
-    converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    converter.representative_dataset = calibration
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-    return convert(converter)
+    with _converter(folded) as converter:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = calibration
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        return convert(converter)
 
 
 def run(graph: bytes, pictures: Floats) -> Floats:

@@ -16,14 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.audio.recordings import SUFFIXES, loudest_stretch, read_recording, speaker_of
+from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.feature_settings import preset
 from model_export.errors import CorpusError
-from model_export.pretraining import log_mel
 from model_export.pretraining.pictures import decode, picture_paths, to_pixels
 
 NOISE = "_noise_"
 """The label of clips in which nobody speaks, whatever folder they come from."""
 NOBODY = ""
+SETTINGS = preset("log_mel")
+"""The log-mel front end before the network; that of the pictures."""
 _NOISES = ("_background_noise_", "_silence_", NOISE)
 _SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
 
@@ -148,16 +151,17 @@ def read_log_mel(folder: Path) -> tuple[Floats, NDArray[np.str_], NDArray[np.str
         CorpusError: there are none.
         RecordingError: a recording cannot be read.
     """
+    front_end = open_front_end(SETTINGS)
     features, words, speakers = [], [], []
     for path, word, speaker in _recordings(folder):
-        samples = read_recording(path, log_mel.RATE_HZ)
-        seconds = len(samples) // log_mel.RATE_HZ
+        samples = read_recording(path, SETTINGS.sample_rate_hz)
+        seconds = len(samples) // SETTINGS.sample_rate_hz
         if word == NOISE and seconds > 1:
-            clips = samples[: seconds * log_mel.RATE_HZ].reshape(seconds, -1)
+            clips = samples[: seconds * SETTINGS.sample_rate_hz].reshape(seconds, -1)
         else:
-            clip = loudest_stretch(samples, log_mel.SETTINGS)
-            clips = np.pad(clip, (0, log_mel.RATE_HZ - len(clip)))[None]
-        features.append(log_mel.log_mel(clips))
+            clip = loudest_stretch(samples, SETTINGS)
+            clips = clip[None]
+        features.append(front_end(clips))
         words += [word] * len(clips)
         speakers += [speaker] * len(clips)
     return np.concatenate(features), np.array(words), np.array(speakers)

@@ -92,6 +92,7 @@ class Training:
         step: number of steps that are done.
         network: the front end, with batch normalisation.
         classifier: the same with a head that tells the classes apart.
+        identity: all that decides what the training comes to, JSON-ready.
     """
 
     def __init__(self, options: Options, batches: Batches, checkpoint: Path, corpus_digest: str) -> None:
@@ -110,7 +111,7 @@ class Training:
         self.step = 0
         self.batches = batches
         self._checkpoint = checkpoint
-        self._run = _identity(options, batches, corpus_digest)
+        self.identity = _identity(options, batches, corpus_digest)
         keras.utils.set_random_seed(options.seed)
         self.network = build(DESIGNS[options.size])
         words = keras.layers.Dense(batches.classes, name="words")(self.network.output)
@@ -167,7 +168,7 @@ class Training:
     def _save(self) -> None:
         arrays = {name: np.asarray(variable.value) for name, variable in self._state().items()}
         arrays = {name: array.astype(np.int64) if array.dtype.kind == "i" else array for name, array in arrays.items()}
-        write_durably(self._checkpoint, pack(arrays, {"run": self._run, "step": self.step}), 0o644)
+        write_durably(self._checkpoint, pack(arrays, {"run": self.identity, "step": self.step}), 0o644)
 
     def _load(self) -> None:
         try:
@@ -176,13 +177,14 @@ class Training:
             raise ExportError(
                 f"the checkpoint {self._checkpoint} is damaged ({error}); remove it to begin anew"
             ) from error
-        if document.get("run") != self._run:
+        if document.get("run") != self.identity:
             raise ExportError(
-                f"the checkpoint {self._checkpoint} is of another run: {_difference(document.get('run'), self._run)}; "
+                f"the checkpoint {self._checkpoint} is of another run "
+                f"({_difference(document.get('run'), self.identity)}); "
                 "repeat that run's options, or remove the file to begin anew"
             )
         for name, variable in self._state().items():
-            variable.assign(arrays[name])
+            variable.assign(arrays[name].reshape(variable.shape))  # no file keeps an array without axes
         self.step = int(document["step"])
 
 
