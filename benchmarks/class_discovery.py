@@ -31,7 +31,8 @@ from fleet_protocol.arrays import Bools, Floats, Ints
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
-from fleet_simulator.data.log_mel_archive import features_of_power, mel_power, pictures, read_pictures
+from fleet_simulator.data.log_mel_archive import features_of_power, pictures, read_pictures
+from model_export.pretraining.pictures import mel_power
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWN = ("yes", "no", "up", "down", "left", "right", "on", "off")

@@ -18,6 +18,7 @@ from fleet_protocol.feature_settings import PRESETS, preset
 from fleet_protocol.tensors import unpack
 from model_export.errors import ExportError
 from model_export.normalisation import Normalisation
+from model_export.pretraining import command as pretraining
 from model_export.quiet import native_output_hidden
 from model_export.recordings import features_of
 from model_export.specification import ACTIVATIONS, DOWNSAMPLINGS, Specification
@@ -52,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--labels", metavar="A,B,..", help="names of the first slots; what --tflite models tell apart")
     build.add_argument("--tflite", action="store_true", help="also write plain float32 and int8 inference models")
     build.add_argument("-o", "--output", type=Path, required=True, help="bundle file, or a folder for several")
+    pretraining.add_arguments(commands.add_parser("pretrain", help="train a front end's network on a corpus"))
     inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
     inspect.add_argument("file", type=Path, help="an .auricle bundle or a .tflite model")
     return root
@@ -64,9 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser().parse_args(arguments)
     warnings: list[str] = []
     try:
-        with native_output_hidden():
+        with os.fdopen(os.dup(2), "w") as terminal, native_output_hidden():
             if chosen.command == "build":
                 warnings = _build(chosen)
+            elif chosen.command == "pretrain":
+                print(pretraining.pretrain(chosen, terminal))
             else:
                 _inspect(chosen.file)
     except (AuricleError, OSError) as error:

@@ -33,12 +33,20 @@ def training_multiply_adds(graph: bytes, batch: int) -> int:
     Raises:
         OperatorError: the bytes are no TFLite graph, or it has no signature `train`.
     """
-    counts = (
+    return multiply_adds_of(graph, "train") // batch
+
+
+def multiply_adds_of(graph: bytes, signature: str) -> int:
+    """Count the multiply-adds of a signature at the batch size that the graph is written for.
+
+    Raises:
+        OperatorError: the bytes are no TFLite graph, or it has no such signature.
+    """
+    return sum(
         _COUNTED[name](inputs, output, adjoint)
-        for name, inputs, output, adjoint in read_signature(graph, "train")
+        for name, inputs, output, adjoint in read_signature(graph, signature)
         if name in _COUNTED
     )
-    return sum(counts) // batch
 
 
 def pi_2_seconds_per_1000(multiply_adds: int) -> float:

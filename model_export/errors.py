@@ -2,6 +2,7 @@
 
 AuricleError
 └── ExportError             a model cannot be built as asked
+    ├── CorpusError         a corpus cannot be read, or does not hold what a pretraining needs
     └── OperatorError       a converted graph needs operators that a device's runtime lacks
 """
 
@@ -16,3 +17,7 @@ class ExportError(AuricleError):
 
 class OperatorError(ExportError):
     """A converted graph needs operators that a device's runtime lacks."""
+
+
+class CorpusError(ExportError):
+    """A corpus cannot be read, or does not hold what a pretraining needs."""

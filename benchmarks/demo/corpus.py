@@ -45,6 +45,7 @@ class Corpus:
     speakers: int
     takes: int
     seed: int
+    accents: tuple[str, ...] = ACCENTS
 
 
 def cached(build: Path, labels: Sequence[str], speakers: int, takes: int, seed: int) -> Path:
@@ -61,7 +62,14 @@ def cached(build: Path, labels: Sequence[str], speakers: int, takes: int, seed: 
     return folder
 
 
-def synthesise(folder: Path, labels: Sequence[str], speakers: int, takes: int, seed: int) -> None:
+def synthesise(
+    folder: Path,
+    labels: Sequence[str],
+    speakers: int,
+    takes: int,
+    seed: int,
+    accents: tuple[str, ...] = ACCENTS,
+) -> None:
     """Write ``<label>/<speaker>_nohash_<take>.wav``, one second each, 16 kHz, 16 bit; all of them or none.
 
     The synthesiser is C code with one global state, so it works in a process of its own.
@@ -69,7 +77,7 @@ def synthesise(folder: Path, labels: Sequence[str], speakers: int, takes: int, s
     Raises:
         DemoError: the folder exists, a label cannot be a folder, a number is not positive, or synthesis failed.
     """
-    corpus = Corpus(tuple(labels), speakers, takes, seed)
+    corpus = Corpus(tuple(labels), speakers, takes, seed, accents)
     if folder.exists():
         raise DemoError(f"{folder} exists already; remove it, or synthesise into another folder")
     if not labels or len(set(labels)) != len(labels) or min(speakers, takes) < 1 or seed < 0:
@@ -149,7 +157,7 @@ def _write_corpus(folder: Path, corpus: Corpus) -> None:
     """Synthesise speaker by speaker."""
     voices = _Synthesiser()
     rng = np.random.default_rng(corpus.seed)
-    pairs = list(itertools.product(ACCENTS, voices.variants))
+    pairs = list(itertools.product(corpus.accents, voices.variants))
     order = rng.permutation(len(pairs))
     backgrounds = _backgrounds(rng)
     for label in corpus.labels:
@@ -208,4 +216,7 @@ def _write_wav(path: Path, clip: Floats) -> None:
 
 if __name__ == "__main__":
     request = json.load(sys.stdin)
-    _write_corpus(Path(sys.argv[1]), Corpus(**{**request, "labels": tuple(request["labels"])}))
+    _write_corpus(
+        Path(sys.argv[1]),
+        Corpus(**{**request, "labels": tuple(request["labels"]), "accents": tuple(request["accents"])}),
+    )

@@ -7,10 +7,8 @@ cepstra of the bands.
 from __future__ import annotations
 
 import functools
-import io
-import zipfile
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +17,8 @@ from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import FeatureSettings, LogMelSettings, MfccSettings
 from fleet_simulator.data.recording_layouts import NOBODY, Entry
 from fleet_simulator.errors import CorpusError
-
-FRAMES = 98  # of 25 ms, every 10 ms
-BANDS = 40
-FLOOR = np.float32(1e-6)
-_POWERS = np.exp((np.arange(256) - 147.7) / 9.92).astype(np.float32)  # of every pixel value
+from model_export.errors import ExportError
+from model_export.pretraining.pictures import BANDS, FRAMES, decode, picture_paths
 
 
 def pictures(archive: Path) -> tuple[Entry, ...]:
@@ -41,18 +36,14 @@ def pictures(archive: Path) -> tuple[Entry, ...]:
 @functools.lru_cache(maxsize=2)
 def _listed(archive: Path, _mtime_ns: int, _size: int) -> tuple[Entry, ...]:
     try:
-        with zipfile.ZipFile(archive) as zipped:
-            paths = [PurePosixPath(name) for name in zipped.namelist()]
-    except (OSError, zipfile.BadZipFile) as error:
-        raise _no_archive(archive, error) from error
+        paths = picture_paths(archive)
+    except ExportError as error:
+        raise CorpusError(str(error)) from error
     entries = []
     for path in paths:
-        if path.suffix == ".jpg":
-            speaker, spoken, rest = path.name.partition("_nohash_")
-            word = rest.split(".")[1] if rest.count(".") > 1 else ""
-            entries.append(Entry(path, path.parent.name, speaker if spoken else NOBODY, word))
-    if not entries:
-        raise CorpusError(f"{archive} has no pictures as <label>/<speaker>_nohash_<n>.<word>.jpg")
+        speaker, spoken, rest = path.name.partition("_nohash_")
+        word = rest.split(".")[1] if rest.count(".") > 1 else ""
+        entries.append(Entry(path, path.parent.name, speaker if spoken else NOBODY, word))
     return tuple(entries)
 
 
@@ -63,26 +54,9 @@ def read_pictures(archive: Path, entries: Sequence[Entry]) -> NDArray[np.uint8]:
         CorpusError: Pillow is not installed, or a picture is damaged.
     """
     try:
-        from PIL import Image
-    except ImportError as error:
-        raise CorpusError(f"pictures need Pillow ({error}); pip install 'auricle[sim]'") from error
-    pixels = np.empty((len(entries), FRAMES, BANDS), np.uint8)
-    try:
-        with zipfile.ZipFile(archive) as zipped:
-            for picture, entry in zip(pixels, entries, strict=True):
-                picture[:] = Image.open(io.BytesIO(zipped.read(str(entry.path))))
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise _no_archive(archive, error) from error
-    return pixels
-
-
-def _no_archive(archive: Path, error: Exception) -> CorpusError:
-    return CorpusError(f"{archive} is no archive of log-mel pictures of {FRAMES} x {BANDS} pixels ({error})")
-
-
-def mel_power(pixels: NDArray[np.uint8]) -> Floats:
-    """Return what pixels stand for, float32 of their shape: power in the band, and 1e-6."""
-    return np.asarray(_POWERS[pixels], np.float32)
+        return decode(archive, [entry.path for entry in entries])
+    except ExportError as error:
+        raise CorpusError(str(error)) from error
 
 
 def features_of_power(power: Floats, settings: FeatureSettings) -> Floats:

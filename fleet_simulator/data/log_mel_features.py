@@ -8,10 +8,11 @@ import numpy as np
 
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
-from fleet_simulator.data.log_mel_archive import features_of_power, mel_power, pictures, read_pictures
+from fleet_simulator.data.log_mel_archive import features_of_power, pictures, read_pictures
 from fleet_simulator.data.log_mel_noise import varied, with_white_noise
 from fleet_simulator.data.recording_layouts import BACKGROUNDS, Entry
 from fleet_simulator.experiment.data_section import DataSection
+from model_export.pretraining.pictures import mel_power
 
 _CHUNK = 1024  # pictures taken at a time
 

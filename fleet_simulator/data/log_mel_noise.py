@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edge_client.features.augmentation import NOISE_PROBABILITY, NOISE_VOLUME, SHIFT_S
 from fleet_protocol.arrays import Doubles, Floats
-from fleet_simulator.data.log_mel_archive import BANDS, FLOOR, FRAMES
+from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES
 
 _RATE_HZ, _HOP, _WINDOW, _FFT, _HIGH_HZ = 16_000, 160, 400, 512, 4_000  # of the archive's pictures
 _POOL = 12_000  # frames of noise, two minutes

@@ -29,7 +29,7 @@ ALLOWED = {
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "uvicorn", "kmedoids", "anyio",
     },
-    "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert"},
+    "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }  # fmt: skip
 
 

@@ -10,13 +10,14 @@ from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.data.corpora import read_corpus
-from fleet_simulator.data.log_mel_archive import cepstra, mel_power, pictures, read_pictures
+from fleet_simulator.data.log_mel_archive import cepstra, pictures, read_pictures
 from fleet_simulator.data.log_mel_noise import mel_filters
 from fleet_simulator.data.log_mel_noise import with_white_noise as picture_noise
 from fleet_simulator.data.recording_features import with_white_noise
 from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import DataSection
+from model_export.pretraining.pictures import mel_power
 from tests.support.checkout import DATA
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"there is no {DATA}; set AURICLE_DATA")

@@ -1,0 +1,87 @@
+"""What a training step sees: variants of clips drawn by class, and which class each belongs to.
+
+The classes are the words, the same words played backwards, and noise. Backward words cost nothing, and widen what the
+embedding must tell apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet_protocol.arrays import Floats
+from model_export.pretraining.augmentation import Augmentation, augment, coloured_noise, normalised
+from model_export.pretraining.corpus import NOISE, Corpus
+from model_export.pretraining.pictures import LOG_POWERS, to_pixels
+
+_FEWEST_NOISES = 200  # that the noise class counts for where the corpus has fewer
+_POOL = 512  # synthesised noises
+_SYNTHETIC_NOISE = 0.3  # share of the noises that are synthesised
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Draws batches; the same seed and step give the same batch.
+
+    Attributes:
+        corpus: the clips to draw from.
+        augmentation: how much they vary.
+        size: clips of a batch.
+        backwards: share of the words that are played backwards.
+        seed: of all draws.
+    """
+
+    corpus: Corpus
+    augmentation: Augmentation
+    size: int
+    backwards: float
+    seed: int
+
+    @property
+    def classes(self) -> int:
+        """Number of classes: words, words backwards, noise."""
+        return 2 * len(self.corpus.vocabulary) + 1
+
+    @cached_property
+    def _clips(self) -> list[NDArray[np.int64]]:
+        """The clips' indices of every word, and of noise at the end."""
+        return [np.flatnonzero(self.corpus.words == word) for word in (*self.corpus.vocabulary, NOISE)]
+
+    @cached_property
+    def _shares(self) -> Floats:
+        """Share of every class: a clip is drawn with p ~ n^-0.5, and so a class of n clips with p ~ n^0.5."""
+        counts = [len(clips) for clips in self._clips]
+        counts[-1] = max(counts[-1], _FEWEST_NOISES)
+        return np.asarray(np.sqrt(counts) / np.sqrt(counts).sum())
+
+    def draw(self, step: int) -> tuple[Floats, NDArray[np.int32]]:
+        """Return a step's input, float32 [size, 98, 40], and its classes, int32 [size]."""
+        rng = np.random.default_rng([self.seed, step])
+        words = len(self._clips) - 1
+        chosen = rng.choice(words + 1, self.size, p=self._shares)
+        clips = self._noises(self.size, rng)
+        for row, word in enumerate(chosen):
+            if word < words:
+                clips[row] = LOG_POWERS[self.corpus.pixels[rng.choice(self._clips[word])]]
+        backwards = (chosen < words) & (rng.random(self.size) < self.backwards)
+        clips[backwards] = clips[backwards, ::-1]
+        varied = augment(clips, self._noises(self.size, rng), self.augmentation, rng)
+        classes = np.where(chosen == words, 2 * words, chosen + words * backwards)
+        return normalised(varied), classes.astype(np.int32)
+
+    def _noises(self, count: int, rng: np.random.Generator) -> Floats:
+        """Draw recorded noises and synthesised ones, float32 [count, 98, 40]."""
+        recorded = self._clips[-1]
+        noises: Floats = LOG_POWERS[self._synthesised[rng.integers(len(self._synthesised), size=count)]]
+        if len(recorded):
+            real = rng.random(count) >= _SYNTHETIC_NOISE
+            noises[real] = LOG_POWERS[self.corpus.pixels[rng.choice(recorded, int(real.sum()))]]
+        return noises
+
+    @cached_property
+    def _synthesised(self) -> NDArray[np.uint8]:
+        """Synthesised noises, uint8 [noises, 98, 40]; to make new ones in every step would take as long as training."""
+        return to_pixels(coloured_noise(_POOL, np.random.default_rng([self.seed, _POOL])))

@@ -1,0 +1,169 @@
+"""`auricle-export pretrain`: from a corpus to a front end's file and a report."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
+from model_export.errors import ExportError
+from model_export.pretraining.augmentation import Augmentation
+from model_export.pretraining.corpus import SETTINGS, Division, divide, read_corpus, speakers_of
+
+if TYPE_CHECKING:
+    from fleet_protocol.arrays import Floats
+    from model_export.pretraining.training import Options, Training
+
+_SIZES = ("base", "small")
+_CALIBRATION_CLIPS = 300
+
+
+def add_arguments(pretrain: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    several: dict[str, Any] = {"type": Path, "action": "append", "metavar": "PATH"}
+    pretrain.add_argument(
+        "--data", required=True, help="archive of log-mel pictures, or folder of <label>/*; may be repeated", **several
+    )
+    pretrain.add_argument(
+        "--leave-out-speakers",
+        default=[],
+        help="who speaks in this folder is not trained on; may be repeated",
+        **several,
+    )
+    pretrain.add_argument("--leave-out-words", default="", metavar="A,B,..", help="kept for the few-shot report")
+    pretrain.add_argument("--test", type=Path, metavar="FOLDER", help="test set of Speech Commands: twelve classes")
+    pretrain.add_argument(
+        "--few-shot",
+        default=[],
+        help="folder of <word>/<speaker>_* for the few-shot report; may be repeated",
+        **several,
+    )
+    pretrain.add_argument("--size", default="base", choices=_SIZES, help="size of the network (default: %(default)s)")
+    pretrain.add_argument("--steps", type=int, default=6400, help="training steps (default: %(default)s)")
+    pretrain.add_argument("--batch", type=int, default=128, help="clips of a step (default: %(default)s)")
+    pretrain.add_argument("--learning-rate", type=float, default=2.5e-3, help="the highest (default: %(default)s)")
+    pretrain.add_argument(
+        "--contrastive", type=float, default=0.0, help="weight of the contrastive loss (default: %(default)s)"
+    )
+    pretrain.add_argument("--seed", type=int, default=0, help="of weights and draws (default: %(default)s)")
+    pretrain.add_argument("--threads", type=int, default=2, help="at most (default: %(default)s)")
+    pretrain.add_argument("--checkpoint-s", type=float, default=60.0, help="seconds between checkpoints (60)")
+    pretrain.add_argument("--attribution", default="", metavar="TEXT", help="source and licence of the corpus")
+    pretrain.add_argument("--json", action="store_true", help="print the report as JSON")
+    pretrain.add_argument("-o", "--output", type=Path, required=True, help="file NAME.frontend")
+
+
+def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
+    """Train, write the file, and return the report.
+
+    Args:
+        chosen: what :func:`add_arguments` declares.
+        progress: where to say how far the training is.
+
+    Raises:
+        ExportError: an option, the corpus or the checkpoint cannot be used.
+    """
+    _require_sensible(chosen)
+    division = divide(read_corpus(chosen.data), _speakers(chosen), [w for w in chosen.leave_out_words.split(",") if w])
+
+    from model_export.pretraining import report
+    from model_export.pretraining.batches import Batches
+    from model_export.pretraining.training import Options, Training, use_threads
+
+    options = Options(
+        chosen.size, chosen.steps, chosen.batch, chosen.learning_rate,
+        contrastive=chosen.contrastive, seed=chosen.seed, checkpoint_s=chosen.checkpoint_s, threads=chosen.threads,
+    )  # fmt: skip
+    use_threads(options.threads)
+    batches = Batches(division.training, Augmentation(), options.batch, options.backwards, options.seed)
+    checkpoint = chosen.output.with_suffix(".checkpoint")
+    digest = division.training.digest()
+    training = Training(options, batches, checkpoint, digest)
+    training.run(
+        lambda at: print(
+            f"step {at.step} of {at.steps}, loss {at.loss:.3f}, {at.remaining_s / 60:.1f} minutes left",
+            file=progress, flush=True,
+        )
+    )  # fmt: skip
+    document = _finish(chosen, options, division, training, digest)
+    return json.dumps(document, indent=1) if chosen.json else "\n".join(report.lines(document))
+
+
+def _require_sensible(chosen: argparse.Namespace) -> None:
+    for name, least in (("steps", 1), ("batch", 2), ("threads", 1), ("seed", 0)):
+        if getattr(chosen, name) < least:
+            raise ExportError(f"--{name} must be at least {least}, not {getattr(chosen, name)}")
+    for name in ("learning_rate", "checkpoint_s"):
+        if not getattr(chosen, name) > 0:
+            raise ExportError(f"--{name.replace('_', '-')} must be positive, not {getattr(chosen, name)}")
+    if chosen.contrastive < 0:
+        raise ExportError(f"--contrastive must not be negative, but is {chosen.contrastive}")
+    if chosen.output.suffix != ".frontend":
+        raise ExportError(f"--output must end in .frontend, not be {chosen.output}")
+    if not chosen.output.parent.is_dir():
+        raise ExportError(f"there is no folder {chosen.output.parent}; make it first")
+
+
+def _speakers(chosen: argparse.Namespace) -> set[str]:
+    return set[str]().union(*(speakers_of(path) for path in chosen.leave_out_speakers))
+
+
+def _finish(
+    chosen: argparse.Namespace, options: Options, division: Division, training: Training, digest: str
+) -> dict[str, Any]:
+    """Convert, measure, write the file; return the report."""
+    from model_export import cost
+    from model_export.pretraining import conversion, front_end_file, measurement
+    from model_export.pretraining.network import DESIGNS, fold
+
+    design = DESIGNS[options.size]
+    network = fold(training.network, design)
+    float32 = conversion.float32_graph(network)
+    int8 = conversion.int8_graph(network, _calibration(training, options))
+    multiply_adds = cost.multiply_adds_of(float32, conversion.SIGNATURE)
+    conversion.require_within(design, multiply_adds, network.count_params())
+    head = training.head()
+    statistics = measurement.statistics(network, division.training, options.seed)
+    embeddings = measurement.Embeddings(network, int8, head, division, statistics)
+    report = {
+        "network": {
+            "size": options.size, "multiply_adds": multiply_adds, "weights": network.count_params(),
+            "embedding": design.embedding, "bytes_float32": len(float32), "bytes_int8": len(int8),
+        },
+        "training": training.identity,
+        "closed_set": {
+            title: dataclasses.asdict(result)
+            for title, result in embeddings.closed_sets(chosen.test).items()
+        },
+        "few_shot": [dataclasses.asdict(case) for case in embeddings.few_shot(chosen.few_shot, options.seed)],
+    }  # fmt: skip
+    features = EmbeddingSettings(
+        **{**dataclasses.asdict(SETTINGS), "preset": chosen.output.stem},
+        numbers=design.embedding,
+        network=FrozenNetwork.of(float32),
+    )
+    description = {
+        "name": chosen.output.stem,
+        "features": features.to_json(),
+        "corpus": {
+            "sha256": digest, "clips": len(division.training), "words": list(division.training.vocabulary),
+            "speakers": len(set(division.training.speakers)), "words_left_out": list(division.new_words.vocabulary),
+        },
+        "attribution": chosen.attribution,
+        **report,
+    }  # fmt: skip
+    data = front_end_file.serialise(description, float32, int8, statistics.pack(head))
+    write_durably(chosen.output, data, 0o644)
+    return {"file": str(chosen.output), "bytes": len(data), **report}
+
+
+def _calibration(training: Training, options: Options) -> Floats:
+    """Draw variants that no step was trained on."""
+    draws = range(options.steps + 1, options.steps + 2 + _CALIBRATION_CLIPS // options.batch)
+    return np.concatenate([training.batches.draw(step)[0] for step in draws])[:_CALIBRATION_CLIPS]

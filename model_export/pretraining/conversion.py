@@ -1,0 +1,102 @@
+"""A front end's network as TensorFlow Lite graphs: float32, and int8 with float32 input and output."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fleet_protocol.arrays import Floats
+from model_export.bundle import Converter, convert
+from model_export.errors import ExportError
+from model_export.operators import Tensor
+from model_export.pretraining.network import Design
+from model_export.pretraining.pictures import BANDS, FRAMES
+
+SIGNATURE = "embed"
+
+
+class _Embedding(tf.Module):  # type: ignore[misc]
+    """Normalised pictures [n, 98, 40] to embeddings [n, embedding]."""
+
+    def __init__(self, network: keras.Model) -> None:
+        super().__init__()
+        self._network = network
+        self._constants = [tf.constant(variable.value) for variable in network.trainable_variables]
+
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    def embed(self, pictures: Tensor) -> dict[str, Tensor]:
+        return {"embedding": self._network.stateless_call(self._constants, [], pictures)[0]}
+
+
+@contextlib.contextmanager
+def _converter(folded: keras.Model) -> Iterator[Converter]:
+    """Yield a converter of a network; its signature has a name only by way of a saved model."""
+    module = _Embedding(folded)
+    spec = tf.TensorSpec((None, FRAMES, BANDS), tf.float32, "log_mel")
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, signatures={SIGNATURE: module.embed.get_concrete_function(spec)})
+        yield tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[SIGNATURE])
+
+
+def float32_graph(folded: keras.Model) -> bytes:
+    """Convert a folded network: [n, 98, 40] to [n, embedding], float32.
+
+    Raises:
+        OperatorError: it needs an operator that a runtime lacks.
+    """
+    with _converter(folded) as converter:
+        return convert(converter)
+
+
+def int8_graph(folded: keras.Model, pictures: Floats) -> bytes:
+    """Convert a folded network to int8 weights and activations.
+
+    Args:
+        folded: the network without batch normalisation.
+        pictures: normalised pictures, float32 [clips, 98, 40], from which the activations' ranges are measured.
+
+    Raises:
+        OperatorError: it needs an operator that a runtime lacks.
+    """
+
+    def calibration() -> Iterator[list[Floats]]:
+        return ([picture[None]] for picture in pictures)
+
+    with _converter(folded) as converter:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = calibration
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        return convert(converter)
+
+
+def run(graph: bytes, pictures: Floats) -> Floats:
+    """Return a graph's embeddings of normalised pictures, float32 [clips, embedding], by TensorFlow's interpreter."""
+    interpreter = tf.lite.Interpreter(model_content=graph, num_threads=1)
+    into, out = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
+    parts = []
+    for start in range(0, len(pictures), 256):
+        part = pictures[start : start + 256]
+        interpreter.resize_tensor_input(into, part.shape)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(into, part)
+        interpreter.invoke()
+        parts.append(interpreter.get_tensor(out).copy())
+    return np.concatenate(parts)
+
+
+def require_within(design: Design, multiply_adds: int, weights: int) -> None:
+    """Refuse a network that costs more than its design allows.
+
+    Raises:
+        ExportError: it does.
+    """
+    if multiply_adds > design.max_multiply_adds or weights > design.max_weights:
+        raise ExportError(
+            f"the network takes {multiply_adds} multiply-adds and {weights} weights, but its size allows "
+            f"{design.max_multiply_adds} and {design.max_weights}; make its layers narrower"
+        )

@@ -1,0 +1,190 @@
+"""The sounds that a front end is trained on, as log-mel pictures in memory: who speaks, and which word.
+
+Three layouts are read: an archive of pictures, Speech Commands' folders (Warden 2018), and any ``<label>/*`` folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.audio.recordings import SUFFIXES, loudest_stretch, read_recording, speaker_of
+from edge_client.features.front_end import open_front_end
+from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.feature_settings import preset
+from model_export.errors import CorpusError
+from model_export.pretraining.pictures import decode, picture_paths, to_pixels
+
+NOISE = "_noise_"
+"""The label of clips in which nobody speaks, whatever folder they come from."""
+NOBODY = ""
+SETTINGS = preset("log_mel")
+"""The log-mel front end before the network; that of the pictures."""
+_NOISES = ("_background_noise_", "_silence_", NOISE)
+_SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Clips of one second.
+
+    Attributes:
+        pixels: uint8 [clips, 98, 40]; :data:`model_export.pretraining.pictures.LOG_POWERS` says what they mean.
+        words: the word of every clip; ``NOISE`` where nobody speaks.
+        speakers: who speaks; ``NOBODY`` where that is not known.
+    """
+
+    pixels: NDArray[np.uint8]
+    words: NDArray[np.str_]
+    speakers: NDArray[np.str_]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The words, without ``NOISE``, in alphabetical order."""
+        return tuple(sorted({str(word) for word in self.words} - {NOISE}))
+
+    def where(self, chosen: Array) -> Corpus:
+        """Return the clips that a boolean array or an array of indices names."""
+        return Corpus(self.pixels[chosen], self.words[chosen], self.speakers[chosen])
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the clips' words, speakers and pixels, in hexadecimal digits."""
+        state = hashlib.sha256()
+        for word, speaker in zip(self.words, self.speakers, strict=True):
+            state.update(f"{word}\t{speaker}\n".encode())
+        state.update(np.ascontiguousarray(self.pixels).tobytes())
+        return state.hexdigest()
+
+
+@dataclass(frozen=True)
+class Division:
+    """A corpus in the parts that a pretraining needs.
+
+    Attributes:
+        training: clips that the network is trained on.
+        validation: the same words by speakers left out of training.
+        new_words: words left out of training, by all speakers.
+    """
+
+    training: Corpus
+    validation: Corpus
+    new_words: Corpus
+
+
+def divide(corpus: Corpus, speakers: Iterable[str], words: Iterable[str]) -> Division:
+    """Leave speakers and words out of training.
+
+    Raises:
+        CorpusError: a word is not in the corpus, or too little is left to train on.
+    """
+    words = list(words)
+    unknown = sorted(set(words) - set(corpus.vocabulary))
+    if unknown:
+        raise CorpusError(
+            f"--leave-out-words names {', '.join(unknown)}, which the corpus does not have; "
+            f"it has {', '.join(corpus.vocabulary)}"
+        )
+    left_out = np.isin(corpus.speakers, list(speakers)) & (corpus.speakers != NOBODY)
+    new = np.isin(corpus.words, words)
+    division = Division(corpus.where(~left_out & ~new), corpus.where(left_out & ~new), corpus.where(new))
+    if len(division.training.vocabulary) < 2:
+        raise CorpusError(
+            f"{len(division.training)} clips of {len(division.training.vocabulary)} words are left to train on; "
+            "at least two words are needed: leave fewer speakers and words out"
+        )
+    return division
+
+
+def read_corpus(data: Sequence[Path]) -> Corpus:
+    """Read archives of pictures and folders of recordings into one corpus.
+
+    Raises:
+        CorpusError: a path is neither, or holds no clips.
+        RecordingError: a recording cannot be read.
+    """
+    parts = [_read_folder(path) if path.is_dir() else _read_archive(path) for path in data]
+    return Corpus(
+        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in dataclasses.fields(Corpus))
+    )
+
+
+def _read_archive(archive: Path) -> Corpus:
+    paths = picture_paths(archive)
+    names = []
+    for path in paths:
+        speaker, spoken, rest = path.name.partition("_nohash_")
+        word = rest.split(".")[1] if rest.count(".") > 1 else path.parent.name
+        names.append((NOISE if path.parent.name in _NOISES else word, speaker if spoken else NOBODY))
+    words, speakers = zip(*names, strict=True)
+    return Corpus(decode(archive, paths), np.array(words), np.array(speakers))
+
+
+def speakers_of(folder: Path) -> set[str]:
+    """Return who speaks in a folder of recordings or an archive of pictures.
+
+    Raises:
+        CorpusError: it holds neither.
+    """
+    if folder.is_dir():
+        return {speaker for _, _, speaker in _recordings(folder)} - {NOBODY}
+    spoken = (path.name.partition("_nohash_") for path in picture_paths(folder))
+    return {speaker for speaker, found, _ in spoken if found}
+
+
+def read_log_mel(folder: Path) -> tuple[Floats, NDArray[np.str_], NDArray[np.str_]]:
+    """Read recordings in ``<label>/*``; long ones of noise count second by second.
+
+    Returns:
+        ln(power + 1e-6), float32 [clips, 98, 40], the clips' words and their speakers.
+
+    Raises:
+        CorpusError: there are none.
+        RecordingError: a recording cannot be read.
+    """
+    front_end = open_front_end(SETTINGS)
+    features, words, speakers = [], [], []
+    for path, word, speaker in _recordings(folder):
+        samples = read_recording(path, SETTINGS.sample_rate_hz)
+        seconds = len(samples) // SETTINGS.sample_rate_hz
+        if word == NOISE and seconds > 1:
+            clips = samples[: seconds * SETTINGS.sample_rate_hz].reshape(seconds, -1)
+        else:
+            clip = loudest_stretch(samples, SETTINGS)
+            clips = clip[None]
+        features.append(front_end(clips))
+        words += [word] * len(clips)
+        speakers += [speaker] * len(clips)
+    return np.concatenate(features), np.array(words), np.array(speakers)
+
+
+def _read_folder(folder: Path) -> Corpus:
+    features, words, speakers = read_log_mel(folder)
+    return Corpus(to_pixels(features), words, speakers)
+
+
+def _recordings(folder: Path) -> list[tuple[Path, str, str]]:
+    """List a folder's recordings with word and speaker."""
+    found = []
+    for path in sorted(folder.glob("*/*")):
+        if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in path.parts[-2:]):
+            continue
+        label, spoken = path.parent.name, _SPEAKER.search(path.name)
+        if label in _NOISES:
+            found.append((path, NOISE, NOBODY))
+        elif spoken:  # a word may stand before the speaker: _unknown_/bed_<speaker>_nohash_<n>.flac
+            found.append((path, path.name[: spoken.start()] or label, spoken[1]))
+        else:
+            found.append((path, label, speaker_of(path)))
+    if not found:
+        raise CorpusError(f"{folder} holds no recordings as <label>/*.wav, .flac or .ogg")
+    return found

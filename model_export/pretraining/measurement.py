@@ -1,0 +1,87 @@
+"""Measures a trained network: statistics of its words, and the report's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from fleet_protocol.arrays import Floats
+from model_export.pretraining.augmentation import normalised
+from model_export.pretraining.conversion import run
+from model_export.pretraining.corpus import NOISE, Corpus, Division, read_log_mel
+from model_export.pretraining.evaluation import ClosedSet, FewShot, closed_set, few_shot, twelve_classes
+from model_export.pretraining.pictures import LOG_POWERS
+from model_export.pretraining.statistics import Statistics, measure
+from model_export.pretraining.training import embed
+
+_SAMPLES, _NOISES = 6, 64  # embeddings of each word, and of noise, that a file keeps
+_CLIPS = 2048  # that are held as float32 at a time
+
+
+def statistics(network: keras.Model, corpus: Corpus, seed: int) -> Statistics:
+    """Return the statistics of a corpus' embeddings."""
+    return measure(_embedded(network, corpus), corpus.words, _SAMPLES, _NOISES, seed)
+
+
+def _embedded(network: keras.Model, corpus: Corpus) -> Floats:
+    starts = range(0, len(corpus), _CLIPS)
+    parts = [embed(network, normalised(LOG_POWERS[corpus.pixels[start : start + _CLIPS]])) for start in starts]
+    return np.concatenate(parts) if parts else np.zeros((0, network.output_shape[-1]), np.float32)
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """A trained network, and what it is measured on.
+
+    Attributes:
+        network: the network, folded.
+        int8: the same as an int8 graph.
+        head: its classifier: words and noise.
+        division: the corpus.
+        statistics: of the training words' embeddings.
+    """
+
+    network: keras.Model
+    int8: bytes
+    head: dict[str, Floats]
+    division: Division
+    statistics: Statistics
+
+    def closed_sets(self, test: Path | None) -> dict[str, ClosedSet]:
+        """Measure words of the training by speakers left out, and twelve classes of a test folder's recordings."""
+        classes = [*self.division.training.vocabulary, NOISE]
+        spoken = self.division.validation
+        results = {}
+        if len(spoken):
+            results["speakers left out"] = closed_set(
+                self._logits(_embedded(self.network, spoken))[:, :-1], classes[:-1], spoken.words
+            )
+        if test:
+            features, words, _ = read_log_mel(test)
+            for title, embeddings in {
+                "twelve classes, float32": embed(self.network, normalised(features)),
+                "twelve classes, int8": run(self.int8, normalised(features)),
+            }.items():
+                results[title] = twelve_classes(self._logits(embeddings), classes, words)
+        return results
+
+    def few_shot(self, folders: Sequence[Path], seed: int) -> list[FewShot]:
+        """Measure words left out of the training, and the words of folders."""
+        new = self.division.new_words
+        results = []
+        if len(new.vocabulary) > 1:
+            results = few_shot(
+                "words left out", _embedded(self.network, new), new.words, new.speakers, self.statistics, seed
+            )
+        for folder in folders:
+            features, words, speakers = read_log_mel(folder)
+            embeddings = embed(self.network, normalised(features))
+            results += few_shot(folder.name, embeddings, words, speakers, self.statistics, seed)
+        return results
+
+    def _logits(self, embeddings: Floats) -> Floats:
+        return embeddings @ self.head["head/kernel"] + self.head["head/bias"]

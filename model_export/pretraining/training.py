@@ -1,0 +1,235 @@
+"""Trains a front end's network to tell words apart, so that its embedding serves words that it never heard.
+
+Adam (Kingma & Ba 2015) with a linear warm-up and a cosine to zero; cross-entropy, and if asked for, supervised
+contrastive loss (Khosla et al. 2020) on the embedding. A run that was killed goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fleet_protocol.arrays import Floats
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.errors import TensorError
+from fleet_protocol.tensors import pack, unpack
+from model_export.errors import ExportError
+from model_export.operators import Tensor
+from model_export.pretraining.batches import Batches
+from model_export.pretraining.network import DESIGNS, build
+
+_TEMPERATURE = 0.1  # of the contrastive loss
+_PROGRESS_S = 5.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a network is trained.
+
+    Attributes:
+        size: name of the network's design.
+        steps: number of steps.
+        batch: clips of a step.
+        learning_rate: the highest.
+        warm_up: steps over which it rises.
+        backwards: share of the words that are played backwards.
+        contrastive: weight of the contrastive loss.
+        seed: of the initial weights and of all draws.
+        checkpoint_s: seconds between checkpoints.
+        threads: threads that work at the same time, at least 1.
+    """
+
+    size: str = "base"
+    steps: int = 6400
+    batch: int = 128
+    learning_rate: float = 2.5e-3
+    warm_up: int = 150
+    backwards: float = 1 / 3
+    contrastive: float = 0.0
+    seed: int = 0
+    checkpoint_s: float = 60.0
+    threads: int = 2
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        rising = min(1.0, (step + 1) / max(1, self.warm_up))
+        return self.learning_rate * rising * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is.
+
+    Attributes:
+        step: steps that are done.
+        steps: steps in all.
+        loss: mean loss since the last report.
+        remaining_s: seconds that are left at the present pace.
+    """
+
+    step: int
+    steps: int
+    loss: float
+    remaining_s: float
+
+
+class Training:
+    """A network, its classifier, its optimiser and the number of steps that are done.
+
+    Attributes:
+        options: how it is trained.
+        batches: what it is trained on.
+        step: number of steps that are done.
+        network: the front end, with batch normalisation.
+        classifier: the same with a head that tells the classes apart.
+        identity: all that decides what the training comes to, JSON-ready.
+    """
+
+    def __init__(self, options: Options, batches: Batches, checkpoint: Path, corpus_digest: str) -> None:
+        """Build everything anew, or as the checkpoint has it.
+
+        Args:
+            options: how to train.
+            batches: what to train on.
+            checkpoint: file from which a run goes on, and into which it writes its state.
+            corpus_digest: of the corpus that the batches are drawn from.
+
+        Raises:
+            ExportError: the checkpoint is damaged, or another run's.
+        """
+        self.options = options
+        self.step = 0
+        self.batches = batches
+        self._checkpoint = checkpoint
+        self.identity = _identity(options, batches, corpus_digest)
+        keras.utils.set_random_seed(options.seed)
+        self.network = build(DESIGNS[options.size])
+        words = keras.layers.Dense(batches.classes, name="words")(self.network.output)
+        self.classifier = keras.Model(self.network.input, [words, self.network.output])
+        self._optimiser = keras.optimizers.Adam(options.learning_rate)
+        self._optimiser.build(self.classifier.trainable_variables)
+        self._train_step = tf.function(self._take_step, autograph=False)
+        if checkpoint.exists():
+            self._load()
+
+    def run(self, report: Callable[[Progress], None]) -> None:
+        """Train to the end; write a checkpoint every now and then, and at the end."""
+        saved = reported = time.monotonic()
+        losses: list[Tensor] = []
+        with ThreadPoolExecutor(1) as ahead:
+            upcoming = ahead.submit(self.batches.draw, self.step)
+            while self.step < self.options.steps:
+                x, classes = upcoming.result()
+                upcoming = ahead.submit(self.batches.draw, self.step + 1)
+                losses.append(self._train_step(x, classes, np.float32(self.options.rate(self.step))))
+                self.step += 1
+                now = time.monotonic()
+                if now - reported >= _PROGRESS_S or self.step == self.options.steps:
+                    pace = (now - reported) / len(losses)
+                    loss = float(np.mean([float(loss) for loss in losses]))
+                    report(Progress(self.step, self.options.steps, loss, pace * (self.options.steps - self.step)))
+                    reported, losses = now, []
+                if now - saved >= self.options.checkpoint_s or self.step == self.options.steps:
+                    self._save()
+                    saved = now
+
+    def head(self) -> dict[str, Floats]:
+        """Return the classifier of words and, last, noise: kernel [embedding, words + 1] and bias."""
+        kernel, bias = (np.asarray(weight) for weight in self.classifier.get_layer("words").get_weights())
+        kept = [*range(len(self.batches.corpus.vocabulary)), -1]
+        return {"head/kernel": kernel[:, kept], "head/bias": bias[kept]}
+
+    def _take_step(self, x: Tensor, classes: Tensor, rate: Tensor) -> Tensor:
+        self._optimiser.learning_rate.assign(rate)
+        with tf.GradientTape() as tape:
+            logits, embedding = self.classifier(x, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits))
+            if self.options.contrastive:
+                loss += self.options.contrastive * contrastive_loss(embedding, classes)
+        variables = self.classifier.trainable_variables
+        self._optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    def _state(self) -> dict[str, Any]:
+        """Name every variable of classifier and optimiser."""
+        variables = (*self.classifier.weights, *self._optimiser.variables)
+        return {f"{index:03d}": variable for index, variable in enumerate(variables)}
+
+    def _save(self) -> None:
+        arrays = {name: np.asarray(variable.value) for name, variable in self._state().items()}
+        arrays = {name: array.astype(np.int64) if array.dtype.kind == "i" else array for name, array in arrays.items()}
+        write_durably(self._checkpoint, pack(arrays, {"run": self.identity, "step": self.step}), 0o644)
+
+    def _load(self) -> None:
+        try:
+            arrays, document = unpack(self._checkpoint.read_bytes())
+        except TensorError as error:
+            raise ExportError(
+                f"the checkpoint {self._checkpoint} is damaged ({error}); remove it to begin anew"
+            ) from error
+        if document.get("run") != self.identity:
+            raise ExportError(
+                f"the checkpoint {self._checkpoint} is of another run "
+                f"({_difference(document.get('run'), self.identity)}); "
+                "repeat that run's options, or remove the file to begin anew"
+            )
+        for name, variable in self._state().items():
+            variable.assign(arrays[name].reshape(variable.shape))  # no file keeps an array without axes
+        self.step = int(document["step"])
+
+
+def _identity(options: Options, batches: Batches, corpus_digest: str) -> dict[str, Any]:
+    """Return all that decides what a run comes to."""
+    chosen = dataclasses.asdict(options)
+    for name in ("checkpoint_s", "threads"):
+        del chosen[name]
+    variants = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(batches.augmentation).items()}
+    return {**chosen, **variants, "corpus": corpus_digest, "words": list(batches.corpus.vocabulary)}
+
+
+def _difference(its: Any, ours: dict[str, Any]) -> str:  # noqa: ANN401
+    if not isinstance(its, dict):
+        return "it does not say of which"
+    names = [name for name in ours if its.get(name) != ours[name]]
+    return ", ".join(f"{name} {its.get(name)!r}, not {ours[name]!r}" for name in names)
+
+
+def contrastive_loss(embedding: Tensor, classes: Tensor) -> Tensor:
+    """Return the supervised contrastive loss (Khosla et al. 2020, equation 2) of embeddings [n, numbers].
+
+    Clips that are alone in their class have no positive, and do not count.
+    """
+    unit = tf.math.l2_normalize(embedding - tf.reduce_mean(embedding, 0), 1)
+    others = 1.0 - tf.eye(embedding.shape[0])
+    scores = tf.matmul(unit, unit, transpose_b=True) / _TEMPERATURE - 1e9 * (1.0 - others)
+    log_share = scores - tf.reduce_logsumexp(scores, 1, keepdims=True)
+    positive = tf.cast(classes[:, None] == classes[None], tf.float32) * others
+    count = tf.reduce_sum(positive, 1)
+    per_clip = -tf.reduce_sum(positive * log_share, 1) / tf.maximum(count, 1.0)
+    return tf.reduce_sum(per_clip) / tf.maximum(tf.reduce_sum(tf.cast(count > 0, tf.float32)), 1.0)
+
+
+def use_threads(threads: int) -> None:
+    """Limit TensorFlow to these threads less the one that draws batches, and make its results repeatable."""
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, threads - 1))
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    except RuntimeError:  # it has begun to work already, with as many threads as it likes
+        pass
+    tf.config.experimental.enable_op_determinism()
+
+
+def embed(network: keras.Model, pictures: Floats) -> Floats:
+    """Return the embeddings of normalised pictures, float32 [clips, embedding]."""
+    parts = [np.asarray(network(pictures[i : i + 512], training=False)) for i in range(0, len(pictures), 512)]
+    return np.concatenate([np.zeros((0, network.output_shape[-1]), np.float32), *parts])

@@ -1,0 +1,74 @@
+"""Batches and their variants: repeatable, finite, balanced, and each clip under its class."""
+
+import numpy as np
+import pytest
+
+from model_export.pretraining.augmentation import Augmentation, augment, coloured_noise
+from model_export.pretraining.batches import Batches
+from model_export.pretraining.corpus import NOISE, Corpus
+from model_export.pretraining.pictures import LOG_POWERS
+
+STILL = Augmentation(
+    shift_frames=0, stretch=(1.0, 1.0), warp=(1.0, 1.0), gain_db=(0.0, 0.0), noise=0.0, mask_frames=0, mask_bands=0
+)
+
+
+@pytest.fixture
+def corpus():
+    """A frequent word that rises, a rare one that is steady, and noise."""
+    rising = np.repeat(np.arange(100, 198, dtype=np.uint8)[:, None], 40, axis=1)
+    steady = np.full((98, 40), 150, np.uint8)
+    noise = np.full((98, 40), 40, np.uint8)
+    pixels = np.stack([rising] * 400 + [steady] * 100 + [noise] * 4)
+    words = np.array(["often"] * 400 + ["rare"] * 100 + [NOISE] * 4)
+    return Corpus(pixels, words, np.array(["somebody"] * len(words)))
+
+
+def test_a_step_always_draws_the_same_and_another_step_something_else(corpus):
+    batches = Batches(corpus, Augmentation(), 16, 0.5, 3)
+    (x, classes), (again, _), (other, _) = (
+        batches.draw(5),
+        Batches(corpus, Augmentation(), 16, 0.5, 3).draw(5),
+        batches.draw(6),
+    )
+    assert np.array_equal(x, again)
+    assert not np.array_equal(x, other)
+    assert x.shape == (16, 98, 40)
+    assert x.dtype == np.float32
+    assert np.isfinite(x).all()
+    assert batches.classes == 5
+    assert set(classes) <= set(range(5))
+
+
+def test_a_word_played_backwards_is_a_class_of_its_own(corpus):
+    x, classes = Batches(corpus, STILL, 300, 0.5, 0).draw(0)
+    slope = x[:, -1].mean(axis=1) - x[:, 0].mean(axis=1)
+    assert (slope[classes == 0] > 1).all()
+    assert (slope[classes == 2] < -1).all()
+    assert np.allclose(slope[np.isin(classes, (1, 3))], 0, atol=0.01)
+    often, rare = np.isin(classes, (0, 2)).sum(), np.isin(classes, (1, 3)).sum()
+    assert 1.3 < often / rare < 3  # 2 by n^0.5, 4 by n
+
+
+def test_without_variation_a_clip_stays_itself():
+    pixels = np.random.default_rng(0).integers(60, 200, (3, 98, 40))
+    clips = LOG_POWERS[pixels]
+    varied = augment(clips, clips, STILL, np.random.default_rng(0))
+    assert np.allclose(varied, clips, atol=0.02)
+
+
+def test_noise_stands_at_its_distance_in_power():
+    clips = np.full((4, 98, 40), 2.0, np.float32)
+    noise = np.full((4, 98, 40), -3.0, np.float32)
+    settings = Augmentation(**{**vars(STILL), "noise": 1.0, "snr_db": (10.0, 10.0)})
+    varied = augment(clips, noise, settings, np.random.default_rng(0))
+    assert np.allclose(np.exp(varied), np.exp(2.0) * 1.1, rtol=1e-3)
+
+
+def test_digital_silence_and_synthetic_noise_stay_finite():
+    silence = np.full((8, 98, 40), np.log(1e-6), np.float32)
+    rng = np.random.default_rng(1)
+    assert np.isfinite(augment(silence, silence, Augmentation(), rng)).all()
+    noise = coloured_noise(8, rng)
+    assert noise.shape == (8, 98, 40)
+    assert np.isfinite(noise).all()

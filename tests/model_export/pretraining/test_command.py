@@ -1,0 +1,165 @@
+"""`auricle-export pretrain`: trains, survives SIGKILL, writes a file that both runtimes run, and explains bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork, preset
+from fleet_protocol.tensors import unpack
+from model_export.cost import multiply_adds_of
+from model_export.flatbuffer import operators_by_signature
+from model_export.pretraining.front_end_file import read
+from tests.support.checkout import ROOT
+from tests.support.sounds import write_clips
+
+BUILT_IN = {"CONV_2D", "ADD", "RESHAPE", "MEAN", "FULLY_CONNECTED", "QUANTIZE", "DEQUANTIZE"}
+# The runtimes live in processes of their own: one of them dies beside TensorFlow.
+RUN_GRAPHS = """
+import sys
+import numpy as np
+from importlib import import_module
+pictures, folder = np.load(sys.argv[2]), sys.argv[3]
+interpreter_of = import_module(sys.argv[1]).Interpreter
+for name in ("float32", "int8"):
+    interpreter = interpreter_of(model_path=f"{folder}/{name}.tflite", num_threads=1)
+    into, out = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
+    for size in (1, len(pictures)):
+        interpreter.resize_tensor_input(into, (size, 98, 40))
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(into, pictures[:size])
+        interpreter.invoke()
+        np.save(f"{folder}/{name}_{size}.npy", interpreter.get_tensor(out))
+"""
+
+
+def arguments(folder, corpus):
+    options = f"--size small --steps 24 --batch 24 --checkpoint-s 0.001 --leave-out-words stop,down --data {corpus}"
+    return [*options.split(), "--attribution", "melodies", "--json", "-o", str(folder / "ears.frontend")]
+
+
+def command(*options):
+    return [sys.executable, "-m", "model_export.cli", "pretrain", *map(str, options)]
+
+
+def pretrain(*options):
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    return subprocess.run(command(*options), cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Five melodies by twelve singers, and some noise."""
+    folder = tmp_path_factory.mktemp("corpus")
+    for label in ("yes", "no", "up", "down", "stop"):
+        write_clips(folder, label, 12, seed=0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, corpus):
+    folder = tmp_path_factory.mktemp("trained")
+    done = pretrain(*arguments(folder, corpus))
+    assert done.returncode == 0, done.stderr
+    assert "step 24 of 24" in done.stderr
+    return folder / "ears.frontend", json.loads(done.stdout)
+
+
+def test_a_run_that_was_killed_ends_in_the_same_file(tmp_path, corpus, trained):
+    checkpoint = tmp_path / "ears.checkpoint"
+    with subprocess.Popen(
+        command(*arguments(tmp_path, corpus)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        while not checkpoint.exists():
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    assert 1 <= unpack(checkpoint.read_bytes())[1]["step"] < 24
+    assert not (tmp_path / "ears.frontend").exists()
+    done = pretrain(*arguments(tmp_path, corpus))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ears.frontend").read_bytes() == trained[0].read_bytes()
+
+
+def test_the_file_says_what_is_in_it_and_stays_within_its_size(trained):
+    path, report = trained
+    front_end = read(path)
+    assert report["network"] == front_end.description["network"]
+    assert report["network"]["multiply_adds"] == multiply_adds_of(front_end.float32, "embed") <= 1_000_000
+    assert report["network"]["weights"] <= 100_000
+    assert front_end.words == ("no", "up", "yes")
+    assert front_end.description["corpus"]["words_left_out"] == ["down", "stop"]
+    assert front_end.description["attribution"] == "melodies"
+    settings = FeatureSettings.from_json(front_end.description["features"])
+    assert settings.shape == (1, 64)
+    assert settings.preset == "ears"
+    assert settings.network == FrozenNetwork.of(front_end.float32)
+    assert settings.log_mel.digest == preset("log_mel").digest
+    assert front_end.description["training"]["seed"] == 0
+    assert front_end.statistics["means"].shape == (3, 64)
+    assert front_end.statistics["counts"].tolist() == [12, 12, 12]
+    assert front_end.statistics["head/kernel"].shape == (64, 4)
+    within = front_end.statistics["within_covariance"]
+    assert np.linalg.eigvalsh(within.astype(float)).min() > -1e-6
+    assert front_end.description["files"]["statistics.safetensors"]["bytes"] <= 400_000
+    assert {case["ways"] for case in report["few_shot"]} == {2}
+
+
+def test_only_built_in_operators_are_left(trained):
+    front_end = read(trained[0])
+    for graph in (front_end.float32, front_end.int8):
+        (operators,) = operators_by_signature(graph).values()
+        assert set(operators) <= BUILT_IN
+
+
+def test_both_runtimes_agree_and_int8_stays_close(tmp_path, trained):
+    front_end = read(trained[0])
+    pictures = np.random.default_rng(0).normal(0, 1, (5, 98, 40)).astype(np.float32)
+    np.save(tmp_path / "pictures.npy", pictures)
+    results = {}
+    for runtime in ("ai_edge_litert.interpreter", "tflite_runtime.interpreter"):
+        if runtime.startswith("tflite") and sys.version_info >= (3, 12):
+            continue  # no wheel
+        folder = tmp_path / runtime
+        folder.mkdir()
+        (folder / "float32.tflite").write_bytes(front_end.float32)
+        (folder / "int8.tflite").write_bytes(front_end.int8)
+        code = [sys.executable, "-c", RUN_GRAPHS, runtime, str(tmp_path / "pictures.npy"), str(folder)]
+        subprocess.run(code, check=True, capture_output=True)
+        results[runtime] = {name.stem: np.load(name) for name in folder.glob("*.npy")}
+    for result in results.values():
+        reference = next(iter(results.values()))
+        assert result["float32_5"].shape == (5, 64)
+        scale = np.abs(reference["float32_5"]).max()
+        assert np.allclose(result["float32_5"], reference["float32_5"], atol=1e-4 * scale)
+        assert np.allclose(result["float32_1"], result["float32_5"][:1], atol=1e-5 * scale)
+        assert np.allclose(result["int8_5"], result["float32_5"], atol=0.1 * scale)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["--steps", "0"], "--steps must be at least 1, not 0"),
+        (["--learning-rate", "nan"], "--learning-rate must be positive"),
+        (["-o", "ears.zip"], "--output must end in .frontend"),
+        (["--leave-out-words", "yes,perhaps"], "names perhaps, which the corpus does not have; it has down, no,"),
+        (["--leave-out-words", "yes,no,up,down"], "at least two words are needed"),
+        (["--data", "/nowhere.zip"], "there is no log-mel archive /nowhere.zip"),
+    ],
+)
+def test_bad_input_is_explained(tmp_path, corpus, changed, message, capsys):
+    from model_export.cli import main
+
+    assert main(["pretrain", *arguments(tmp_path, corpus), *changed]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_another_runs_checkpoint_is_refused(corpus, trained):
+    done = pretrain(*arguments(trained[0].parent, corpus), "--seed", "1")
+    assert done.returncode == 1
+    assert "is of another run (seed 0, not 1)" in done.stderr
