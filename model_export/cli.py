@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import manifest_json, read_bundle
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.feature_settings import PRESETS, preset
+from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.tensors import unpack
 from model_export.errors import ExportError
+from model_export.front_ends import PRECISIONS, find_front_end
 from model_export.normalisation import Normalisation
 from model_export.pretraining import command as pretraining
 from model_export.quiet import native_output_hidden
@@ -36,7 +37,13 @@ def parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", help="build model bundles")
     build.add_argument("architecture", nargs="+", choices=ARCHITECTURES, help="several share one -o folder")
     build.add_argument(
-        "--features", default="gudur", choices=sorted(PRESETS), help="feature preset (default: %(default)s)"
+        "--features",
+        default="gudur",
+        metavar="NAME",
+        help=f"{', '.join(PRESETS)}, or a file NAME.frontend that `pretrain` wrote (default: %(default)s)",
+    )
+    build.add_argument(
+        "--front-end-precision", default="float32", choices=PRECISIONS, help="of the front end's network"
     )
     build.add_argument("--capacity", type=int, default=32, help="slots for classes (default: %(default)s)")
     build.add_argument("--batch", type=int, default=32, help="rows of a training step (default: %(default)s)")
@@ -86,9 +93,12 @@ def _build(chosen: argparse.Namespace) -> list[str]:
     folder = len(chosen.architecture) > 1 or chosen.output.is_dir()
     if chosen.weights and len(chosen.architecture) > 1:
         raise ExportError("--weights fit one architecture; build the others in calls of their own")
-    settings = preset(chosen.features)
+    settings, normalisation = find_front_end(chosen.features, chosen.front_end_precision)
     features = features_of(chosen.recordings, settings) if chosen.recordings else None
-    normalisation = Normalisation.default(settings) if features is None else Normalisation.measure(features)
+    if features is not None:
+        normalisation = Normalisation.measure(features)
+    elif normalisation is None:
+        normalisation = Normalisation.default(settings)
     weights = unpack(chosen.weights.read_bytes())[0] if chosen.weights else None
 
     specifications = [

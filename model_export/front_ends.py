@@ -1,0 +1,51 @@
+"""The front end that `auricle-export build --features` names: a preset, or the file of a pretrained network."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from fleet_protocol.arrays import Array
+from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FeatureSettings, FrozenNetwork
+from model_export.errors import ExportError
+from model_export.normalisation import Normalisation
+from model_export.pretraining import front_end_file
+
+PRECISIONS = ("float32", "int8")
+_SUFFIX = ".frontend"
+_CONSTANT = 1e-3
+
+
+def find_front_end(name: str, precision: str) -> tuple[FeatureSettings, Normalisation | None]:
+    """Return the settings of a front end, and the normalisation of its features where its file measured them.
+
+    Args:
+        name: a preset, or a file NAME.frontend.
+        precision: of the file's network, ``float32`` or ``int8``.
+
+    Raises:
+        ExportError: there is no such preset, or the file cannot be read.
+        ProtocolError: the file's settings cannot be read.
+    """
+    if name in PRESETS:
+        return PRESETS[name], None
+    if not name.endswith(_SUFFIX):
+        raise ExportError(f"unknown features {name!r}; known: {', '.join(PRESETS)}, or a file NAME{_SUFFIX}")
+    file = front_end_file.read(Path(name))
+    settings = FeatureSettings.from_json(file.description["features"])
+    if not isinstance(settings, EmbeddingSettings):
+        raise ExportError(f"{name} holds features of the kind {settings.kind!r}, not an embedding; make it again")
+    network = FrozenNetwork.of(file.int8 if precision == "int8" else file.float32)
+    return dataclasses.replace(settings, network=network), _measured(file.statistics["samples"])
+
+
+def _measured(samples: Array) -> Normalisation:
+    """Return the normalisation of embeddings, float32 [words, clips, numbers].
+
+    A number may be the same for every clip, as those of a rectified unit that never fires; it is left as it is.
+    """
+    mean, std = samples.mean(axis=(0, 1), dtype=np.float64), samples.std(axis=(0, 1), dtype=np.float64)
+    std[std < _CONSTANT] = 1.0
+    return Normalisation(tuple(map(float, mean.round(4))), tuple(map(float, std.round(4))))

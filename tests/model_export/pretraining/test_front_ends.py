@@ -1,0 +1,65 @@
+"""`auricle-export build --features NAME.frontend`: a bundle whose front end is a pretrained network."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fleet_protocol.bundle import read_bundle
+from tests.support.checkout import ROOT, run_python
+from tests.support.sounds import write_clips
+
+pytestmark = pytest.mark.slow
+
+HEAR = """
+import json, sys
+import numpy as np
+from pathlib import Path
+from edge_client.features.front_end import open_front_end
+from edge_client.model.runtime import ModelRuntime
+model = ModelRuntime.open(Path(sys.argv[1]))
+clips = (0.1 * np.random.default_rng(0).standard_normal((4, 16000))).astype(np.float32)
+x = model.normalise(open_front_end(model.manifest.feature_settings)(clips))
+probabilities = model.predict(x, np.ones(model.manifest.capacity, np.float32))
+print(json.dumps({"shape": x.shape, "x": x.tolist(), "sums": probabilities.sum(axis=1).tolist()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def front_end(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("front-end")
+    for label in ("yes", "no", "up", "down"):
+        write_clips(folder / "corpus", label, 8, seed=0)
+    options = ["--size", "small", "--steps", "12", "--batch", "16", "--leave-out-words", "down"]
+    path = folder / "ears.frontend"
+    run_python("-m", "model_export.cli", "pretrain", *options, "--data", str(folder / "corpus"), "-o", str(path))
+    return path
+
+
+def test_a_bundle_hears_with_the_network_of_either_precision(tmp_path, front_end):
+    heard = {}
+    for precision in ("float32", "int8"):
+        path = tmp_path / f"{precision}.auricle"
+        options = ["--features", str(front_end), "--front-end-precision", precision, "-o", str(path)]
+        run_python("-m", "model_export.cli", "build", "linear", *options)
+        assert read_bundle(path).manifest.feature_settings.preset == "ears"
+        heard[precision] = json.loads(run_python("-c", HEAR, str(path)).splitlines()[-1])
+        assert heard[precision]["shape"] == [4, 1, 64]
+        assert heard[precision]["sums"] == pytest.approx([1.0] * 4, abs=1e-5)
+    digests = {read_bundle(tmp_path / f"{name}.auricle").manifest.feature_settings.digest for name in heard}
+    assert len(digests) == 2  # numbers of one network cannot be compared with those of the other
+
+
+def test_what_is_no_front_end_is_refused_with_those_that_are(tmp_path, front_end):
+    damaged = tmp_path / "damaged.frontend"
+    damaged.write_bytes(front_end.read_bytes()[:-2_000])
+    for name, words in (
+        ("gudor", ["'gudor'", "gudur", "NAME.frontend"]),
+        (str(tmp_path / "none.frontend"), ["none.frontend", "pretrain"]),
+        (str(damaged), ["damaged.frontend", "pretrain"]),
+    ):
+        command = [sys.executable, "-m", "model_export.cli", "build", "linear", "--features", name, "-o", "x.auricle"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert all(word in done.stderr for word in words), done.stderr
