@@ -70,6 +70,7 @@ def trained(tmp_path_factory, corpus):
     return folder / "ears.frontend", json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_ends_in_the_same_file(tmp_path, corpus, trained):
     checkpoint = tmp_path / "ears.checkpoint"
     with subprocess.Popen(
