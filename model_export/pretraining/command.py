@@ -14,7 +14,7 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
 from model_export.errors import ExportError
 from model_export.pretraining.augmentation import Augmentation
-from model_export.pretraining.corpus import SETTINGS, Division, divide, read_corpus, speakers_of
+from model_export.pretraining.corpus import SETTINGS, Division, divide, read_corpus, require_recordings, speakers_of
 
 if TYPE_CHECKING:
     from fleet_protocol.arrays import Floats
@@ -70,6 +70,8 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
         ExportError: an option, the corpus or the checkpoint cannot be used.
     """
     _require_sensible(chosen)
+    for folder in (*chosen.few_shot, *filter(None, [chosen.test])):
+        require_recordings(folder)
     division = divide(read_corpus(chosen.data), _speakers(chosen), [w for w in chosen.leave_out_words.split(",") if w])
 
     from model_export.pretraining import report

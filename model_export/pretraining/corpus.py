@@ -167,6 +167,15 @@ def read_log_mel(folder: Path) -> tuple[Floats, NDArray[np.str_], NDArray[np.str
     return np.concatenate(features), np.array(words), np.array(speakers)
 
 
+def require_recordings(folder: Path) -> None:
+    """Refuse a folder without recordings, before hours are spent on what it is to be measured with.
+
+    Raises:
+        CorpusError: there are none.
+    """
+    _recordings(folder)
+
+
 def _read_folder(folder: Path) -> Corpus:
     features, words, speakers = read_log_mel(folder)
     return Corpus(to_pixels(features), words, speakers)

@@ -150,6 +150,8 @@ def test_both_runtimes_agree_and_int8_stays_close(tmp_path, trained):
         (["-o", "ears.zip"], "--output must end in .frontend"),
         (["--leave-out-words", "yes,perhaps"], "names perhaps, which the corpus does not have; it has down, no,"),
         (["--leave-out-words", "yes,no,up,down"], "at least two words are needed"),
+        (["--test", "/nowhere"], "/nowhere holds no recordings as <label>/*.wav"),
+        (["--few-shot", "/nowhere"], "/nowhere holds no recordings as <label>/*.wav"),
         (["--data", "/nowhere.zip"], "there is no log-mel archive /nowhere.zip"),
     ],
 )
