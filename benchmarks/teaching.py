@@ -34,14 +34,14 @@ from edge_client.storage.device_state import DeviceState, Progress
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, digest
 
-SETTINGS = preset("gudur")
-RATE = SETTINGS.sample_rate_hz
+# What is measured: an architecture, and the features that it takes.
+FRONT_ENDS = {"gudur": "cnn2", "base": "linear"}
 KNOWN = ("yes", "no", "up", "down", "left", "right", "on", "off")
 WORDS, SOUNDS = ("stop",), ("siren", "dog_bark")
 TAKES = (5, 10, 20)
@@ -72,8 +72,9 @@ class Case:
 class Material:
     """Clips by label as float32 [clips, samples], their sources, and background recordings."""
 
-    def __init__(self, data: Path) -> None:
-        """Read the recordings."""
+    def __init__(self, data: Path, settings: FeatureSettings) -> None:
+        """Read the recordings, as a front end takes them."""
+        self.settings = settings
         self.clips: dict[str, Floats] = {}
         self.sources: dict[str, NDArray[np.str_]] = {}
         folders = [data / "gsc_v2_test" / name for name in (*KNOWN, *WORDS)]
@@ -81,10 +82,10 @@ class Material:
             paths = sorted(path for path in folder.glob("*") if path.suffix in (".flac", ".ogg"))
             if not paths:
                 raise BenchmarkError(f"there are no recordings in {folder}; set AURICLE_DATA to the folder above it")
-            self.clips[folder.name] = np.stack([read_clip(path, SETTINGS) for path in paths])
+            self.clips[folder.name] = np.stack([read_clip(path, settings) for path in paths])
             source = speaker_of if folder.parent.name == "gsc_v2_test" else _recording_of
             self.sources[folder.name] = np.array([source(path) for path in paths])
-        self.background = BackgroundNoise.load(data / "gsc_background_noise", RATE).recordings
+        self.background = BackgroundNoise.load(data / "gsc_background_noise", settings.sample_rate_hz).recordings
         people = np.unique(np.concatenate([self.sources[word] for word in (*KNOWN, *WORDS)]))
         np.random.default_rng(SEED).shuffle(people)
         self._trained_on = people[: round(0.65 * len(people))]
@@ -107,7 +108,7 @@ class Material:
 
     def noise(self, count: int, rng: np.random.Generator, *, room: bool) -> Floats:
         """Draw stretches of background at several volumes: of the first halves for the room, of the second to test."""
-        stretches = np.empty((count, SETTINGS.clip_samples), np.float32)
+        stretches = np.empty((count, self.settings.clip_samples), np.float32)
         for stretch in stretches:
             recording = self.background[rng.integers(len(self.background))]
             half = recording[: len(recording) // 2] if room else recording[len(recording) // 2 :]
@@ -123,11 +124,11 @@ def _recording_of(path: Path) -> str:
 
 def known_words(material: Material, bundle: Path) -> Arrays:
     """Train the weights that the device got from the fleet."""
-    model, rng, front_end = ModelRuntime.open(bundle), np.random.default_rng(SEED), open_front_end(SETTINGS)
+    model, rng, front_end = ModelRuntime.open(bundle), np.random.default_rng(SEED), open_front_end(material.settings)
     clips = [material.split(word)[0] for word in KNOWN]
     samples, slots = np.concatenate(clips), np.repeat(np.arange(len(KNOWN)), [len(part) for part in clips])
     noise = BackgroundNoise(tuple(material.noise(60, rng, room=True)))
-    variants = [samples, *(augment(samples, RATE, rng, noise) for _ in range(3))]
+    variants = [samples, *(augment(samples, material.settings.sample_rate_hz, rng, noise) for _ in range(3))]
     x = np.stack([model.normalise(front_end(variant)) for variant in variants])
     mask = _known_map().mask
     for epoch in range(EPOCHS):
@@ -151,14 +152,16 @@ def trial(case: Case, seed: int, material: Material, bundle: Path, weights: Arra
         config = load_config(path)
         state = DeviceState(config.device.state)
         state.save_model(
-            weights, weights, Progress(architecture="cnn2", label_map=_known_map(), contributed=1, learned=1)
+            weights, weights, Progress(architecture=bundle.stem, label_map=_known_map(), contributed=1, learned=1)
         )
-        store = ClipStore(config.clips_folder, config.clips, RATE)
+        rate_hz = material.settings.sample_rate_hz
+        store = ClipStore(config.clips_folder, config.clips, rate_hz)
         with store.changing():
             for take in takes:
-                store.add(case.label, take, RATE)
+                store.add(case.label, take, rate_hz)
             if case.room:
-                store.add_background(material.noise(ROOM_CLIPS, rng, room=True).ravel(), RATE, SETTINGS.clip_s)
+                noise = material.noise(ROOM_CLIPS, rng, room=True).ravel()
+                store.add_background(noise, rate_hz, material.settings.clip_s)
         if case.public_set:
             blob = _public_set(material).pack()
             write_durably(state.blob_path(digest(blob)), blob)
@@ -174,14 +177,16 @@ def _public_set(material: Material) -> PublicSet:
     clips = np.concatenate([material.split(word)[0][:PUBLIC_CLIPS] for word in KNOWN])
     labels = np.repeat(np.arange(len(KNOWN), dtype=np.int64), PUBLIC_CLIPS)
     classes = tuple(ClassInfo(word, word) for word in KNOWN)
-    return PublicSet(SETTINGS, classes, open_front_end(SETTINGS)(clips), labels, np.zeros(len(labels), np.bool_))
+    return PublicSet(
+        material.settings, classes, open_front_end(material.settings)(clips), labels, np.zeros(len(labels), np.bool_)
+    )
 
 
 def _judged(
     model: ModelRuntime, labels: LabelMap, new: str | None, test: Floats, material: Material
 ) -> dict[str, float]:
     """Return shares in %: known words still right, the new sound recognised, and noise taken for a sound."""
-    front_end, mask = open_front_end(SETTINGS), labels.mask
+    front_end, mask = open_front_end(material.settings), labels.mask
     tests = [material.split(word)[1] for word in KNOWN]
     slots = np.repeat([labels.slot_of(word) for word in KNOWN], [len(part) for part in tests])
     known = model.predict(model.normalise(front_end(np.concatenate(tests))), mask).argmax(axis=1)
@@ -201,14 +206,20 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=5, help="of each case, with other takes (5)")
+    parser.add_argument(
+        "--front-end", default="gudur", choices=sorted(FRONT_ENDS), help="gudur: cnn2 from nothing; base: pretrained"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args()
-    material = Material(Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")))
-    build_bundles(ROOT / "build" / "teaching", ["cnn2"])
-    bundle = ROOT / "build" / "teaching" / "cnn2.auricle"
+    architecture, folder = FRONT_ENDS[options.front_end], ROOT / "build" / "teaching" / options.front_end
+    build_bundles(folder, [architecture], "--features", options.front_end)
+    bundle = folder / f"{architecture}.auricle"
+    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
+    material = Material(data, read_bundle(bundle).manifest.feature_settings)
     weights = known_words(material, bundle)
     model = ModelRuntime(dataclasses.replace(read_bundle(bundle), weights=weights))
-    before = _judged(model, _known_map(), None, np.zeros((0, SETTINGS.clip_samples), np.float32), material)
+    nothing = np.zeros((0, material.settings.clip_samples), np.float32)
+    before = _judged(model, _known_map(), None, nothing, material)
     print(f"before: {before['known']:.1f} % of known words are recognised, {before['noise']:.1f} % of noise is a sound")
     cases = [Case(label, takes) for label in (*WORDS, *SOUNDS) for takes in TAKES]
     cases += [Case("siren", 10, room=False), Case("siren", 10, public_set=False), Case("stop", 10, public_set=False)]
@@ -221,7 +232,7 @@ def main() -> None:
         figures = "  ".join(f"{name} {value:5.1f}" for name, value in mean.items())
         print(f"{case.label:9s} {case.takes:3d} takes{extras:15s} {figures}", flush=True)
     if options.json:
-        print(json.dumps({"before": before, "cases": rows}))
+        print(json.dumps({"front_end": options.front_end, "before": before, "cases": rows}))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.tensors import unpack
 from model_export.errors import ExportError
-from model_export.front_ends import PRECISIONS, find_front_end
+from model_export.front_ends import PRECISIONS, SHIPPED, find_front_end
 from model_export.normalisation import Normalisation
 from model_export.pretraining import command as pretraining
 from model_export.quiet import native_output_hidden
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "--features",
         default="gudur",
         metavar="NAME",
-        help=f"{', '.join(PRESETS)}, or a file NAME.frontend that `pretrain` wrote (default: %(default)s)",
+        help=f"{', '.join([*PRESETS, *SHIPPED])}, or a file NAME.frontend that `pretrain` wrote (default: %(default)s)",
     )
     build.add_argument(
         "--front-end-precision", default="float32", choices=PRECISIONS, help="of the front end's network"

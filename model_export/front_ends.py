@@ -1,4 +1,7 @@
-"""The front end that `auricle-export build --features` names: a preset, or the file of a pretrained network."""
+"""The front end that `auricle-export build --features` names: a preset, or a pretrained network.
+
+A pretrained network is one that ships with Auricle, by its name, or a file NAME.frontend.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+import edge_client
 from fleet_protocol.arrays import Array
 from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FeatureSettings, FrozenNetwork
 from model_export.errors import ExportError
@@ -16,13 +20,14 @@ from model_export.pretraining import front_end_file
 PRECISIONS = ("float32", "int8")
 _SUFFIX = ".frontend"
 _CONSTANT = 1e-3
+SHIPPED = {path.stem: path for path in sorted((Path(edge_client.__file__).parent / "front_ends").glob(f"*{_SUFFIX}"))}
 
 
 def find_front_end(name: str, precision: str) -> tuple[FeatureSettings, Normalisation | None]:
     """Return the settings of a front end, and the normalisation of its features where its file measured them.
 
     Args:
-        name: a preset, or a file NAME.frontend.
+        name: a preset, a network that ships with Auricle, or a file NAME.frontend.
         precision: of the file's network, ``float32`` or ``int8``.
 
     Raises:
@@ -31,9 +36,10 @@ def find_front_end(name: str, precision: str) -> tuple[FeatureSettings, Normalis
     """
     if name in PRESETS:
         return PRESETS[name], None
-    if not name.endswith(_SUFFIX):
-        raise ExportError(f"unknown features {name!r}; known: {', '.join(PRESETS)}, or a file NAME{_SUFFIX}")
-    file = front_end_file.read(Path(name))
+    if name not in SHIPPED and not name.endswith(_SUFFIX):
+        known = ", ".join([*PRESETS, *SHIPPED])
+        raise ExportError(f"unknown features {name!r}; known: {known}, or a file NAME{_SUFFIX}")
+    file = front_end_file.read(SHIPPED.get(name, Path(name)))
     settings = FeatureSettings.from_json(file.description["features"])
     if not isinstance(settings, EmbeddingSettings):
         raise ExportError(f"{name} holds features of the kind {settings.kind!r}, not an embedding; make it again")
