@@ -45,7 +45,7 @@ def add_arguments(pretrain: argparse.ArgumentParser) -> None:
         **several,
     )
     pretrain.add_argument("--size", default="base", choices=_SIZES, help="size of the network (default: %(default)s)")
-    pretrain.add_argument("--steps", type=int, default=6400, help="training steps (default: %(default)s)")
+    pretrain.add_argument("--steps", type=int, default=12_800, help="training steps (default: %(default)s)")
     pretrain.add_argument("--batch", type=int, default=128, help="clips of a step (default: %(default)s)")
     pretrain.add_argument("--learning-rate", type=float, default=2.5e-3, help="the highest (default: %(default)s)")
     pretrain.add_argument(

@@ -50,7 +50,7 @@ class Options:
     """
 
     size: str = "base"
-    steps: int = 6400
+    steps: int = 12_800
     batch: int = 128
     learning_rate: float = 2.5e-3
     warm_up: int = 150
