@@ -42,8 +42,7 @@ def test_filters_are_triangles_whose_peak_is_one_and_which_overlap_by_half():
 
 @pytest.mark.skipif(not ARCHIVE.is_file(), reason=f"there is no {ARCHIVE}")
 def test_they_are_the_numbers_of_the_pictures_of_speech_commands():
-    from PIL import Image
-
+    Image = pytest.importorskip("PIL.Image")
     front_end, found = open_front_end(SETTINGS), []
     with zipfile.ZipFile(ARCHIVE) as archive:
         pictures = {PurePosixPath(name).name.split(".")[0] + PurePosixPath(name).parent.name: name
