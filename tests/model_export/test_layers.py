@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from tests.support.checkout import run_python
 
 
+@pytest.mark.slow
 def test_layers_equal_keras_own_in_output_gradients_and_fit():
     differences = json.loads(run_python("-m", "tests.support.layer_checks").splitlines()[-1])
     assert len(differences) > 40

@@ -18,6 +18,8 @@ from model_export.pretraining.front_end_file import read
 from tests.support.checkout import ROOT
 from tests.support.sounds import write_clips
 
+pytestmark = pytest.mark.slow
+
 BUILT_IN = {"CONV_2D", "ADD", "RESHAPE", "MEAN", "FULLY_CONNECTED", "QUANTIZE", "DEQUANTIZE"}
 # The runtimes live in processes of their own: one of them dies beside TensorFlow.
 RUN_GRAPHS = """
@@ -70,7 +72,6 @@ def trained(tmp_path_factory, corpus):
     return folder / "ears.frontend", json.loads(done.stdout)
 
 
-@pytest.mark.slow
 def test_a_run_that_was_killed_ends_in_the_same_file(tmp_path, corpus, trained):
     checkpoint = tmp_path / "ears.checkpoint"
     with subprocess.Popen(
