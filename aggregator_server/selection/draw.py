@@ -44,11 +44,16 @@ def select(candidates: Sequence[Candidate], choice: Choice, history: History, se
     )
     if not present:
         return ()
-    count = max(1, math.floor(float(choice.settings.get("fraction", 1.0)) * len(present) + 0.5))
+    count = selected_count(choice, len(present))
     p = selections()[choice.name].probabilities(data_sizes(present), history, choice.settings)
     # Successive draws are an order of exponential waiting times with these rates (Efraimidis & Spirakis 2006).
     waiting = np.random.default_rng(seed).exponential(size=len(present)) / p
     return tuple(sorted(present[index].device_id for index in np.argsort(waiting, kind="stable")[:count]))
+
+
+def selected_count(choice: Choice, present: int) -> int:
+    """Return how many of the devices that are present a selection takes: its ``fraction``, at least one."""
+    return max(1, math.floor(float(choice.settings.get("fraction", 1.0)) * present + 0.5))
 
 
 def data_sizes(candidates: Sequence[Candidate]) -> Doubles:

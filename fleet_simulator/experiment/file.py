@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aggregator_server.errors import AggregatorError
-from edge_client.learning.methods.local_method import LocalMethod
-from edge_client.learning.methods.registry import local_methods, shared_model_method
+from edge_client.learning.methods.registry import shared_model_method, shared_model_methods
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.toml_sections import TomlFile
@@ -94,11 +93,11 @@ def _require_personal(experiment: Experiment, local: str) -> None:
 
 
 def _require_shared_model(strategy: str, local: str) -> None:
-    if not isinstance(local_methods()[local], LocalMethod):
-        known = sorted(name for name, method in local_methods().items() if isinstance(method, LocalMethod))
+    known = shared_model_methods()
+    if local not in known:
         raise ExperimentError(
             f"strategy = {strategy!r}: the simulator runs strategies that share a model, with the local methods "
-            f"{', '.join(known)}"
+            f"{', '.join(sorted(known))}"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 
+from aggregator_server.selection.draw import selected_count
 from aggregator_server.strategies import weight_sharing
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import Manifest
@@ -42,7 +43,7 @@ def require_memory(experiment: Experiment, manifest: Manifest, memory: int | Non
     plan, devices = experiment.rounds.plan, experiment.fleet.devices
     memory = machine_memory() if memory is None else memory
     weights = sum(math.prod(shape) for shape in manifest.weight_shapes.values())
-    selected = max(1, math.floor(float(plan.selection.settings.get("fraction", 1.0)) * devices + 0.5))
+    selected = selected_count(plan.selection, devices)
     needed, fitting = _WEIGHT_BYTES * weights * selected, memory // (_WEIGHT_BYTES * weights)
     if needed > memory:
         raise ExperimentError(

@@ -16,6 +16,15 @@ def local_methods() -> Registry[LocalMethod | ScoreMethod]:
     return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", LocalMethod | ScoreMethod)
 
 
+def shared_model_methods() -> dict[str, LocalMethod]:
+    """Return the local methods that train the shared model, by name.
+
+    Raises:
+        PluginError: an installed package's method cannot be used.
+    """
+    return {name: method for name, method in local_methods().items() if isinstance(method, LocalMethod)}
+
+
 def shared_model_method(name: str) -> LocalMethod:
     """Return a local method that trains the shared model.
 
@@ -25,6 +34,6 @@ def shared_model_method(name: str) -> LocalMethod:
     """
     method = local_methods().get(name)
     if not isinstance(method, LocalMethod):
-        known = ", ".join(name for name, method in local_methods().items() if isinstance(method, LocalMethod))
+        known = ", ".join(shared_model_methods())
         raise WorkError(f"no local method {name!r} trains a shared model here (these do: {known})")
     return method

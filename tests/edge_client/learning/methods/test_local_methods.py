@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.learning.methods import fedkws_ui, fedmmd
-from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Rehearsal, train_shared
-from edge_client.learning.methods.registry import local_methods
+from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
+from edge_client.learning.methods.registry import local_methods, shared_model_methods
 from edge_client.learning.slot_order import SlotOrder, move_head
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
@@ -20,7 +20,7 @@ from fleet_protocol.labels import LabelMap, Slot
 from fleet_protocol.setting import complete
 from tests.support.checkout import ROOT
 
-SHARED_METHODS = {name: method for name, method in local_methods().items() if isinstance(method, LocalMethod)}
+SHARED_METHODS = shared_model_methods()
 # The owner taught b, x (no class yet), a; the fleet knows a, b, c.
 OWN = LabelMap(6, (Slot("b", "cb"), Slot("x"), Slot("a", "ca")))
 CLASSES = ("ca", "cb", "cc")
