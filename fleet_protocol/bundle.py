@@ -3,8 +3,8 @@
 docs/architecture.md, "One exported graph for every method", says why the graph has one form.
 
 The file is a plain zip archive (stored, not compressed) of ``manifest.json``, ``model.tflite``, ``weights.safetensors``
-and, where the front end has a network, ``front_end.tflite``; the manifest holds the digests of the others, so that
-damage is seen on opening.
+and, where the front end has a pretrained network, ``front_end.tflite`` and ``embedding.safetensors``; the manifest
+holds the digests of the others, so that damage is seen on opening.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import dacite
 
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
 from fleet_protocol.tensors import Arrays, digest, pack, unpack
@@ -27,7 +28,9 @@ FORMAT = "auricle-bundle"
 VERSION = 1
 SIGNATURES = ("train", "predict", "input_gradient", "embed", "get_weights", "set_weights")
 _MEMBERS = ("manifest.json", "model.tflite", "weights.safetensors")
-_FRONT_END = "front_end.tflite"
+_FRONT_END, _STATISTICS = "front_end.tflite", "embedding.safetensors"
+BACKGROUND = ("_other_", "_nothing_")
+"""What is no class: sounds that the device was not taught, and no sound in particular."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that zip can hold: equal content gives equal bytes
 
 
@@ -58,7 +61,10 @@ class Manifest:
         parameters: number of weights.
         seed: seed of the initial weights.
         sha256: digests of the bundle's other members, by member name.
+        background: names of what the head's last outputs mean where they are no classes, but what is no class:
+            :data:`BACKGROUND`, or nothing.
         front_end: the front end's network, a TFLite file, a member of its own; empty where the front end has none.
+        statistics: the words of the network's pretraining in the embedding, a member of its own; or empty.
     """
 
     architecture: str
@@ -77,7 +83,9 @@ class Manifest:
     sha256: dict[str, str] = dataclasses.field(default_factory=dict)
     format: str = FORMAT
     version: int = VERSION
+    background: tuple[str, ...] = ()
     front_end: bytes = dataclasses.field(default=b"", repr=False)
+    statistics: bytes = dataclasses.field(default=b"", repr=False)
 
     @property
     def feature_settings(self) -> FeatureSettings:
@@ -86,6 +94,16 @@ class Manifest:
         if isinstance(settings, EmbeddingSettings):
             return dataclasses.replace(settings, network=dataclasses.replace(settings.network, data=self.front_end))
         return settings
+
+    @property
+    def embedding_statistics(self) -> EmbeddingStatistics | None:
+        """The words of the pretraining of the front end's network; None where the bundle has none."""
+        return EmbeddingStatistics.unpack(self.statistics) if self.statistics else None
+
+    @property
+    def slots(self) -> int:
+        """Outputs of the head that can become classes."""
+        return self.capacity - len(self.background)
 
     @property
     def head(self) -> Layer:
@@ -105,8 +123,7 @@ class Bundle:
 def write_bundle(manifest: Manifest, graph: bytes, weights: Arrays) -> bytes:
     """Serialise a bundle; equal content gives equal bytes. The manifest's digests are filled in here."""
     members = {"model.tflite": graph, "weights.safetensors": pack(weights, {})}
-    if manifest.front_end:
-        members[_FRONT_END] = manifest.front_end
+    members |= {name: data for name, data in _own_members(manifest).items() if data}
     manifest = dataclasses.replace(manifest, sha256={name: digest(data) for name, data in members.items()})
     document = json.dumps(manifest_json(manifest), indent=1, sort_keys=True).encode()
     buffer = io.BytesIO()
@@ -117,10 +134,16 @@ def write_bundle(manifest: Manifest, graph: bytes, weights: Arrays) -> bytes:
 
 
 def manifest_json(manifest: Manifest) -> dict[str, Any]:
-    """Return a manifest JSON-ready; the front end's network is a member of its own."""
+    """Return a manifest JSON-ready, without what are members of their own."""
     document = dataclasses.asdict(manifest)
-    del document["front_end"]
+    del document["front_end"], document["statistics"]
+    if not manifest.background:
+        del document["background"]
     return document
+
+
+def _own_members(manifest: Manifest) -> dict[str, bytes]:
+    return {_FRONT_END: manifest.front_end, _STATISTICS: manifest.statistics}
 
 
 def read_bundle(path: Path) -> Bundle:
@@ -141,13 +164,16 @@ def _open(source: Path | io.BytesIO, path: str) -> Bundle:
     try:
         with zipfile.ZipFile(source) as archive:
             members = {name: archive.read(name) for name in _MEMBERS}
-            if _FRONT_END in archive.namelist():
-                members[_FRONT_END] = archive.read(_FRONT_END)
+            members |= {name: archive.read(name) for name in (_FRONT_END, _STATISTICS) if name in archive.namelist()}
     except (OSError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
         raise BundleError(
             f"{path} is not a readable model bundle ({error}); build one with `auricle-export build`"
         ) from error
-    manifest = dataclasses.replace(_parse(members["manifest.json"], path), front_end=members.get(_FRONT_END, b""))
+    manifest = dataclasses.replace(
+        _parse(members["manifest.json"], path),
+        front_end=members.get(_FRONT_END, b""),
+        statistics=members.get(_STATISTICS, b""),
+    )
     for name, expected in manifest.sha256.items():
         if digest(members.get(name, b"")) != expected:
             raise BundleError(f"{path} is damaged: {name} does not match its digest; copy or build it again")

@@ -26,23 +26,40 @@ class Slot:
 
 @dataclass(frozen=True)
 class LabelMap:
-    """Slots 0..n-1 of a head with ``capacity`` outputs. Immutable: every change returns a new map."""
+    """Slots 0..n-1 of a head with ``capacity`` outputs. Immutable: every change returns a new map.
+
+    Attributes:
+        capacity: outputs of the head.
+        slots: those that are labels, in order.
+        reserved: outputs at the head's end that never become labels (``Manifest.background``).
+    """
 
     capacity: int
     slots: tuple[Slot, ...] = ()
+    reserved: int = 0
 
     def __post_init__(self) -> None:
         if self.capacity < 1:
             raise LabelError(f"a head's capacity must be at least 1, not {self.capacity}")
-        if len(self.slots) > self.capacity:
+        if len(self.slots) > self.free:
             raise LabelError(
-                f"{len(self.slots)} labels do not fit a head of capacity {self.capacity}: "
+                f"{len(self.slots)} labels do not fit a head of capacity {self.free}: "
                 "build the bundle with a larger --capacity"
             )
         for kind, values in (("label", self.names), ("class", self.class_ids)):
             twice = [value for value in values if value is not None and values.count(value) > 1]
             if twice:
                 raise LabelError(f"{kind} {twice[0]!r} has two slots; names and classes are unique in a label map")
+
+    @property
+    def free(self) -> int:
+        """How many labels the head has room for."""
+        return self.capacity - self.reserved
+
+    @property
+    def background(self) -> tuple[int, ...]:
+        """The outputs that stand for what is no label: `_other_` and `_nothing_`, or none."""
+        return tuple(range(self.free, self.capacity))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,6 +76,13 @@ class LabelMap:
         """float32 [capacity]: 1 where a slot is in use."""
         mask = np.zeros(self.capacity, np.float32)
         mask[: len(self.slots)] = 1.0
+        return mask
+
+    @property
+    def listening_mask(self) -> Floats:
+        """float32 [capacity]: 1 where a slot is in use, and at the outputs for what is no label."""
+        mask = self.mask
+        mask[self.free :] = 1.0
         return mask
 
     def slot_of(self, name: str) -> int:
@@ -107,10 +131,9 @@ class LabelMap:
 
     def to_json(self) -> dict[str, object]:
         """Return a JSON-ready form that :meth:`from_json` reads."""
-        return {
-            "capacity": self.capacity,
-            "slots": [{"name": slot.name, "class_id": slot.class_id} for slot in self.slots],
-        }
+        reserved = {"reserved": self.reserved} if self.reserved else {}
+        slots = [{"name": slot.name, "class_id": slot.class_id} for slot in self.slots]
+        return {"capacity": self.capacity, "slots": slots, **reserved}
 
     @classmethod
     def from_json(cls, document: Mapping[str, object]) -> LabelMap:
@@ -119,10 +142,10 @@ class LabelMap:
         Raises:
             LabelError: the document is not a label map.
         """
-        capacity, slots = document.get("capacity"), document.get("slots")
-        if not isinstance(capacity, int) or not isinstance(slots, list):
+        capacity, slots, reserved = document.get("capacity"), document.get("slots"), document.get("reserved", 0)
+        if not isinstance(capacity, int) or not isinstance(slots, list) or not isinstance(reserved, int):
             raise LabelError(f"not a label map: {document!r}")
         try:
-            return cls(capacity, tuple(Slot(str(slot["name"]), slot["class_id"]) for slot in slots))
+            return cls(capacity, tuple(Slot(str(slot["name"]), slot["class_id"]) for slot in slots), reserved)
         except (KeyError, TypeError) as error:
             raise LabelError(f"not a label map: {document!r}") from error

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from fleet_protocol.arrays import Array
-from fleet_protocol.bundle import Layer, Manifest, write_bundle
+from fleet_protocol.bundle import BACKGROUND, Layer, Manifest, write_bundle
 from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.tensors import Arrays
 from model_export import network
@@ -114,4 +114,6 @@ def describe(model: keras.Model, specification: Specification) -> Manifest:
         parameters=sum(array.size for array in weights.values()),
         seed=specification.seed,
         front_end=settings.network.data if isinstance(settings, EmbeddingSettings) else b"",
+        background=BACKGROUND if specification.statistics else (),
+        statistics=specification.statistics,
     )

@@ -93,18 +93,20 @@ def _build(chosen: argparse.Namespace) -> list[str]:
     folder = len(chosen.architecture) > 1 or chosen.output.is_dir()
     if chosen.weights and len(chosen.architecture) > 1:
         raise ExportError("--weights fit one architecture; build the others in calls of their own")
-    settings, normalisation = find_front_end(chosen.features, chosen.front_end_precision)
+    front_end = find_front_end(chosen.features, chosen.front_end_precision)
+    settings = front_end.settings
     features = features_of(chosen.recordings, settings) if chosen.recordings else None
     if features is not None:
         normalisation = Normalisation.measure(features)
-    elif normalisation is None:
-        normalisation = Normalisation.default(settings)
+    else:
+        normalisation = front_end.normalisation or Normalisation.default(settings)
     weights = unpack(chosen.weights.read_bytes())[0] if chosen.weights else None
 
     specifications = [
         Specification(
             architecture, settings, normalisation,
             chosen.capacity, chosen.batch, chosen.activation, chosen.downsampling, chosen.width, chosen.seed,
+            front_end.statistics,
         )
         for architecture in chosen.architecture
     ]  # fmt: skip

@@ -6,13 +6,16 @@ A pretrained network is one that ships with Auricle, by its name, or a file NAME
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import edge_client
 from fleet_protocol.arrays import Array
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FeatureSettings, FrozenNetwork
+from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.normalisation import Normalisation
 from model_export.pretraining import front_end_file
@@ -23,8 +26,23 @@ _CONSTANT = 1e-3
 SHIPPED = {path.stem: path for path in sorted((Path(edge_client.__file__).parent / "front_ends").glob(f"*{_SUFFIX}"))}
 
 
-def find_front_end(name: str, precision: str) -> tuple[FeatureSettings, Normalisation | None]:
-    """Return the settings of a front end, and the normalisation of its features where its file measured them.
+@dataclass(frozen=True)
+class FoundFrontEnd:
+    """A front end, and what its file knows of its features.
+
+    Attributes:
+        settings: of its features.
+        normalisation: of them; None for a preset, which has no file.
+        statistics: the words of its network's pretraining, packed; empty for a preset.
+    """
+
+    settings: FeatureSettings
+    normalisation: Normalisation | None = None
+    statistics: bytes = b""
+
+
+def find_front_end(name: str, precision: str) -> FoundFrontEnd:
+    """Return a front end by its name.
 
     Args:
         name: a preset, a network that ships with Auricle, or a file NAME.frontend.
@@ -35,7 +53,7 @@ def find_front_end(name: str, precision: str) -> tuple[FeatureSettings, Normalis
         ProtocolError: the file's settings cannot be read.
     """
     if name in PRESETS:
-        return PRESETS[name], None
+        return FoundFrontEnd(PRESETS[name])
     if name not in SHIPPED and not name.endswith(_SUFFIX):
         known = ", ".join([*PRESETS, *SHIPPED])
         raise ExportError(f"unknown features {name!r}; known: {known}, or a file NAME{_SUFFIX}")
@@ -44,7 +62,11 @@ def find_front_end(name: str, precision: str) -> tuple[FeatureSettings, Normalis
     if not isinstance(settings, EmbeddingSettings):
         raise ExportError(f"{name} holds features of the kind {settings.kind!r}, not an embedding; make it again")
     network = FrozenNetwork.of(file.int8 if precision == "int8" else file.float32)
-    return dataclasses.replace(settings, network=network), _measured(file.statistics["samples"])
+    return FoundFrontEnd(
+        dataclasses.replace(settings, network=network),
+        _measured(file.statistics["samples"]),
+        EmbeddingStatistics.unpack(pack(file.statistics, {"words": list(file.words)})).pack(),
+    )
 
 
 def _measured(samples: Array) -> Normalisation:

@@ -31,6 +31,7 @@ class Specification:
         downsampling: how activations shrink; likewise.
         width: share of every hidden layer's channels and units that are kept.
         seed: of the initial weights.
+        statistics: the words of the pretraining of the features' network, packed; empty where they have none.
     """
 
     architecture: str
@@ -42,6 +43,7 @@ class Specification:
     downsampling: str = "stride"
     width: float = 1.0
     seed: int = 0
+    statistics: bytes = b""
 
     def __post_init__(self) -> None:
         """Check the options.

@@ -115,7 +115,7 @@ def insert(session: Session, sha256: str, manifest: Manifest) -> None:
         ModelRow(
             sha256=sha256,
             architecture=manifest.architecture,
-            capacity=manifest.capacity,
+            capacity=manifest.slots,
             parameters=manifest.parameters,
         )
     )
@@ -131,7 +131,7 @@ def _check_usable(session: Session, manifest: Manifest) -> None:
             )
         except FeatureMismatchError as error:
             raise ForeignFeaturesError(str(error)) from error
-    _check_capacity(session, manifest.capacity)
+    _check_capacity(session, manifest.slots)
 
 
 def _check_capacity(session: Session, capacity: int) -> None:

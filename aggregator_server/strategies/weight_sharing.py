@@ -43,10 +43,10 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     if terms.manifest is None:
         raise MalformedUpdateError("the round has no shared model, so it takes no weights")
     needed = len(terms.class_ids) + len(update.reports)
-    if needed > terms.manifest.capacity:
+    if needed > terms.manifest.slots:
         raise MalformedUpdateError(
             f"{len(terms.class_ids)} classes and {len(update.reports)} new sounds do not fit the shared model's head "
-            f"of capacity {terms.manifest.capacity}; publish a model that was built with a larger --capacity"
+            f"of capacity {terms.manifest.slots}; publish a model that was built with a larger --capacity"
         )
     wanted = {PREFIX + name: tuple(shape) for name, shape in terms.manifest.weight_shapes.items()}
     check_arrays(terms, update, arrays, dict(wanted))

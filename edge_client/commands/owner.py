@@ -56,10 +56,10 @@ class Teaching:
         """
         label = check_label(label)
         known = {*self.label_map.names, *self.store.labels()}
-        if label not in known and len(known) >= self.label_map.capacity:
+        if label not in known and len(known) >= self.label_map.free:
             raise ClipError(
                 f"no slot is free for {label!r}: the model knows {len(known)} sounds, and its head has "
-                f"{self.label_map.capacity} slots; build a bundle with a larger --capacity"
+                f"{self.label_map.free} slots; build a bundle with a larger --capacity"
             )
         return label
 

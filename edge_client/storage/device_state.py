@@ -137,7 +137,8 @@ class DeviceState:
         path = self.folder / "model.safetensors"
         manifest = bundle.manifest
         if not path.exists():
-            start = Progress(architecture=manifest.architecture, label_map=LabelMap(manifest.capacity))
+            labels = LabelMap(manifest.capacity, reserved=len(manifest.background))
+            start = Progress(architecture=manifest.architecture, label_map=labels)
             return SavedModel(bundle, bundle.weights, start)
         try:
             arrays, document = unpack(path.read_bytes())
@@ -154,9 +155,9 @@ class DeviceState:
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
         shapes = {kind + name: shape for kind in _KINDS for name, shape in manifest.weight_shapes.items()}
-        if {
-            name: array.shape for name, array in arrays.items()
-        } != shapes or progress.label_map.capacity != manifest.capacity:
+        fits = {name: array.shape for name, array in arrays.items()} == shapes
+        labels = progress.label_map
+        if not fits or (labels.capacity, labels.reserved) != (manifest.capacity, len(manifest.background)):
             raise StateError(
                 f"{path} holds a {progress.architecture} that does not fit {bundle_path} "
                 f"({manifest.architecture}, capacity {manifest.capacity}); put the old bundle back, or remove the file "

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from model_export.pretraining.corpus import NOISE
-from model_export.pretraining.statistics import Statistics
 
 KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 """The ten keywords of Speech Commands' task of twelve classes (Warden 2018)."""
@@ -107,7 +107,7 @@ def few_shot(
     embeddings: Floats,
     words: NDArray[np.str_],
     speakers: NDArray[np.str_],
-    statistics: Statistics,
+    statistics: EmbeddingStatistics,
     seed: int,
 ) -> list[FewShot]:
     """Teach words by takes and recognise others: nearest prototype by whitened cosine, over 20 draws.

@@ -10,19 +10,20 @@ import keras
 import numpy as np
 
 from fleet_protocol.arrays import Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from model_export.pretraining.augmentation import normalised
 from model_export.pretraining.conversion import run
 from model_export.pretraining.corpus import NOISE, Corpus, Division, read_log_mel
 from model_export.pretraining.evaluation import ClosedSet, FewShot, closed_set, few_shot, twelve_classes
 from model_export.pretraining.pictures import LOG_POWERS
-from model_export.pretraining.statistics import Statistics, measure
+from model_export.pretraining.statistics import measure
 from model_export.pretraining.training import embed
 
 _SAMPLES, _NOISES = 6, 64  # embeddings of each word, and of noise, that a file keeps
 _CLIPS = 2048  # that are held as float32 at a time
 
 
-def statistics(network: keras.Model, corpus: Corpus, seed: int) -> Statistics:
+def statistics(network: keras.Model, corpus: Corpus, seed: int) -> EmbeddingStatistics:
     """Return the statistics of a corpus' embeddings."""
     return measure(_embedded(network, corpus), corpus.words, _SAMPLES, _NOISES, seed)
 
@@ -49,7 +50,7 @@ class Embeddings:
     int8: bytes
     head: dict[str, Floats]
     division: Division
-    statistics: Statistics
+    statistics: EmbeddingStatistics
 
     def closed_sets(self, test: Path | None) -> dict[str, ClosedSet]:
         """Measure words of the training by speakers left out, and twelve classes of a test folder's recordings."""

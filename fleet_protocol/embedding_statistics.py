@@ -1,0 +1,105 @@
+"""What a device needs of the words of a pretraining: where they lie in the embedding, and how far they scatter.
+
+A bundle whose front end has a pretrained network carries them; so few takes are enough to teach a sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet_protocol.arrays import Array, Doubles, Floats
+from fleet_protocol.errors import BundleError
+from fleet_protocol.tensors import Arrays, pack, unpack
+
+_SHRINKAGE = 0.05
+_RANKS = {"means": 2, "counts": 1, "within_covariance": 2, "samples": 3, "noise": 2}
+
+
+@dataclass(frozen=True)
+class EmbeddingStatistics:
+    """Embeddings of the words of a pretraining.
+
+    Attributes:
+        words: the words.
+        means: mean embedding of every word, float32 [words, embedding].
+        counts: clips of every word, int64 [words].
+        within: covariance of the embeddings within a word, pooled over the words, float32 [embedding, embedding].
+        samples: embeddings of clips of every word, float32 [words, clips, embedding].
+        noise: embeddings of clips in which nobody speaks, float32 [clips, embedding].
+    """
+
+    words: tuple[str, ...]
+    means: Floats
+    counts: NDArray[np.int64]
+    within: Floats
+    samples: Floats
+    noise: Floats
+
+    def pack(self, more: Mapping[str, Array] | None = None) -> bytes:
+        """Return them, and more arrays, as a safetensors file."""
+        arrays: Arrays = {
+            "means": self.means, "counts": self.counts, "within_covariance": self.within,
+            "samples": self.samples, "noise": self.noise, **(more or {}),
+        }  # fmt: skip
+        return pack(arrays, {"words": list(self.words)})
+
+    @classmethod
+    def unpack(cls, data: bytes) -> EmbeddingStatistics:
+        """Read what :meth:`pack` wrote; other arrays are ignored.
+
+        Raises:
+            TensorError: the bytes are no safetensors file.
+            BundleError: an array or the words are missing, or do not fit one another.
+        """
+        arrays, document = unpack(data)
+        words = tuple(document.get("words", ()))
+        for name, rank in _RANKS.items():
+            if name not in arrays or arrays[name].ndim != rank:
+                raise BundleError(f"the embedding's statistics have no array {name!r} with {rank} axes")
+        means, samples, noise = arrays["means"], arrays["samples"], arrays["noise"]
+        numbers = means.shape[1]
+        sizes = {samples.shape[2], noise.shape[1], *arrays["within_covariance"].shape}
+        if sizes != {numbers} or {len(words), len(samples), len(arrays["counts"])} != {len(means)}:
+            raise BundleError("the embedding's statistics do not fit one another; make the bundle again")
+        return cls(words, means, arrays["counts"], arrays["within_covariance"], samples, noise)
+
+    @property
+    def shrunk(self) -> Doubles:
+        """Covariance within a word, of which 5 % is replaced by a multiple of the identity, [embedding, embedding]."""
+        covariance = self.within.astype(np.float64)
+        size = len(covariance)
+        spread = max(np.trace(covariance) / size, 1e-12)
+        result: Doubles = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * spread * np.eye(size)
+        return result
+
+    @property
+    def whitening(self) -> Doubles:
+        """Matrix W for z = (e - mean) W, after which clips scatter alike in all directions, [embedding, embedding].
+
+        W W^T is the inverse of the shrunk covariance within a word.
+        """
+        result: Doubles = np.linalg.cholesky(np.linalg.inv(self.shrunk))
+        return result
+
+    def whitened(self, embeddings: Floats) -> Doubles:
+        """Return directions, float64 [clips, embedding] of length 1, whose products are whitened cosines."""
+        z = (embeddings - self.means.mean(axis=0, dtype=np.float64)) @ self.whitening
+        return np.asarray(z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-9))
+
+    def draw(self, mean: Array, count: int, rng: np.random.Generator) -> Floats:
+        """Draw embeddings of a sound from N(mean, shrunk covariance within a word).
+
+        Args:
+            mean: of the sound's embeddings, [embedding].
+            count: how many.
+            rng: draws them.
+
+        Returns:
+            float32 [count, embedding].
+        """
+        noise = rng.standard_normal((count, len(mean))) @ np.linalg.cholesky(self.shrunk).T
+        return np.asarray(mean + noise, np.float32)
