@@ -9,6 +9,8 @@ to keep them, as it may in a process that has handled large arrays, which favour
 worst preset's so measured with all clips in one call, ``speedup_single`` with a call per clip. ``speedup_fresh``
 compares both in fresh processes, as a script that computes nothing else finds them: there the reference may get new
 pages at every clip.
+
+The second table has every front end that ships: a clip alone, and a window of a stream, 0.25 s after the one before.
 """
 
 from __future__ import annotations
@@ -27,12 +29,16 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.audio.recordings import Recordings
+from edge_client.features.front_end import open_front_end
 from edge_client.features.mfcc import Mfcc
+from edge_client.features.sliding import open_sliding
 from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.feature_settings import CEPSTRA, MfccSettings
+from fleet_protocol.feature_settings import CEPSTRA, PRESETS, FeatureSettings, MfccSettings
+from model_export.front_ends import PRECISIONS, SHIPPED, find_front_end
 
 DATA = Path(os.environ.get("AURICLE_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))
 CLIPS = 32
+HOP_S = 0.25
 # glibc keeps pages of freed arrays once a block of this size was freed; above 32 MiB it would not.
 KEPT_BYTES = 24 << 20
 
@@ -53,7 +59,22 @@ class Comparison:
     max_abs_difference: float
 
 
-def load_clips(settings: MfccSettings) -> tuple[Floats, str]:
+@dataclass(frozen=True)
+class FrontEndTime:
+    """One front end's figures.
+
+    Attributes:
+        clip_us: microseconds of a clip alone.
+        window_us: microseconds of a window of a stream, :data:`HOP_S` after the one before.
+        window_ratio: the same against the cepstra of ``gudur``.
+    """
+
+    clip_us: float
+    window_us: float
+    window_ratio: float
+
+
+def load_clips(settings: FeatureSettings) -> tuple[Floats, str]:
     """Return float32 [CLIPS, samples] and what they are: real where there are recordings, else synthetic."""
     source = Recordings(DATA / "gsc_v2_test", settings, per_round=(4, 4))
     if source.folder.is_dir():
@@ -143,8 +164,35 @@ def compare(preset: str, clips: Floats, repetitions: int) -> Comparison:
     )
 
 
+def time_front_ends(repetitions: int) -> dict[str, FrontEndTime]:
+    """Measure every preset and every network that ships, by name; all take turns."""
+    settings: dict[str, FeatureSettings] = dict(PRESETS)
+    settings |= {
+        f"{name} {precision}": find_front_end(name, precision).settings for name in SHIPPED for precision in PRECISIONS
+    }
+    timed: dict[str, Callable[[], object]] = {}
+    for name, chosen in settings.items():
+        timed |= {f"{name} {way}": work for way, work in _clips_and_windows(chosen).items()}
+    measure(timed, 1)
+    medians = measure(timed, repetitions)
+    base = medians["gudur window"]
+    return {
+        name: FrontEndTime(medians[f"{name} clip"], medians[f"{name} window"], medians[f"{name} window"] / base)
+        for name in settings
+    }
+
+
+def _clips_and_windows(settings: FeatureSettings) -> dict[str, Callable[[], object]]:
+    clips = load_clips(settings)[0]
+    front_end, sliding = open_front_end(settings), open_sliding(settings, round(HOP_S / settings.hop_s))
+    return {
+        "clip": lambda: [front_end(clip) for clip in clips],
+        "window": lambda: [sliding(clip) for clip in clips],
+    }
+
+
 def main() -> None:
-    """Print the table and, with ``--json``, one JSON object as the last line."""
+    """Print the tables and, with ``--json``, one JSON object as the last line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=21, metavar="N", help="of each measurement (21)")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
@@ -165,6 +213,10 @@ def main() -> None:
         fresh = f"{result.fresh_reference_us:.0f} to {result.fresh_batch_us:.0f} ({result.speedup_fresh:.1f}x)"
         print(f"{preset:<11} {result.reference_us:>10.0f} {single:>13} {batch:>13} {result.fft_us:>10.0f}", end="")
         print(f" {fresh:>22} {result.max_abs_difference:>11.1e}")
+    front_ends = time_front_ends(options.repetitions)
+    print(f"\n{'front end':<14} {'clip, us':>10} {f'window every {HOP_S} s, us':>26} {'of gudur':>9}")
+    for name, front_end in front_ends.items():
+        print(f"{name:<14} {front_end.clip_us:>10.0f} {front_end.window_us:>26.0f} {front_end.window_ratio:>8.1f}x")
     if options.json:
         summary = {
             "speedup": min(result.speedup_batch for result in results.values()),
@@ -172,6 +224,7 @@ def main() -> None:
             "speedup_fresh": min(result.speedup_fresh for result in results.values()),
             "max_abs_difference": max(result.max_abs_difference for result in results.values()),
             "presets": {name: asdict(result) for name, result in results.items()},
+            "front_ends": {name: asdict(front_end) for name, front_end in front_ends.items()},
         }
         print(json.dumps(summary))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
+from edge_client.features.mel_energies import MelEnergies, blocks_of
 from edge_client.features.samples import require_consistent, require_samples
 from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.feature_settings import LogMelSettings
@@ -27,9 +27,9 @@ class LogMel:
         """
         require_consistent(settings, settings.mel_bands)
         self.settings = settings
-        self._filters = mel_filters(settings)
         size = settings.window_samples
-        self._window: Floats = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)).astype(np.float32)
+        window: Doubles = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
+        self._energies = MelEnergies(settings, blocks_of(mel_filters(settings)), window)
 
     def __call__(self, samples: Array) -> Floats:
         """Compute the features of one clip or of many.
@@ -46,17 +46,15 @@ class LogMel:
         """
         samples = require_samples(samples)
         clips = np.atleast_2d(samples)
-        settings = self.settings
-        signal = np.zeros((settings.frames - 1) * settings.hop_samples + settings.window_samples, clips.dtype)
-        windows = sliding_window_view(signal, settings.window_samples)[:: settings.hop_samples]
-        features = np.empty((len(clips), *settings.shape), np.float32)
+        features = np.empty((len(clips), *self.settings.shape), np.float32)
         for clip, into in zip(clips, features, strict=True):
-            given = min(len(clip), len(signal), settings.clip_samples)
-            signal[:given], signal[given:] = clip[:given], 0.0
-            spectrum = np.fft.rfft(windows * self._window, settings.fft_size)
-            power = spectrum.real**2 + spectrum.imag**2
-            into[...] = np.log(power @ self._filters + settings.floor)
-        return features.reshape(*samples.shape[:-1], *settings.shape)
+            power = self._energies(functools.partial(self._place, clip), clips.dtype)[:, :-1]
+            into[...] = np.log(power + self.settings.floor)
+        return features.reshape(*samples.shape[:-1], *self.settings.shape)
+
+    def _place(self, clip: Array, signal: Array) -> None:
+        given = min(len(clip), len(signal), self.settings.clip_samples)
+        signal[:given], signal[given:] = clip[:given], 0.0
 
 
 @functools.lru_cache(maxsize=8)

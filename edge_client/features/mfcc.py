@@ -7,21 +7,14 @@ log energy as coefficient 0), which the fleet's presets follow number for number
 from __future__ import annotations
 
 import functools
-import threading
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
+from edge_client.features.mel_energies import Block, MelEnergies, blocks_of
 from edge_client.features.samples import require_consistent, require_samples
 from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.feature_settings import MfccSettings
 
-# Frames are transformed in chunks that stay in the second-level cache.
-_CHUNK_BYTES = 1 << 19
-# The mel filters are banded: each block of bands is multiplied with the bins that it covers, and no others.
-_BAND_BLOCKS = 5
 # What python_speech_features puts in place of zero before taking a logarithm.
 _FLOOR = float(np.finfo(np.float64).eps)
 
@@ -41,9 +34,8 @@ class Mfcc:
         """
         require_consistent(settings, settings.coefficients)
         self.settings = settings
-        self._filters = _mel_filters(settings)
+        self._energies = MelEnergies(settings, _mel_filters(settings))
         self._cepstra = _cepstral_matrix(settings)
-        self._workspaces = threading.local()
 
     def __call__(self, samples: Array) -> Floats:
         """Compute the features of one clip or of many.
@@ -63,12 +55,10 @@ class Mfcc:
         """
         samples = require_samples(samples)
         clips = np.atleast_2d(samples)
-        workspace = self._workspace(clips.dtype)
         features = np.empty((len(clips), *self.settings.shape), np.float32)
         for clip, into in zip(clips, features, strict=True):
-            self._pre_emphasise(clip, workspace.signal)
-            self._transform(workspace)
-            into[...] = self._cepstra_of(workspace.energies)
+            energies = self._energies(functools.partial(self._pre_emphasise, clip), clips.dtype)
+            into[...] = self._cepstra_of(energies)
         return features.reshape(*samples.shape[:-1], *self.settings.shape)
 
     def _pre_emphasise(self, clip: Array, signal: Array) -> None:
@@ -81,22 +71,6 @@ class Mfcc:
         signal[before + 1 :] = 0.0
         signal[:given] += clip[:given]
 
-    def _transform(self, workspace: _Workspace) -> None:
-        """Fill the energies of the workspace's windows."""
-        size, rows = self.settings.window_samples, len(workspace.padded)
-        for start in range(0, self.settings.frames, rows):
-            windows = workspace.windows[start : start + rows]
-            energies = workspace.energies[start : start + rows]
-            padded = workspace.padded[: len(windows)]
-            padded[:, :size] = windows
-            # Real and imaginary parts stay side by side: adding their squares bin by bin would cost more than
-            # the filters' longer sums.
-            squares = np.fft.rfft(padded).view(np.float64)
-            np.square(squares, out=squares)
-            for parts, bands, weights in self._filters:
-                np.matmul(squares[:, parts], weights, out=energies[:, bands])
-            np.einsum("ij->i", squares, out=energies[:, -1])
-
     def _cepstra_of(self, energies: Doubles) -> Doubles:
         """Return float64 [frames, coefficients] from [frames, mel_bands + 1]; overwrites its argument."""
         energies[:, -1] /= self.settings.fft_size
@@ -107,52 +81,10 @@ class Mfcc:
             cepstra[:, 0] = energies[:, -1]
         return cepstra
 
-    def _workspace(self, dtype: np.dtype[Any]) -> _Workspace:
-        """Return this thread's arrays for clips of a dtype."""
-        workspaces: dict[str, _Workspace] = self._workspaces.__dict__
-        if dtype.char not in workspaces:
-            workspaces[dtype.char] = _Workspace.of(self.settings, dtype)
-        return workspaces[dtype.char]
-
-
-@dataclass(frozen=True)
-class _Workspace:
-    """Arrays that are kept from clip to clip: fetching fresh pages from the system costs as much as the arithmetic.
-
-    Attributes:
-        signal: [samples that the windows span], in the clips' dtype.
-        windows: [frames, window samples], a view of ``signal`` in which windows overlap as they do in time.
-        padded: float64 [chunk, fft_size], zero beyond the window.
-        energies: float64 [frames, mel_bands + 1]: energy in each band and, last, in all bins.
-    """
-
-    signal: Array
-    windows: Array
-    padded: Doubles
-    energies: Doubles
-
-    @classmethod
-    def of(cls, settings: MfccSettings, dtype: np.dtype[Any]) -> _Workspace:
-        """Make the arrays for some settings; chunks of frames are as equal as they can be."""
-        signal = np.zeros((settings.frames - 1) * settings.hop_samples + settings.window_samples, dtype)
-        windows = sliding_window_view(signal, settings.window_samples)[:: settings.hop_samples]
-        chunks = -(-settings.frames * settings.fft_size * 8 // _CHUNK_BYTES)
-        rows = -(-settings.frames // chunks)
-        return cls(
-            signal=signal,
-            windows=windows,
-            padded=np.zeros((rows, settings.fft_size)),
-            energies=np.empty((settings.frames, settings.mel_bands + 1)),
-        )
-
 
 @functools.lru_cache(maxsize=8)
-def _mel_filters(settings: MfccSettings) -> tuple[tuple[slice, slice, Doubles], ...]:
-    """Return blocks of the triangular filters: (parts, bands, float64 [parts, bands]).
-
-    Parts are the bins' real and imaginary parts in turn, so each bin's weight stands twice. The power spectrum's
-    factor 1 / fft_size is part of the weights.
-    """
+def _mel_filters(settings: MfccSettings) -> tuple[Block, ...]:
+    """Return the triangular filters; the power spectrum's factor 1 / fft_size is part of their weights."""
     edges_mel = np.linspace(_hz_to_mel(settings.low_hz), _hz_to_mel(settings.high_hz), settings.mel_bands + 2)
     edges_hz = 700.0 * (10.0 ** (edges_mel / 2595.0) - 1.0)
     edges = np.floor((settings.fft_size + 1) * edges_hz / settings.sample_rate_hz)
@@ -163,12 +95,7 @@ def _mel_filters(settings: MfccSettings) -> tuple[tuple[slice, slice, Doubles], 
     falling = (right - bins) / np.maximum(right - centre, 1.0)
     filters: Doubles = np.where((bins >= left) & (bins < centre), rising, 0.0)
     filters = np.where((bins >= centre) & (bins < right), falling, filters) / settings.fft_size
-    blocks = []
-    for bands in np.array_split(np.arange(settings.mel_bands), min(_BAND_BLOCKS, settings.mel_bands)):
-        first, end = int(left[bands[0]]), int(right[bands[-1]]) + 1
-        columns = slice(int(bands[0]), int(bands[-1]) + 1)
-        blocks.append((slice(2 * first, 2 * end), columns, np.repeat(filters[first:end, columns], 2, axis=0)))
-    return tuple(blocks)
+    return blocks_of(filters)
 
 
 def _hz_to_mel(frequency_hz: float) -> float:
