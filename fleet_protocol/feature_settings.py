@@ -187,12 +187,16 @@ class FrozenNetwork:
 class EmbeddingSettings(MelSettings):
     """What a frozen, pretrained network makes of the log-mel features of a clip: one frame of so many numbers.
 
+    A network that is cut off before its end makes more frames than one.
+
     Attributes:
-        numbers: Size of the embedding.
-        network: The network: float32 [clips, frames, mel bands] of (log-mel + offset) / scale -> [clips, numbers].
+        numbers: Size of the embedding, or numbers of each frame.
+        network: The network: float32 [clips, frames, mel bands] of (log-mel + offset) / scale -> [clips, numbers],
+            or [clips, network_frames, numbers].
         offset: What is added to the log-mel features.
         scale: What the sums are divided by.
         floor: Power that is added before the logarithm.
+        network_frames: Frames that the network makes of a clip.
     """
 
     kind = "embedding"
@@ -202,11 +206,12 @@ class EmbeddingSettings(MelSettings):
     offset: float = 6.0
     scale: float = 5.0
     floor: float = 1e-6
+    network_frames: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(1, numbers) of one clip's features."""
-        return (1, self.numbers)
+        """(1, numbers) of one clip's features, or (network_frames, numbers)."""
+        return (self.network_frames, self.numbers)
 
     @property
     def log_mel(self) -> LogMelSettings:
@@ -215,8 +220,14 @@ class EmbeddingSettings(MelSettings):
         return LogMelSettings(**shared)
 
     def to_json(self) -> dict[str, object]:
-        """Return the kind and every field, JSON-ready, of the network its digest alone."""
-        return super().to_json() | {"network": self.network.sha256}
+        """Return the kind and every field, JSON-ready, of the network its digest alone.
+
+        A single frame goes without saying, so that the digest of an embedding stays what it was.
+        """
+        document = super().to_json() | {"network": self.network.sha256}
+        if self.network_frames == 1:
+            del document["network_frames"]
+        return document
 
 
 def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> FeatureSettings:
