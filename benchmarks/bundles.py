@@ -59,6 +59,7 @@ def build_models(folder: Path, models: Sequence[str]) -> dict[str, Path]:
     Raises:
         BenchmarkError: with what `auricle-export` said.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     for command in _builds(models, str(folder)):
         _export("build", *command)
     return find_bundles(folder, models)
