@@ -34,8 +34,8 @@ def without_tensorflow(tmp_path):
     return export
 
 
-def test_people_read_what_a_bundle_costs(without_tensorflow, bundles):
-    result = without_tensorflow("measure", bundles["ann3"], "--samples", 40)
+def test_people_read_what_a_bundle_costs(without_tensorflow, embedding_bundles):
+    result = without_tensorflow("measure", embedding_bundles / "embedding.auricle", "--samples", 40)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert "1 thread, " in lines[0]
