@@ -7,7 +7,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test coverage lint demo experiments soak bench-pi armv7-root test-armv7 test-pi clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test coverage lint demo bundles experiments soak bench-pi armv7-root test-armv7 test-pi clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ lint: $(READY)  ## ruff and mypy
 demo: $(READY)  ## three devices learn sounds together [DATA=folder NEW=a,b JSON=file REPORT=report.html]
 	$(BIN)/python -m benchmarks.demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
 		$(if $(NEW),--new '$(NEW)') $(if $(JSON),--json '$(JSON)')
+
+bundles: $(READY)  ## make the bundles that come with Auricle anew, from the front ends in edge_client/front_ends
+	$(BIN)/python -m model_export.ready_bundles
 
 experiments: $(READY)  ## the papers' tables on real data, into docs/results.md [FULL=1 TABLES='a b' PROCESSES=n]
 	$(BIN)/python -m benchmarks.papers $(if $(FULL),--full) $(if $(TABLES),--table $(TABLES)) \
