@@ -1,4 +1,4 @@
-# `make demo` and `make test` need nothing but Python 3.11 and make: each sets up its own .venv first.
+# `make demo` and `make test` need nothing but Python 3.11 and make: each sets up an environment of its own first.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ WORKERS ?= 3
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## create .venv with everything that the tests and the demo need
+setup: $(READY)  ## create .venv with everything that the tests need
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -42,8 +42,17 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-demo: $(READY)  ## three devices learn sounds together [DATA=folder NEW=a,b JSON=file REPORT=report.html]
-	$(BIN)/python -m benchmarks.demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
+# Without TensorFlow, which only building bundles needs: a sixth of .venv.
+DEMO_VENV ?= .venv-demo
+
+$(DEMO_VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DEMO_VENV)
+	$(DEMO_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[demo]'
+	@touch $@
+
+demo: $(DEMO_VENV)/.ready  ## three devices learn sounds together [DATA=folder NEW=a,b JSON=file REPORT=report.html]
+	$(DEMO_VENV)/bin/python -m benchmarks.demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
 		$(if $(NEW),--new '$(NEW)') $(if $(JSON),--json '$(JSON)')
 
 bundles: $(READY)  ## make the bundles that come with Auricle anew, from the front ends in edge_client/front_ends
@@ -53,7 +62,8 @@ experiments: $(READY)  ## the papers' tables on real data, into docs/results.md 
 	$(BIN)/python -m benchmarks.papers $(if $(FULL),--full) $(if $(TABLES),--table $(TABLES)) \
 		$(if $(PROCESSES),--processes $(PROCESSES))
 
-# A board takes NumPy, cffi and soundfile from its distribution, and ready bundles; a workstation builds bundles itself.
+# A board takes NumPy, cffi and soundfile from its distribution, and ready bundles; a workstation builds bundles itself,
+# with the plain inference models beside them.
 BOARD := $(filter arm% aarch64,$(shell uname -m))
 BOARD_VENV := .venv-edge
 
