@@ -1,4 +1,4 @@
-"""The bundles that a benchmark measures: ready ones, a folder's, or built by `auricle-export` in a process of its own."""
+"""The bundles that a benchmark measures: ready ones, a folder's, or built by `auricle-export` in its own process."""
 
 from __future__ import annotations
 
