@@ -29,8 +29,8 @@ from fleet_protocol.ready_bundles import find_bundle
 from model_export.quiet import native_output_hidden
 
 FEATURES = "gudur"
-# A round of the demonstration takes seconds; one that takes so long has failed.
-_ROUND_S = 120.0
+# A round of the demonstration takes seconds, on a busy machine minutes; one that takes so long has failed.
+_ROUND_S = 600.0
 
 
 @dataclass(frozen=True)
