@@ -1,4 +1,4 @@
-"""The bundles that a benchmark measures: taken from a folder, or built by `auricle-export` in a process of its own."""
+"""The bundles that a benchmark measures: ready ones, a folder's, or built by `auricle-export` in its own process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.ready_bundles import FOLDER
 
 # Named here because a board lacks what model_export imports.
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
+READY = FOLDER
+"""Folder of the ready bundles, which have every architecture at features `gudur`."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -34,7 +37,7 @@ def build_bundles(folder: Path, architectures: Sequence[str], *options: str) -> 
 
 
 def find_bundles(folder: Path, architectures: Sequence[str]) -> dict[str, Path]:
-    """Return the bundle of each architecture in a folder.
+    """Return the bundle of each architecture in a folder, such as :data:`READY`.
 
     Raises:
         BenchmarkError: naming those that are missing, and how to build them.

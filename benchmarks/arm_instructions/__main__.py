@@ -9,11 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 from benchmarks.arm_instructions.emulator import ARMV7_ROOT, count, require
-from benchmarks.bundles import ARCHITECTURES, build_bundles, find_bundles
+from benchmarks.bundles import ARCHITECTURES, READY, find_bundles
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 
@@ -25,7 +24,9 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     command = argparse.ArgumentParser(prog="benchmarks.arm_instructions", description=__doc__)
     command.add_argument("--architectures", nargs="+", default=list(ARCHITECTURES), choices=ARCHITECTURES)
-    command.add_argument("--bundles", type=Path, metavar="FOLDER", help="take NAME.auricle from here; else build them")
+    command.add_argument(
+        "--bundles", type=Path, metavar="FOLDER", help="take NAME.auricle from here, not the ready ones"
+    )
     command.add_argument("--root", type=Path, default=ARMV7_ROOT, help="ARMv7 root (%(default)s)")
     command.add_argument("--json", action="store_true", help="end with a JSON list")
     return command
@@ -64,10 +65,7 @@ def main() -> int:
     chosen = parser().parse_args()
     try:
         require(chosen.root)
-        with tempfile.TemporaryDirectory() as folder:
-            if not chosen.bundles:
-                build_bundles(Path(folder), chosen.architectures)
-            figures = table(find_bundles(chosen.bundles or Path(folder), chosen.architectures), chosen.root)
+        figures = table(find_bundles(chosen.bundles or READY, chosen.architectures), chosen.root)
     except (AuricleError, OSError) as error:
         print(f"benchmarks.arm_instructions: {error}", file=sys.stderr)
         return 1

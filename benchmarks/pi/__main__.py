@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bundles import ARCHITECTURES, ROOT, BenchmarkError, build_bundles, find_bundles
+from benchmarks.bundles import ARCHITECTURES, READY, ROOT, BenchmarkError, build_bundles, find_bundles
 from benchmarks.pi.machine import Machine, throttling
 from edge_client.daemon.board import temperature_c
 from fleet_protocol.atomic_files import write_durably
@@ -45,7 +45,12 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     command = argparse.ArgumentParser(prog="benchmarks.pi", description=__doc__)
     command.add_argument("--architectures", nargs="+", default=list(ARCHITECTURES), choices=ARCHITECTURES)
-    command.add_argument("--bundles", type=Path, metavar="FOLDER", help="take NAME.auricle from here; else build them")
+    command.add_argument(
+        "--bundles",
+        type=Path,
+        metavar="FOLDER",
+        help="take NAME.auricle from here; else build them, or without TensorFlow take the ready ones",
+    )
     command.add_argument("--threads", nargs="+", type=int, metavar="N", help="(1 to 4, as many as there are cores)")
     command.add_argument(
         "--samples", type=int, default=1000, help="trained on per epoch; scaled to 1,000 (%(default)s)"
@@ -104,15 +109,11 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
     threads = chosen.threads or list(range(1, min(machine.cores, 4) + 1))
     print(f"{machine}\n" + ("Its times say NOTHING about a real board.\n" if machine.emulator else ""))
     with tempfile.TemporaryDirectory() as folder:
-        if not chosen.bundles:
-            if importlib.util.find_spec("tensorflow") is None:
-                raise BenchmarkError(
-                    "this machine has no TensorFlow to build bundles with. On a workstation: "
-                    f"`auricle-export build {' '.join(chosen.architectures)} --features gudur --tflite -o bundles/`; "
-                    "copy that folder here and run `make bench-pi BUNDLES=bundles`"
-                )
-            build_bundles(Path(folder), chosen.architectures, "--tflite")
-        results = table(find_bundles(chosen.bundles or Path(folder), chosen.architectures), chosen, threads)
+        source = chosen.bundles or READY
+        if not chosen.bundles and importlib.util.find_spec("tensorflow"):
+            source = Path(folder)  # for the sake of the plain inference models, which no ready bundle has beside it
+            build_bundles(source, chosen.architectures, "--tflite")
+        results = table(find_bundles(source, chosen.architectures), chosen, threads)
     slowed = throttling()
     heat = temperature_c()
     print(f"temperature: {'not available' if heat is None else f'{heat:.1f} degrees Celsius'}; throttling: {slowed}")
