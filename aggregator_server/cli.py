@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from aggregator_server.errors import AggregatorError
 from aggregator_server.security import ADMIN_VARIABLE, ENROL_VARIABLE, load_tokens
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.ready_bundles import find_bundle
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,10 +46,10 @@ def _parser() -> argparse.ArgumentParser:
     tokens.set_defaults(run=_tokens)
     publish = commands.add_parser("publish", help="send a public set to a running server")
     publish.add_argument("file", type=Path, help="the public set")
-    publish.set_defaults(run=_publish, path="/v1/public-set")
+    publish.set_defaults(run=_publish)
     model = commands.add_parser("publish-model", help="send the fleet's shared model to a running server")
-    model.add_argument("file", type=Path, help="a bundle, as `auricle-export build` writes it")
-    model.set_defaults(run=_publish, path="/v1/model")
+    model.add_argument("bundle", help="file of a bundle, or name of a ready one (`auricle-export list`)")
+    model.set_defaults(run=_publish_model)
     for command in (publish, model):
         command.add_argument("--url", required=True, help="the server, e.g. http://127.0.0.1:8470")
         command.add_argument("--token", default=os.environ.get(ADMIN_VARIABLE), help=f"default: ${ADMIN_VARIABLE}")
@@ -72,6 +73,14 @@ def _tokens(options: argparse.Namespace) -> int:
 
 
 def _publish(options: argparse.Namespace) -> int:
+    return _send(options.file, "/v1/public-set", options)
+
+
+def _publish_model(options: argparse.Namespace) -> int:
+    return _send(find_bundle(options.bundle), "/v1/model", options)
+
+
+def _send(file: Path, address: str, options: argparse.Namespace) -> int:
     url = urlsplit(options.url)
     if url.scheme not in ("http", "https") or not url.hostname:
         raise AggregatorError(f"--url must look like http://host:port, not {options.url!r}")
@@ -80,17 +89,17 @@ def _publish(options: argparse.Namespace) -> int:
     kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
     connection = kind(url.hostname, url.port, timeout=60)
     try:
-        body = options.file.read_bytes()
-        path = f"{url.path.rstrip('/')}{options.path}"
+        body = file.read_bytes()
+        path = f"{url.path.rstrip('/')}{address}"
         connection.request("PUT", path, body, {"Authorization": f"Bearer {options.token}"})
         response = connection.getresponse()
         text = response.read().decode()
     except (OSError, http.client.HTTPException) as error:
-        raise AggregatorError(f"{options.file} could not be sent to {options.url}: {error}") from error
+        raise AggregatorError(f"{file} could not be sent to {options.url}: {error}") from error
     finally:
         connection.close()
     if response.status != 200:
-        raise AggregatorError(f"{options.url} refused {options.file} ({response.status}): {text}")
+        raise AggregatorError(f"{options.url} refused {file} ({response.status}): {text}")
     print(text)
     return 0
 

@@ -1,26 +1,20 @@
-"""The bundles that a benchmark measures: given, or built by `auricle-export` in a process of its own."""
+"""The bundles that a benchmark measures: ready ones, a folder's, or built by `auricle-export` in its own process."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.ready_bundles import FOLDER
 
 # Named here because a board lacks what model_export imports.
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
-_BASE = ("linear", "--features", "base")
-PRETRAINED = {
-    "base": _BASE,
-    "base-int8": (*_BASE, "--front-end-precision", "int8"),
-    "base-last-block": (*_BASE, "--train", "last_block"),
-    "base-all": (*_BASE, "--train", "all"),
-}
-"""What `auricle-export build` takes for bundles on a pretrained front end, by their names."""
-MODELS = (*ARCHITECTURES, *PRETRAINED)
+READY = FOLDER
+"""Folder of the ready bundles, which have every architecture at features `gudur`."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -34,12 +28,16 @@ def build_bundles(folder: Path, architectures: Sequence[str], *options: str) -> 
     Raises:
         BenchmarkError: with what `auricle-export` said.
     """
+    command = [sys.executable, "-m", "model_export.cli", "build", *architectures, *options, "-o", f"{folder}/"]
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     folder.mkdir(parents=True, exist_ok=True)
-    _export("build", *architectures, *options, "-o", f"{folder}/")
+    result = subprocess.run(command, cwd=ROOT, env={**os.environ, **quiet}, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise BenchmarkError(f"{' '.join(command)} failed:\n{result.stderr[-4000:]}")
 
 
 def find_bundles(folder: Path, architectures: Sequence[str]) -> dict[str, Path]:
-    """Return the bundle of each architecture in a folder.
+    """Return the bundle of each architecture in a folder, such as :data:`READY`.
 
     Raises:
         BenchmarkError: naming those that are missing, and how to build them.
@@ -48,59 +46,27 @@ def find_bundles(folder: Path, architectures: Sequence[str]) -> dict[str, Path]:
     if missing := [name for name, path in bundles.items() if not path.is_file()]:
         raise BenchmarkError(
             f"{folder} has no {', '.join(f'{name}.auricle' for name in missing)}; build on a workstation with "
-            f"{commands(missing, 'FOLDER')} and copy that folder"
+            f"`auricle-export build {' '.join(missing)} --features gudur --tflite -o FOLDER/` and copy that folder"
         )
     return bundles
 
 
-def build_models(folder: Path, models: Sequence[str]) -> dict[str, Path]:
-    """Build FOLDER/NAME.auricle of each of MODELS, and the plain inference models of those at features `gudur`.
-
-    Raises:
-        BenchmarkError: with what `auricle-export` said.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for command in _builds(models, str(folder)):
-        _export("build", *command)
-    return find_bundles(folder, models)
-
-
-def given_bundles(paths: Sequence[Path], models: Sequence[str] | None) -> dict[str, Path]:
+def given_bundles(paths: Sequence[Path], names: Sequence[str] | None) -> dict[str, Path]:
     """Return bundles by the names of their files.
 
     Args:
-        paths: bundles, and folders of bundles.
-        models: which of a folder; None: all of it.
+        paths: bundles, and folders of bundles, such as :data:`READY`.
+        names: which of a folder; None: all of it.
 
     Raises:
         BenchmarkError: there is no such file, or none in a folder.
     """
     bundles: dict[str, Path] = {}
     for path in paths:
-        if not path.is_dir():
+        if path.is_dir():
+            bundles |= find_bundles(
+                path, names or sorted(file.stem for file in path.glob("*.auricle")) or ARCHITECTURES
+            )
+        else:
             bundles |= find_bundles(path.parent, [path.stem])
-            continue
-        found = find_bundles(path, models or sorted(file.stem for file in path.glob("*.auricle")))
-        bundles |= found or find_bundles(path, MODELS)
     return bundles
-
-
-def commands(models: Sequence[str], folder: str) -> str:
-    """Return what to type on a workstation to have FOLDER/NAME.auricle of each model."""
-    return ", ".join(f"`auricle-export build {' '.join(command)}`" for command in _builds(models, folder))
-
-
-def _builds(models: Sequence[str], folder: str) -> Iterator[tuple[str, ...]]:
-    if plain := [name for name in models if name not in PRETRAINED]:
-        yield (*plain, "--features", "gudur", "--tflite", "-o", f"{folder}/")
-    for name in models:
-        if name in PRETRAINED:
-            yield (*PRETRAINED[name], "-o", f"{folder}/{name}.auricle")
-
-
-def _export(*arguments: str) -> None:
-    command = [sys.executable, "-m", "model_export.cli", *arguments]
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    result = subprocess.run(command, cwd=ROOT, env={**os.environ, **quiet}, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise BenchmarkError(f"{' '.join(command)} failed:\n{result.stderr[-4000:]}")

@@ -16,14 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bundles import ROOT, BenchmarkError, build_models, given_bundles
+from benchmarks.bundles import READY, ROOT, BenchmarkError, build_bundles, given_bundles
 from benchmarks.papers.simulated import simulated
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
 
 DATA = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "urbansound8k_subset"
-MODELS = ("cnn2", "base", "base-last-block")  # from scratch on cepstra; the head alone; last block and head
+# From scratch on cepstra, and the head alone; `linear` has last block and head.
+COMPARED, LAST_BLOCK = ("cnn2", "base"), ("--features", "base", "--train", "last_block")
 RATES, TUNING_SEED = (0.02, 0.06, 0.2), 100
 DEVICES, TEST = 10, 0.2
 
@@ -31,7 +32,9 @@ DEVICES, TEST = 10, 0.2
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     command = argparse.ArgumentParser(prog="benchmarks.everyday_sounds", description=__doc__)
-    command.add_argument("--bundles", nargs="+", type=Path, metavar="PATH", help=f"else {', '.join(MODELS)} are built")
+    command.add_argument(
+        "--bundles", nargs="+", type=Path, metavar="PATH", help="(ready ones, and one of --train last_block)"
+    )
     command.add_argument("--rounds", type=int, default=20, help="with one epoch on each device (%(default)s)")
     command.add_argument("--seeds", type=int, default=3, help="splits that are reported (%(default)s)")
     command.add_argument("--json", action="store_true", help="end with a JSON list")
@@ -71,8 +74,10 @@ def main() -> int:
         if not DATA.is_dir():
             raise BenchmarkError(f"there is no {DATA}; set AURICLE_DATA to the folder that holds it")
         with tempfile.TemporaryDirectory() as folder:
-            built = Path(folder) / "bundles"
-            bundles = given_bundles(chosen.bundles, None) if chosen.bundles else build_models(built, MODELS)
+            bundles = given_bundles(chosen.bundles or [READY], None if chosen.bundles else COMPARED)
+            if not chosen.bundles:
+                build_bundles(Path(folder) / "bundles", ["linear"], *LAST_BLOCK)
+                bundles |= given_bundles([Path(folder) / "bundles"], None)
             results = [measure(name, path, chosen, Path(folder) / "run") for name, path in bundles.items()]
     except AuricleError as error:
         print(f"benchmarks.everyday_sounds: {error}", file=sys.stderr)

@@ -21,7 +21,7 @@ from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import select
 from aggregator_server.strategies.personalisation import schedule
 from aggregator_server.strategies.plan_methods import complete
-from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
+from benchmarks.bundles import ROOT, BenchmarkError
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import augment
 from edge_client.features.front_end import open_front_end
@@ -33,6 +33,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Ints
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice
+from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -184,8 +185,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=8, help="deals of the clips (8)")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args()
-    build_bundles(ROOT / "build" / "personalisation", ["cnn2"])
-    model = ModelRuntime.open(ROOT / "build" / "personalisation" / "cnn2.auricle")
+    model = ModelRuntime.open(find_bundle("cnn2"))
     start = model.get_weights()
     corpus = Corpus(Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test", model)
     selections: dict[str, list[dict[str, float]]] = {name: [] for name in SELECTIONS}

@@ -22,6 +22,7 @@ import dacite
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+from fleet_protocol.ready_bundles import ready_names
 from fleet_protocol.tensors import Arrays, digest, pack, unpack
 
 FORMAT = "auricle-bundle"
@@ -167,7 +168,8 @@ def _open(source: Path | io.BytesIO, path: str) -> Bundle:
             members |= {name: archive.read(name) for name in (_FRONT_END, _STATISTICS) if name in archive.namelist()}
     except (OSError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
         raise BundleError(
-            f"{path} is not a readable model bundle ({error}); build one with `auricle-export build`"
+            f"{path} is not a readable model bundle ({error}); build one with `auricle-export build`, "
+            f"or name a ready one ({', '.join(ready_names())})"
         ) from error
     manifest = dataclasses.replace(
         _parse(members["manifest.json"], path),

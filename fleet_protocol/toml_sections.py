@@ -17,7 +17,8 @@ from typing import Any
 
 import dacite
 
-from fleet_protocol.errors import AuricleError
+from fleet_protocol.errors import AuricleError, BundleError
+from fleet_protocol.ready_bundles import FIRST_CHOICE, BundlePath, choice, find_bundle
 
 Nth = tuple[int, ...]
 
@@ -101,6 +102,8 @@ class TomlFile:
     def section(self, name: str, kind: type[Any], values: Any, nth: Nth = ()) -> Any:  # noqa: ANN401  (a section's class)
         """Return a section as an object that has checked its values. Relative paths are relative to the file.
 
+        Where the dataclass has a ``BundlePath``, the file may name a ready bundle.
+
         Args:
             name: Name of the section, as messages write it; its first word is the name in the file.
             kind: The section's dataclass.
@@ -117,9 +120,9 @@ class TomlFile:
             if key not in known:
                 where = self.place(header, key, nth)
                 raise self.error(f"{where}: unknown key {key!r} in [{name}]; known: {', '.join(known)}")
-        hints = typing.get_type_hints(kind)
-        values = {key: _as_declared(hints[key], value) for key, value in values.items()}
+        hints = typing.get_type_hints(kind, include_extras=True)
         folder = self.path.resolve().parent
+        values = {key: self._value(key, hints[key], value, name, nth) for key, value in values.items()}
         rules = dacite.Config(type_hooks={Path: lambda given: folder / Path(given).expanduser()}, cast=[tuple])
         try:
             return dacite.from_dict(kind, values, rules)
@@ -129,11 +132,27 @@ class TomlFile:
             key = (error.field_path or "").split(".")[0]
             where = self.place(header, key, nth)
             if isinstance(error, dacite.MissingValueError):
-                raise self.error(f"{where}: [{name}] needs the key {key!r}") from error
+                raise self.error(f"{where}: [{name}] needs the key {key!r}{_advice(key, hints.get(key))}") from error
             raise self.error(f"{where}: [{name}] {key} = {values.get(key)!r} is of the wrong type: {error}") from error
         except (dacite.DaciteError, TypeError, ValueError) as error:
             given = ", ".join(f"{key} = {value!r}" for key, value in values.items())
             raise self.error(f"{self.place(header, nth=nth)}: [{name}] {error} ({given})") from error
+
+    def _value(self, key: str, hint: Any, value: Any, name: str, nth: Nth) -> Any:  # noqa: ANN401  (a hint; a value)
+        """Return a key's value as its section takes it, with bundles found."""
+        if hint != BundlePath and BundlePath not in typing.get_args(hint):
+            return _as_declared(hint, value)
+        given, folder = (value if isinstance(value, list) else [value]), self.path.resolve().parent
+        try:
+            found = [str(find_bundle(one, folder)) if isinstance(one, str) else one for one in given]
+        except BundleError as error:
+            raise self.error(f"{self.place(name.split()[0], key, nth)}: [{name}] {key}: {error}") from error
+        return found if isinstance(value, list) else found[0]
+
+
+def _advice(key: str, hint: object) -> str:
+    """Say what a key that is missing may hold, where that is a bundle."""
+    return f', as in {key} = "{FIRST_CHOICE}"; {choice()}' if hint == BundlePath else ""
 
 
 def _as_declared(hint: Any, value: Any) -> Any:  # noqa: ANN401  (a type hint; what TOML holds)

@@ -1,4 +1,4 @@
-"""`auricle-export`: build model bundles, and look into them."""
+"""`auricle-export`: build model bundles, look into them, and list those that come with Auricle."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import manifest_json, read_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
 from model_export import speed
 from model_export.errors import ExportError
@@ -22,6 +23,7 @@ from model_export.front_ends import PRECISIONS, SHIPPED, TRAINED, find_front_end
 from model_export.normalisation import Normalisation
 from model_export.pretraining import command as pretraining
 from model_export.quiet import native_output_hidden
+from model_export.ready_bundles import listing
 from model_export.recordings import features_of
 from model_export.specification import ACTIVATIONS, DOWNSAMPLINGS, Specification
 from model_export.zoo.registry import ARCHITECTURES
@@ -68,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("-o", "--output", type=Path, required=True, help="bundle file, or a folder for several")
     pretraining.add_arguments(commands.add_parser("pretrain", help="train a front end's network on a corpus"))
     measure = commands.add_parser("measure", help="print what a bundle costs on this machine, its front end included")
-    measure.add_argument("bundle", type=Path, help="an .auricle bundle")
+    measure.add_argument("bundle", help="an .auricle bundle, or the name of a ready one")
     measure.add_argument("--threads", type=int, default=1, metavar="N", help="of the graph (default: %(default)s)")
     measure.add_argument(
         "--samples", type=int, default=speed.EPOCH, metavar="N",
@@ -76,7 +78,8 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     measure.add_argument("--json", action="store_true", help="print the figures as a JSON object")
     inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
-    inspect.add_argument("file", type=Path, help="an .auricle bundle or a .tflite model")
+    inspect.add_argument("file", help="an .auricle bundle, the name of a ready one, or a .tflite model")
+    commands.add_parser("list", help="list the bundles and front ends that come with Auricle; needs no TensorFlow")
     return root
 
 
@@ -93,10 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             elif chosen.command == "pretrain":
                 print(pretraining.pretrain(chosen, terminal))
             elif chosen.command == "measure":
-                figures = speed.measure(chosen.bundle, chosen.threads, chosen.samples)
+                figures = speed.measure(find_bundle(chosen.bundle), chosen.threads, chosen.samples)
                 print(json.dumps(figures) if chosen.json else "\n".join(speed.describe(figures, chosen.threads)))
+            elif chosen.command == "list":
+                print("\n".join(listing()))
             else:
-                _inspect(chosen.file)
+                _inspect(find_bundle(chosen.file))
     except (AuricleError, OSError) as error:
         print(f"auricle-export: {error}", file=sys.stderr)
         return 1

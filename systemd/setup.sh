@@ -148,12 +148,11 @@ install_service() {
 next_steps_edge() {
     cat <<END
 What is left:
-  1. a model (from a workstation: auricle-export build cnn2 -o cnn2.auricle):
-       sudo install -m 0644 cnn2.auricle /etc/auricle/model.auricle
-  2. the microphone:          sudo -u auricle auricle-edge devices
-  3. settings:                sudo nano /etc/auricle/edge.toml
+  1. the microphone:          sudo -u auricle auricle-edge devices
+  2. settings:                sudo nano /etc/auricle/edge.toml
      and, to join a fleet, its token as AURICLE_ENROL_TOKEN:  sudo nano /etc/auricle/edge.env
-  4. start it, now and at every boot:  sudo systemctl enable --now auricle-edge
+  3. start it, now and at every boot:  sudo systemctl enable --now auricle-edge
+  4. teach it a sound:        sudo auricle-edge record --label doorbell
   5. see how it does:         sudo -u auricle auricle-edge status;  journalctl -u auricle-edge
 END
     if on_this_machine && ! grep -qw memory /sys/fs/cgroup/cgroup.controllers 2>/dev/null; then

@@ -1,24 +1,24 @@
-"""Fixtures that several test modules share: model bundles, built once and kept under build/."""
+"""Fixtures that several test modules share: model bundles, ready or built once and kept under build/."""
 
 from pathlib import Path
 
 import pytest
 
+from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import built, run_python
 
 pytest_plugins = ["tests.support.fixtures_aggregator", "tests.support.sound_server"]
 
-ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3", "crnn_tiny", "crnn_lite")
+ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
 
 
 @pytest.fixture(scope="session")
 def bundles() -> dict[str, Path]:
-    """One bundle of every small architecture: features `gudur`, capacity 32, batch 32, default options."""
-    folder = built(
-        "bundles",
-        lambda folder: run_python("-m", "model_export.cli", "build", *ARCHITECTURES, "-o", str(folder)),
-    )
-    return {name: folder / f"{name}.auricle" for name in ARCHITECTURES}
+    """The ready bundle of every published architecture: features `gudur`, capacity 32, batch 32, default options.
+
+    tests/model_export/test_ready_bundles.py makes sure that they are what the sources build.
+    """
+    return {name: find_bundle(name) for name in ARCHITECTURES}
 
 
 @pytest.fixture(scope="session")

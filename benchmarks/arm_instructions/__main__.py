@@ -9,11 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 from benchmarks.arm_instructions.emulator import ARMV7_ROOT, count, require
-from benchmarks.bundles import MODELS, build_models, given_bundles
+from benchmarks.bundles import READY, given_bundles
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 
@@ -31,12 +30,8 @@ _FIGURES = {
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     command = argparse.ArgumentParser(prog="benchmarks.arm_instructions", description=__doc__)
-    command.add_argument(
-        "--architectures", nargs="+", metavar="NAME", help=f"default: all; built are {', '.join(MODELS)}"
-    )
-    command.add_argument(
-        "--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders of them; else build"
-    )
+    command.add_argument("--architectures", nargs="+", metavar="NAME", help="which of a folder (all)")
+    command.add_argument("--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders (the ready ones)")
     command.add_argument("--root", type=Path, default=ARMV7_ROOT, help="ARMv7 root (%(default)s)")
     command.add_argument("--json", action="store_true", help="end with a JSON list")
     return command
@@ -72,12 +67,7 @@ def main() -> int:
     chosen = parser().parse_args()
     try:
         require(chosen.root)
-        with tempfile.TemporaryDirectory() as folder:
-            if chosen.bundles:
-                bundles = given_bundles(chosen.bundles, chosen.architectures)
-            else:
-                bundles = build_models(Path(folder), chosen.architectures or MODELS)
-            figures = table(bundles, chosen.root)
+        figures = table(given_bundles(chosen.bundles or [READY], chosen.architectures), chosen.root)
     except (AuricleError, OSError) as error:
         print(f"benchmarks.arm_instructions: {error}", file=sys.stderr)
         return 1

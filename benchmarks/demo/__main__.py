@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.bundles import ROOT
 from benchmarks.demo import DemoError
-from benchmarks.demo.bundles import ROOT
 from benchmarks.demo.corpus import cached
 from benchmarks.demo.deal import KEYWORDS, deal
 from benchmarks.demo.display import Display
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         with Display(options.rounds) as display:
-            order = Options(options.rounds, options.seed, dict(options.set), _BUILD, folder, started)
+            order = Options(options.rounds, options.seed, dict(options.set), folder, started)
             result = run(order, source, parts, display)
         write_report(options.report, result)
         if options.json:

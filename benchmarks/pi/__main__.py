@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bundles import MODELS, ROOT, BenchmarkError, build_models, commands, given_bundles
+from benchmarks.bundles import ARCHITECTURES, READY, ROOT, build_bundles, given_bundles
 from benchmarks.pi.machine import Machine, throttling
 from edge_client.daemon.board import temperature_c
 from fleet_protocol.atomic_files import write_durably
@@ -45,12 +45,11 @@ COLUMNS = {
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     command = argparse.ArgumentParser(prog="benchmarks.pi", description=__doc__)
+    command.add_argument("--architectures", nargs="+", metavar="NAME", help="which of a folder (all)")
     command.add_argument(
-        "--architectures", nargs="+", metavar="NAME", help=f"default: all; built are {', '.join(MODELS)}"
-    )
-    command.add_argument(
-        "--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders of them; else build"
-    )
+        "--bundles", nargs="+", type=Path, metavar="PATH",
+        help="bundles, or folders (the ready ones; with TensorFlow, those without a pretrained front end are built)",
+    )  # fmt: skip
     command.add_argument("--threads", nargs="+", type=int, metavar="N", help="(1 to 4, as many as there are cores)")
     command.add_argument(
         "--samples", type=int, default=1000, help="trained on per epoch; scaled to 1,000 (%(default)s)"
@@ -91,20 +90,20 @@ def _cell(figure: float | None, digits: int) -> str:
 
 
 def _bundles(chosen: argparse.Namespace, folder: Path) -> dict[str, Path]:
-    """Return the bundles to measure; what is not given is built into a folder.
+    """Return the bundles to measure.
 
     Raises:
         BenchmarkError: a bundle is not there, or cannot be built.
     """
-    if chosen.bundles:
-        return given_bundles(chosen.bundles, chosen.architectures)
-    models = chosen.architectures or MODELS
-    if importlib.util.find_spec("tensorflow") is None:
-        raise BenchmarkError(
-            f"this machine has no TensorFlow to build bundles with. On a workstation: {commands(models, 'bundles')}; "
-            "copy that folder here and run `make bench-pi BUNDLES=bundles`"
-        )
-    return build_models(folder, models)
+    bundles = given_bundles(chosen.bundles or [READY], chosen.architectures)
+    if chosen.bundles or importlib.util.find_spec("tensorflow") is None:
+        return bundles
+    # For the sake of the plain inference models, which no ready bundle has beside it.
+    plain = [name for name in bundles if name in ARCHITECTURES]
+    if plain:
+        build_bundles(folder, plain, "--tflite")
+        bundles |= given_bundles([folder], plain)
+    return bundles
 
 
 def bench(chosen: argparse.Namespace) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def add(commands: Commands) -> None:
     public.add_argument("folder", type=Path, help="clips as LABEL/*.wav|flac|ogg")
     features = public.add_mutually_exclusive_group()
     features.add_argument("--features", choices=sorted(PRESETS), default="gudur", help="a preset (gudur)")
-    features.add_argument("--bundle", type=Path, metavar="FILE", help="the features of this bundle instead")
+    features.add_argument("--bundle", metavar="NAME|FILE", help="the features of this bundle instead")
     public.add_argument("--per-label", type=int, default=300, metavar="N", help="clips of each label (300)")
     public.add_argument("--labels", metavar="A,B", help="only these labels (all)")
     public.add_argument("--seed", type=int, default=0, help="of the choice of clips (0)")
@@ -30,10 +30,11 @@ def _public_set(options: argparse.Namespace) -> int:
     from edge_client.clips.public_set import build_public_set
     from fleet_protocol.atomic_files import write_durably
     from fleet_protocol.bundle import read_bundle
+    from fleet_protocol.ready_bundles import find_bundle
 
     settings = PRESETS[options.features]
     if options.bundle is not None:
-        settings = read_bundle(options.bundle).manifest.feature_settings
+        settings = read_bundle(find_bundle(options.bundle)).manifest.feature_settings
     labels = options.labels.split(",") if options.labels else None
     public_set = build_public_set(
         options.folder, settings, labels=labels, per_label=options.per_label, seed=options.seed

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edge_client.errors import ConfigError
+from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.toml_sections import RefusedValue
 
 
@@ -74,9 +75,13 @@ class ServerConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """``[model]``: ``bundle`` is the file that ``auricle-export build`` wrote."""
+    """``[model]``.
 
-    bundle: Path
+    Attributes:
+        bundle: File of the bundle; the configuration may also name a ready one.
+    """
+
+    bundle: BundlePath
 
 
 @dataclass(frozen=True)

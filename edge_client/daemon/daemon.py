@@ -95,6 +95,8 @@ class Daemon:
         self._labels: tuple[str, ...] = ()
         self._unknown = UnknownClips(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
         self._listening: ListeningLoop | None = None
+        if self._state.follow_front_end(config.model.bundle):
+            log.warning("the bundle has another front end than before: the model begins anew and learns all clips")
         self._reload()
         sinks = open_sinks(config, self._state.identity().device_id) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_unknown)

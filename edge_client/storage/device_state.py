@@ -15,7 +15,7 @@ from pathlib import Path
 from edge_client.errors import StateError
 from edge_client.storage.locks import is_locked, take_lock
 from fleet_protocol.atomic_files import make_folder, remove_durably, write_durably
-from fleet_protocol.bundle import Bundle, read_bundle
+from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.errors import LabelError, ProtocolError, TensorError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
@@ -51,6 +51,7 @@ class Progress:
         fine_tuned: Last round whose result was fine-tuned on the device's own clips; 0 before the first.
         overtaken: Whether a round's result was learned since, which knows nothing of the owner's sounds and room.
         held_out: Share of the clips by which the device judges what it makes of a round's result, 0..1.
+        features: Digest of the front end's settings; "" for those of the bundle.
     """
 
     architecture: str
@@ -61,6 +62,7 @@ class Progress:
     fine_tuned: int = 0
     overtaken: bool = False
     held_out: float = HELD_OUT
+    features: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,7 @@ class DeviceState:
         path = self.folder / "model.safetensors"
         manifest = bundle.manifest
         if not path.exists():
-            labels = LabelMap(manifest.capacity, reserved=len(manifest.background))
-            start = Progress(architecture=manifest.architecture, label_map=labels)
-            return SavedModel(bundle, bundle.weights, start)
+            return SavedModel(bundle, bundle.weights, _start(manifest))
         try:
             arrays, document = unpack(path.read_bytes())
             progress = Progress(
@@ -151,6 +151,7 @@ class DeviceState:
                 fine_tuned=int(document.get("fine_tuned", 0)),
                 overtaken=bool(document.get("overtaken", False)),
                 held_out=float(document.get("held_out", HELD_OUT)),
+                features=str(document.get("features", "")) or manifest.feature_settings.digest,
             )
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
@@ -163,8 +164,39 @@ class DeviceState:
                 f"({manifest.architecture}, capacity {manifest.capacity}); put the old bundle back, or remove the file "
                 "to start from the new one"
             )
+        if progress.features != manifest.feature_settings.digest:
+            raise StateError(
+                f"{path} was trained on another front end than that of {bundle_path}; start the daemon, which begins "
+                "anew with the bundle and learns the owner's clips again, or put the old bundle back"
+            )
         trained, listening = ({name: arrays[kind + name] for name in manifest.weight_shapes} for kind in _KINDS)
         return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
+
+    def follow_front_end(self, bundle_path: Path) -> bool:
+        """Begin anew from a bundle whose front end is another than that of the saved model, as after an upgrade.
+
+        What the model learned is worth nothing on other features. The owner's clips are learned again, because none
+        count as taught; the numbers of the rounds stay.
+
+        Returns:
+            Whether it was so.
+
+        Raises:
+            BundleError: the bundle cannot be read.
+        """
+        try:
+            document = unpack((self.folder / "model.safetensors").read_bytes())[1]
+        except (OSError, TensorError):
+            return False  # there is none, or load_model says what is wrong
+        bundle = read_bundle(bundle_path)
+        start = _start(bundle.manifest)
+        same = document.get("features", "") in ("", start.features)
+        if same or document.get("architecture") != start.architecture:
+            return False
+        contributed, learned = (int(document.get(name, 0)) for name in ("contributed", "learned"))
+        progress = dataclasses.replace(start, contributed=contributed, learned=learned)
+        self.save_model(bundle.weights, bundle.weights, progress)
+        return True
 
     def taught(self) -> str:
         """Return the digest of the clips that the saved model learned last, without opening the bundle.
@@ -236,3 +268,9 @@ class DeviceState:
         for path in folder.iterdir() if folder.is_dir() else ():
             if path.name not in wanted:
                 path.unlink()
+
+
+def _start(manifest: Manifest) -> Progress:
+    """Return the progress of a model that has not learned anything."""
+    labels = LabelMap(manifest.capacity, reserved=len(manifest.background))
+    return Progress(architecture=manifest.architecture, label_map=labels, features=manifest.feature_settings.digest)

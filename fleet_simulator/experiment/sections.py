@@ -9,12 +9,12 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.plan_methods import complete
 from fleet_protocol.messages import Choice, RoundPlan
+from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.setting import Value
 from fleet_simulator.errors import RefusedKeyError as RefusedKeyError
 from fleet_simulator.errors import require as _require
@@ -65,12 +65,12 @@ class ModelSection:
     """``[model]``.
 
     Attributes:
-        bundle: the fleet's shared model, made by ``auricle-export build``.
+        bundle: the fleet's shared model; the file may also name a ready one.
         own: bundles of the devices' own models, dealt out at random; none: the shared one.
     """
 
-    bundle: Path
-    own: tuple[Path, ...] = ()
+    bundle: BundlePath
+    own: tuple[BundlePath, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from fleet_protocol.ready_bundles import BundlePath
 from fleet_simulator.errors import ExperimentError, require
 from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.faults import FaultsSection
@@ -55,7 +55,7 @@ class EventSection:
     round: int
     label: str = ""
     clips: int = 0
-    bundle: Path | None = None
+    bundle: BundlePath | None = None
 
     def __post_init__(self) -> None:
         require(self.round >= 1, "round", self.round, "must be at least 1")
@@ -74,7 +74,7 @@ class UserSection:
         events: what happens to the user.
     """
 
-    bundle: Path
+    bundle: BundlePath
     labels: tuple[str, ...]
     share_names: bool = False
     events: tuple[EventSection, ...] = ()
@@ -89,7 +89,7 @@ class UserSection:
         return tuple(dict.fromkeys((*self.labels, *(event.label for event in self.events if event.label))))
 
     @property
-    def bundles(self) -> tuple[Path, ...]:
+    def bundles(self) -> tuple[BundlePath, ...]:
         """Every model that the user has at some time, in the order of the events."""
         return (self.bundle, *(event.bundle for event in self.events if event.bundle is not None))
 

@@ -57,6 +57,12 @@ class Batches:
         counts[-1] = max(counts[-1], _FEWEST_NOISES)
         return np.asarray(np.sqrt(counts) / np.sqrt(counts).sum())
 
+    @property
+    def forward_shares(self) -> Floats:
+        """Share of the clips drawn that each word, not played backwards, and noise has: float32 [words + 1]."""
+        forwards = np.append(np.full(len(self._shares) - 1, 1 - self.backwards), 1.0)
+        return np.asarray(self._shares * forwards, np.float32)
+
     def draw(self, step: int) -> tuple[Floats, NDArray[np.int32]]:
         """Return a step's input, float32 [size, 98, 40], and its classes, int32 [size]."""
         rng = np.random.default_rng([self.seed, step])

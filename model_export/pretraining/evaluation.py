@@ -77,12 +77,23 @@ def closed_set(logits: Floats, classes: Sequence[str], words: NDArray[np.str_]) 
     return _compared(np.array(classes)[logits.argmax(axis=1)], words, len(set(classes)))
 
 
-def twelve_classes(logits: Floats, classes: Sequence[str], words: NDArray[np.str_]) -> ClosedSet:
-    """Return the accuracy on ten keywords, every other word as one class, and noise; probabilities are added up."""
+def twelve_classes(logits: Floats, classes: Sequence[str], words: NDArray[np.str_], shares: Floats) -> ClosedSet:
+    """Return the accuracy on ten keywords, every other word as one class, and noise.
+
+    The probabilities of the other words are added up. The task has twelve classes of about equal size, the training
+    has not: noise is a sixtieth of it. So the probabilities are divided by the classes' shares of the training.
+
+    Args:
+        logits: float32 [clips, classes].
+        classes: words, and noise.
+        words: what was said.
+        shares: share of the training that each of the classes had, float32 [classes].
+    """
     groups = np.array([_group(word) for word in classes])
     names = (*KEYWORDS, _UNKNOWN, NOISE)
     probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
-    summed = np.stack([probabilities[:, groups == name].sum(axis=1) for name in names], axis=1)
+    scores = [probabilities[:, groups == name].sum(axis=1) / max(shares[groups == name].sum(), 1e-9) for name in names]
+    summed = np.stack(scores, axis=1)
     right = np.array([_group(str(word)) for word in words])
     return _compared(np.array(names)[summed.argmax(axis=1)], right, len(names))
 

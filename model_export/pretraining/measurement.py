@@ -67,7 +67,7 @@ class Embeddings:
                 "twelve classes, float32": embed(self.network, normalised(features)),
                 "twelve classes, int8": run(self.int8, normalised(features)),
             }.items():
-                results[title] = twelve_classes(self._logits(embeddings), classes, words)
+                results[title] = twelve_classes(self._logits(embeddings), classes, words, self.head["head/shares"])
         return results
 
     def few_shot(self, folders: Sequence[Path], seed: int) -> list[FewShot]:

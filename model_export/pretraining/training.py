@@ -144,10 +144,10 @@ class Training:
                     saved = now
 
     def head(self) -> dict[str, Floats]:
-        """Return the classifier of words and, last, noise: kernel [embedding, words + 1] and bias."""
+        """Return the classifier of words and, last, noise: kernel [embedding, words + 1], bias, and training shares."""
         kernel, bias = (np.asarray(weight) for weight in self.classifier.get_layer("words").get_weights())
         kept = [*range(len(self.batches.corpus.vocabulary)), -1]
-        return {"head/kernel": kernel[:, kept], "head/bias": bias[kept]}
+        return {"head/kernel": kernel[:, kept], "head/bias": bias[kept], "head/shares": self.batches.forward_shares}
 
     def _take_step(self, x: Tensor, classes: Tensor, rate: Tensor) -> Tensor:
         self._optimiser.learning_rate.assign(rate)

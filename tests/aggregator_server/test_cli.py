@@ -75,3 +75,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 def test_an_idle_server_is_small(start_aggregator):
     assert start_aggregator().memory_mb() < 130
+
+
+def test_a_ready_bundle_is_published_by_its_name(start_aggregator):
+    aggregator = start_aggregator()
+    options = ("--url", aggregator.url, "--token", ADMIN)
+    with aggregator.client() as admin:
+        assert admin.put("/v1/public-set", content=public_set().pack()).status_code == 200
+    assert json.loads(command("publish-model", "cnn2", *options).stdout)["architecture"] == "cnn2"
+    failed(command("publish-model", "cnn9", *options), "no ready bundle is called 'cnn9'", "ready: ann3, base")

@@ -21,7 +21,7 @@ from benchmarks.demo.paper import new_class_rounds
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, without_tensorflow
 
 pytestmark = pytest.mark.slow
 
@@ -32,8 +32,8 @@ def demo(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "benchmarks.demo", "--rounds", str(ROUNDS), *arguments]
 
 
-def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(demo(*arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+def run_demo(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(demo(*arguments), cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
 
 
 def processes_below(folder: Path) -> list[int]:
@@ -53,8 +53,9 @@ def small_run(tmp_path_factory):
     """One short run that the tests below look at."""
     folder = tmp_path_factory.mktemp("demo")
     result = run_demo(
-        "--speakers", "40", "--report", str(folder / "report.html"), "--json", str(folder / "figures.json")
-    )
+        "--speakers", "40", "--report", str(folder / "report.html"), "--json", str(folder / "figures.json"),
+        environment=without_tensorflow(folder),
+    )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout, json.loads((folder / "figures.json").read_text()), (folder / "report.html").read_text()
 

@@ -3,13 +3,12 @@
 import json
 import os
 import platform
-import subprocess
-import sys
 
 import pytest
 
 from benchmarks.pi.machine import Machine, emulator, throttling
-from tests.support.checkout import ROOT, run_python
+from fleet_protocol.ready_bundles import find_bundle
+from tests.support.checkout import run_python
 
 EMULATED = "AURICLE_TESTS_EMULATED"  # set where these tests themselves run under QEMU
 
@@ -55,12 +54,15 @@ def test_the_report_says_which_machine_it_is_of(measured):
     assert ("NOTHING about a real board" in output) == (machine["emulator"] is not None) == (EMULATED in os.environ)
 
 
-def test_without_tensorflow_and_bundles_the_way_out_is_named():
+def test_a_board_without_tensorflow_measures_the_ready_bundles(tmp_path):
     hidden = "import sys; sys.modules['tensorflow'] = None; from benchmarks.pi.__main__ import main; sys.exit(main())"
-    result = subprocess.run([sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert result.returncode == 1
-    assert "auricle-export build cnn1 cnn2 cnn3 cnn4 dscnn3 ann3 --features gudur --tflite -o bundles/" in result.stderr
-    assert "make bench-pi BUNDLES=bundles" in result.stderr
+    output = run_python(
+        "-c", hidden, "--architectures", "cnn2", "--threads", "1", "--samples", "32", "--clips", "1",
+        "--output", str(tmp_path / "figures.json"), "--json",
+    )  # fmt: skip
+    [result] = json.loads(output.splitlines()[-1])["results"]
+    assert result["bundle_kb"] == find_bundle("cnn2").stat().st_size / 1000
+    assert result["train_seconds_per_epoch"] > 0
 
 
 def write(root, files):

@@ -4,6 +4,7 @@ import pytest
 
 from fleet_protocol.bundle import read_bundle
 from model_export.cost import describe, training_multiply_adds
+from tests.support.checkout import built, run_python
 
 
 def test_the_count_is_the_one_by_hand(bundles):
@@ -13,8 +14,11 @@ def test_the_count_is_the_one_by_hand(bundles):
     assert training_multiply_adds(bundle.graph, bundle.manifest.batch) == 2 * first + 3 * second + 3 * head
 
 
-def test_recurrent_steps_are_counted_each(bundles):
-    bundle = read_bundle(bundles["crnn_tiny"])
+def test_recurrent_steps_are_counted_each():
+    folder = built(
+        "crnn-tiny", lambda making: run_python("-m", "model_export.cli", "build", "crnn_tiny", "-o", f"{making}/")
+    )
+    bundle = read_bundle(folder / "crnn_tiny.auricle")
     convolution, head = 20 * 3 * 13 * 16, 32 * 32
     of_input, of_state = 16 * 96, 32 * 96
     # The first state's gradient goes nowhere.

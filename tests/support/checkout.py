@@ -65,6 +65,15 @@ def run_python(*arguments: str, **environment: str) -> str:
     return result.stdout
 
 
+def without_tensorflow(folder: Path) -> dict[str, str]:
+    """Return an environment in which no process can import TensorFlow and Keras; what hides them lies in a folder."""
+    for name in ("tensorflow", "keras"):
+        (folder / "absent").mkdir(exist_ok=True)
+        (folder / "absent" / f"{name}.py").write_text(f"raise ImportError('{name} is not installed here')\n")
+    path = os.pathsep.join([str(folder / "absent"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path}
+
+
 def require_runtime(name: str) -> None:
     """Skip the test where there is no wheel of a TensorFlow Lite runtime, `tflite` or `litert`."""
     module = {"tflite": "tflite_runtime", "litert": "ai_edge_litert"}[name]

@@ -7,6 +7,7 @@ import tomllib
 import pytest
 
 from edge_client.config import load_config, section_classes
+from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
 from tests.support.checkout import ROOT
 
 pytestmark = pytest.mark.slow
@@ -29,6 +30,7 @@ def everything():
 
 def test_it_loads_as_it_is_shipped():
     config = load_config(SHIPPED)
+    assert config.model.bundle == find_bundle(FIRST_CHOICE)
     assert config.server is None
     assert config.microphone is not None
 

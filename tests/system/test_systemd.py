@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet_protocol.ready_bundles import FIRST_CHOICE
 from tests.support.checkout import ROOT, sources_digest
 
 pytestmark = pytest.mark.slow
@@ -143,6 +144,8 @@ def test_environment_has_what_the_service_needs_and_not_the_workstations_package
     packages = {path.name for path in edge.path("/opt/auricle-edge/current/lib/python3.11/site-packages").iterdir()}
     assert {"httpx", "edge_client", "paho"} <= packages
     assert not {"tensorflow", "fastapi", "pytest"} & packages
+    installed = edge.path("/opt/auricle-edge/current/lib/python3.11/site-packages/edge_client")
+    assert (installed / "bundles" / f"{FIRST_CHOICE}.auricle").is_file()
     server = aggregator.path("/opt/auricle-aggregator/current/lib/python3.11/site-packages")
     packages = {path.name for path in server.iterdir()}
     assert {"fastapi", "aggregator_server"} <= packages
@@ -160,7 +163,7 @@ def test_state_and_secrets_belong_to_the_service_alone(edge, aggregator):
 
 
 def test_installation_says_what_is_left_to_do(edge, aggregator):
-    for step in ("/etc/auricle/model.auricle", "auricle-edge devices", "AURICLE_ENROL_TOKEN", "auricle-edge status"):
+    for step in ("auricle-edge devices", "AURICLE_ENROL_TOKEN", "auricle-edge record --label", "auricle-edge status"):
         assert step in edge.said
     assert "systemctl enable --now auricle-edge" in edge.said
     assert "systemctl enable --now auricle-aggregator" in aggregator.said

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from edge_client.audio.recordings import Recordings
+from edge_client.cli import main
 from edge_client.clips.public_set import build_public_set
 from edge_client.errors import RecordingError
 from edge_client.features.mfcc import Mfcc
+from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.public_set import PublicSet
+from fleet_protocol.ready_bundles import find_bundle
 
 soundfile = pytest.importorskip("soundfile")
 
@@ -89,3 +92,12 @@ def test_a_damaged_recording_is_replaced_by_another(folder):
 def test_what_cannot_be_built_is_explained(folder, labels, per_label, message):
     with pytest.raises(RecordingError, match=message):
         build_public_set(folder, GUDUR, labels, per_label)
+
+
+def test_the_command_takes_the_front_end_of_a_ready_bundle(folder, tmp_path_factory):
+    output = tmp_path_factory.mktemp("public") / "public.safetensors"
+    arguments = ["--bundle", "base", "--per-label", "2", "--labels", "yes,no", "-o", str(output)]
+    assert main(["public-set", str(folder), *arguments]) == 0
+    public = PublicSet.unpack(output.read_bytes())
+    assert public.features.shape == (4, 1, 64)
+    assert public.settings.digest == read_bundle(find_bundle("base")).manifest.feature_settings.digest

@@ -4,6 +4,7 @@ import pytest
 
 from edge_client.config import load_config
 from edge_client.errors import ConfigError
+from fleet_protocol.bundle import read_bundle
 
 GOOD = """
 [device]
@@ -37,6 +38,12 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path, mon
     assert config.recordings.background is None
 
 
+def test_a_ready_bundle_is_found_by_its_name_and_a_file_by_its_path(tmp_path):
+    config = load(tmp_path, GOOD.replace("cnn2.auricle", "base"))
+    assert read_bundle(config.model.bundle).manifest.architecture == "linear"
+    assert load(tmp_path, GOOD.replace("cnn2.auricle", "./base")).model.bundle == tmp_path / "base"
+
+
 def test_the_environment_s_token_goes_first(tmp_path, monkeypatch):
     monkeypatch.setenv("AURICLE_ENROL_TOKEN", "from-the-environment")
     assert load(tmp_path, GOOD).server.enrol_token == "from-the-environment"
@@ -48,7 +55,15 @@ def test_the_environment_s_token_goes_first(tmp_path, monkeypatch):
         ('name = "shelf"', 'nmae = "shelf"', "unknown key 'nmae' in [device]"),
         ('name = "shelf"', "name = 7", "name"),
         ("[model]", "[mdoel]", "unknown section [mdoel]"),
-        ('bundle = "cnn2.auricle"', "", "[model] needs the key 'bundle'"),
+        ('bundle = "cnn2.auricle"', "", "[model] needs the key 'bundle', as in bundle = \"base\"; ready: ann3, base"),
+        ('bundle = "cnn2.auricle"', 'bundle = "bass"', "line 9: [model] bundle: no ready bundle is called 'bass'"),
+        (
+            'bundle = "cnn2.auricle"',
+            'bundle = "bass"',
+            "cnn4, dscnn3; or give the path of a file, such as ./bass.auricle",
+        ),
+        ('bundle = "cnn2.auricle"', "bundle = 7", "bundle"),
+        ('[model]\nbundle = "cnn2.auricle"', "", "[model] needs the key 'bundle', as in bundle = \"base\""),
         ('name = "shelf"', 'nmae = "shelf"', "edge.toml, line 3"),
         ("[20, 30]", "[30, 20]", "edge.toml, line 12"),
         ("[recordings]", "[detector]\nthresholds.stop = 2.0\n[recordings]", "line 10: [detector] stop = 2.0"),

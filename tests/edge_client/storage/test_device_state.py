@@ -11,6 +11,7 @@ from edge_client.errors import StateError
 from edge_client.storage.device_state import DeviceState, Progress
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.labels import LabelMap
+from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import pack, unpack
 
 
@@ -27,14 +28,15 @@ def test_the_identity_is_drawn_once_and_private(tmp_path):
 def test_model_and_progress_come_back_together(tmp_path, bundles):
     state = DeviceState(tmp_path)
     first = state.load_model(bundles["cnn1"])
-    assert first.progress == Progress(architecture="cnn1", label_map=LabelMap(32))
+    features = first.bundle.manifest.feature_settings.digest
+    assert first.progress == Progress(architecture="cnn1", label_map=LabelMap(32), features=features)
     assert first.listening == first.bundle.weights
     trained = {name: array + 1 for name, array in first.bundle.weights.items()}
     listening = {name: array + 2 for name, array in first.bundle.weights.items()}
     labels = LabelMap(32).add("yes", "yes").add("siren")
     saved = Progress(
         architecture="cnn1", label_map=labels, contributed=3, learned=2, taught="0123456789abcdef", fine_tuned=1,
-        held_out=0.3,
+        held_out=0.3, features=features,
     )  # fmt: skip
     state.save_model(trained, listening, saved)
     again = state.load_model(bundles["cnn1"])
@@ -52,12 +54,41 @@ def test_a_model_that_was_saved_before_there_was_teaching_or_fine_tuning_still_l
     saved = state.load_model(bundles["cnn1"])
     state.save_model(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, contributed=4))
     arrays, document = unpack((tmp_path / "model.safetensors").read_bytes())
-    for name in ("taught", "fine_tuned", "overtaken", "held_out"):
+    for name in ("taught", "fine_tuned", "overtaken", "held_out", "features"):
         del document[name]
     write_durably(tmp_path / "model.safetensors", pack(arrays, document))
     assert state.load_model(bundles["cnn1"]).progress == Progress(
-        architecture="cnn1", label_map=LabelMap(32), contributed=4
+        architecture="cnn1", label_map=LabelMap(32), contributed=4, features=saved.progress.features
     )
+
+
+def test_a_model_of_another_front_end_is_refused_until_the_daemon_begins_anew(tmp_path):
+    old, new = find_bundle("base"), find_bundle("base_int8")  # the same head on features that only look the same
+    state = DeviceState(tmp_path)
+    assert not state.follow_front_end(old)
+    saved = state.load_model(old)
+    labels = saved.progress.label_map.add("siren")
+    progress = dataclasses.replace(saved.progress, label_map=labels, contributed=3, learned=2, taught="0123")
+    state.save_model(saved.bundle.weights, {name: array + 1 for name, array in saved.listening.items()}, progress)
+    with pytest.raises(StateError, match=r"another front end than that of .*base_int8"):
+        state.load_model(new)
+    assert not state.follow_front_end(old)
+    assert state.follow_front_end(new)
+    again = state.load_model(new)
+    assert (again.progress.contributed, again.progress.learned) == (3, 2)
+    assert again.progress.label_map.names == ()
+    assert state.taught() == ""
+    assert all(np.array_equal(again.listening[name], again.bundle.weights[name]) for name in again.listening)
+    assert not state.follow_front_end(new)
+
+
+def test_a_model_of_another_architecture_is_kept_when_a_daemon_starts(tmp_path, bundles):
+    state = DeviceState(tmp_path)
+    saved = state.load_model(bundles["cnn1"])
+    state.save_model(saved.bundle.weights, saved.listening, saved.progress)
+    assert not state.follow_front_end(find_bundle("base"))
+    with pytest.raises(StateError, match="cnn1 that does not fit"):
+        state.load_model(find_bundle("base"))
     assert state.taught() == ""
 
 

@@ -5,6 +5,7 @@ import pytest
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from fleet_protocol.messages import Choice
+from fleet_protocol.ready_bundles import find_bundle
 from fleet_simulator.cli import main
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.file import load_experiment
@@ -40,6 +41,8 @@ def test_a_round_is_planned_as_the_aggregator_plans_it(tmp_path, bundles):
         ({"fleet": {"device": 3}}, ("[fleet]", "'device'", "devices")),
         ({"fleet": {"split": "fair"}}, ("[fleet]", "split", "'fair'", "dirichlet")),
         ({"model": {"bundle": "nowhere.auricle"}}, ("[model]", "nowhere.auricle", "auricle-export build")),
+        ({"model": {"bundle": "bass"}}, ("line 12: [model] bundle", "no ready bundle is called 'bass'", "base_hidden")),
+        ({"model": {"own": ["cnn1", "bass"]}}, ("line 13: [model] own", "no ready bundle is called 'bass'")),
         ({"rounds": {"strategy": "fedwow"}}, ("[rounds]", "'fedwow'", "fedprox")),
         ({"rounds": {"local": {"epoch": 1}}}, ("[rounds]", "'epoch'", "epochs")),
         ({"rounds": {"local": {"epochs": 0}}}, ("[rounds]", "'epochs'", "from 1 to 10000", "not 0")),
@@ -54,6 +57,13 @@ def test_a_wrong_key_or_value_is_named_with_the_way_out(tmp_path, bundles, secti
     assert main(["run", str(path), "--workers", "1"]) == 1
     message = capsys.readouterr().err
     assert all(part in message for part in (str(path), *says)), message
+
+
+def test_ready_bundles_are_found_by_their_names(tmp_path):
+    model = {"bundle": "cnn2", "own": ["cnn1", "cnn3"]}
+    rounds = {"strategy": "fedmlac"}
+    found = load_experiment(write_experiment(tmp_path / "e.toml", tmp_path, model=model, rounds=rounds)).model
+    assert (found.bundle, found.own) == (find_bundle("cnn2"), (find_bundle("cnn1"), find_bundle("cnn3")))
 
 
 def test_the_line_of_a_wrong_key_is_named(tmp_path, bundles):

@@ -1,0 +1,171 @@
+"""The bundles that come with Auricle: how each is made, and the list of them.
+
+`make bundles` (``python -m model_export.ready_bundles``) makes them from the front ends that ship with Auricle. Equal
+sources and an equal TensorFlow give equal bytes. ``catalogue.json`` beside them holds their digests and figures, so
+that listing them needs neither TensorFlow nor a runtime.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.ready_bundles import FOLDER, SUFFIX
+from fleet_protocol.tensors import digest
+from model_export.errors import ExportError
+from model_export.front_ends import SHIPPED, find_front_end
+from model_export.normalisation import Normalisation
+from model_export.pretraining import front_end_file
+from model_export.specification import Specification
+
+CATALOGUE = "catalogue.json"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a ready bundle is made; capacity, batch and seed are the defaults of a :class:`Specification`.
+
+    Attributes:
+        purpose: what it is for, in a few words.
+        architecture: a name in the zoo.
+        features: the name of a front end: a preset, or a network that ships with Auricle.
+        precision: of the front end's network, ``float32`` or ``int8``.
+    """
+
+    purpose: str
+    architecture: str
+    features: str
+    precision: str = "float32"
+
+
+RECIPES = {
+    "base": Recipe("teach a device words by a few takes; the first choice", "linear", "base"),
+    "base_hidden": Recipe("the same with a hidden layer of 64 units", "hidden", "base"),
+    "base_int8": Recipe("as base, with the front end in int8: less than half the file", "linear", "base", "int8"),
+    "cnn1": Recipe("Gudur & Perepu 2021, trains from scratch", "cnn1", "gudur"),
+    "cnn2": Recipe("the same, the most accurate of the six", "cnn2", "gudur"),
+    "cnn3": Recipe("the same", "cnn3", "gudur"),
+    "cnn4": Recipe("the same", "cnn4", "gudur"),
+    "dscnn3": Recipe("the same, depth-separable", "dscnn3", "gudur"),
+    "ann3": Recipe("the same, dense layers alone, the cheapest", "ann3", "gudur"),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the catalogue.
+
+    Attributes:
+        sha256: digest of the file.
+        bytes: size of the file.
+        weights: number of weights that train.
+        multiply_adds: of one second of sound, the front end's network and the bundle's; mel bands and cepstra come on
+            top.
+        training_multiply_adds: of a training step, for each of its rows; the front end's network, which does not
+            train, is not among them.
+    """
+
+    sha256: str
+    bytes: int
+    weights: int
+    multiply_adds: int
+    training_multiply_adds: int
+
+
+def build(recipe: Recipe) -> bytes:
+    """Build a ready bundle. Loads TensorFlow."""
+    from model_export.bundle import build_bundle
+
+    front_end = find_front_end(recipe.features, recipe.precision)
+    normalisation = front_end.normalisation or Normalisation.default(front_end.settings)
+    return build_bundle(
+        Specification(recipe.architecture, front_end.settings, normalisation, statistics=front_end.statistics)
+    )
+
+
+def describe(data: bytes, name: str) -> Entry:
+    """Return a bundle's line of the catalogue."""
+    from model_export import cost
+
+    bundle = unpack_bundle(data, name)
+    network = bundle.manifest.front_end
+    return Entry(
+        sha256=digest(data),
+        bytes=len(data),
+        weights=bundle.manifest.parameters,
+        multiply_adds=cost.multiply_adds_of(bundle.graph, "predict")
+        + (cost.multiply_adds_of(network, "embed") if network else 0),
+        training_multiply_adds=cost.training_multiply_adds(bundle.graph, bundle.manifest.batch),
+    )
+
+
+def make(folder: Path) -> None:
+    """Make every ready bundle and the catalogue anew in a folder; other bundles there are removed."""
+    entries = {}
+    for name, recipe in RECIPES.items():
+        data = build(recipe)
+        write_durably(folder / f"{name}{SUFFIX}", data, 0o644)
+        entries[name] = asdict(describe(data, name))
+        print(folder / f"{name}{SUFFIX}", flush=True)
+    for path in folder.glob(f"*{SUFFIX}"):
+        if path.stem not in RECIPES:
+            path.unlink()
+    document = {"tensorflow": version("tensorflow"), "bundles": entries}
+    write_durably(folder / CATALOGUE, (json.dumps(document, indent=1) + "\n").encode(), 0o644)
+
+
+def read_catalogue() -> tuple[str, Mapping[str, Entry]]:
+    """Return the version of TensorFlow that the ready bundles were made with, and their lines by name.
+
+    Raises:
+        ExportError: the catalogue is not there, or cannot be read.
+    """
+    path = FOLDER / CATALOGUE
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+        return document["tensorflow"], {name: Entry(**entry) for name, entry in document["bundles"].items()}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ExportError(f"{path} cannot be read ({error}); install Auricle again") from error
+
+
+def listing() -> Iterator[str]:
+    """Yield the lines of `auricle-export list`.
+
+    Raises:
+        ExportError: the catalogue or a front end cannot be read.
+    """
+    yield "Ready bundles, for [model] bundle in edge.toml and wherever a command takes a bundle:"
+    yield f"  {'name':<12}{'architecture':<13}{'front end':<11}{'weights':>8}{'multiply-adds':>15}{'kB':>5}  what for"
+    for name, entry in read_catalogue()[1].items():
+        recipe = RECIPES[name]
+        front_end = recipe.features + (" int8" if recipe.precision == "int8" else "")
+        yield (
+            f"  {name:<12}{recipe.architecture:<13}{front_end:<11}{entry.weights:>8,}{entry.multiply_adds:>15,}"
+            f"{entry.bytes / 1000:>5.0f}  {recipe.purpose}"
+        )
+    yield "weights: those that train; multiply-adds: of a second of sound, without mel bands and cepstra"
+    yield ""
+    yield "Front ends, for `auricle-export build --features`:"
+    for name, path in SHIPPED.items():
+        file = front_end_file.read(path)
+        network = file.description["network"]
+        yield (
+            f"  {name}: a pretrained network, {network['embedding']} numbers; {network['weights']:,} weights, "
+            f"{network['multiply_adds']:,} multiply-adds, {path.stat().st_size / 1000:.0f} kB; {len(file.words)} words"
+        )
+        yield f"    {file.description['attribution']}"
+    for name, settings in PRESETS.items():
+        frames, numbers = settings.shape
+        yield f"  {name}: {settings.kind}, {frames} x {numbers}, {settings.sample_rate_hz:,} Hz"
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

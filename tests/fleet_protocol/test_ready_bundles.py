@@ -1,0 +1,32 @@
+"""Bundles that come with Auricle are found by their names, and files by their paths."""
+
+from pathlib import Path
+
+import pytest
+
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.errors import BundleError
+from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle, ready_names
+
+
+def test_every_ready_bundle_is_one():
+    assert FIRST_CHOICE in ready_names()
+    for name in ready_names():
+        assert read_bundle(find_bundle(name)).manifest.capacity >= 2
+
+
+@pytest.mark.parametrize("given", ["./base", "base.auricle", "models/base", "/etc/auricle/base"])
+def test_what_has_a_slash_or_a_suffix_is_a_path(given):
+    assert find_bundle(given, Path("/srv")) == Path("/srv") / given
+
+
+@pytest.mark.parametrize("given", ["bass", "", "Base", ".."])
+def test_an_unknown_name_is_refused_with_those_that_are_known(given):
+    with pytest.raises(BundleError, match="ann3, base, base_hidden") as caught:
+        find_bundle(given)
+    assert repr(given) in str(caught.value)
+
+
+def test_a_file_that_is_missing_is_said_with_what_is_ready(tmp_path):
+    with pytest.raises(BundleError, match=r"gone\.auricle is not a readable .* or name a ready one \(ann3, base"):
+        read_bundle(find_bundle("gone.auricle", tmp_path))

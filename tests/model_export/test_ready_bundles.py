@@ -1,0 +1,78 @@
+"""The bundles that come with Auricle: small, listed, and what the sources make of the front ends today."""
+
+import dataclasses
+from importlib.metadata import version
+
+import pytest
+
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import EmbeddingSettings
+from fleet_protocol.ready_bundles import FOLDER, find_bundle, ready_names
+from fleet_protocol.tensors import digest
+from model_export.flatbuffer import operators_by_signature
+from model_export.front_ends import SHIPPED
+from model_export.ready_bundles import RECIPES, describe, read_catalogue
+from tests.support.checkout import run_python, without_tensorflow
+
+FROM_SCRATCH = [name for name, recipe in RECIPES.items() if recipe.features not in SHIPPED]
+
+
+def test_the_catalogue_lists_every_bundle_and_its_figures():
+    assert set(ready_names()) == set(RECIPES) == set(read_catalogue()[1])
+    for name, entry in read_catalogue()[1].items():
+        assert entry == describe(find_bundle(name).read_bytes(), name), f"{name}: run `make bundles`"
+
+
+def test_all_together_they_are_small():
+    sizes = {name: find_bundle(name).stat().st_size for name in RECIPES}
+    from_scratch = sum(sizes.pop(name) for name in FROM_SCRATCH)
+    assert from_scratch <= 800_000
+    assert sum(sizes.values()) + sum(path.stat().st_size for path in SHIPPED.values()) <= 2_000_000
+
+
+@pytest.mark.parametrize("name", sorted(set(RECIPES) - set(FROM_SCRATCH)))
+def test_a_bundle_on_a_front_end_holds_its_network_and_its_words(name):
+    manifest = read_bundle(find_bundle(name)).manifest
+    assert isinstance(manifest.feature_settings, EmbeddingSettings)
+    assert digest(manifest.front_end) == manifest.feature_settings.network.sha256
+    assert len(manifest.embedding_statistics.words) >= 30
+    assert len(manifest.background) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # nine conversions
+def test_made_again_they_are_the_same(tmp_path):
+    run_python("-m", "model_export.ready_bundles", str(tmp_path))
+    same_converter = read_catalogue()[0] == version("tensorflow")
+    for name in RECIPES:
+        ready, again = find_bundle(name), tmp_path / f"{name}.auricle"
+        if same_converter:
+            assert ready.read_bytes() == again.read_bytes(), f"{name}: run `make bundles`"
+        else:
+            assert_equivalent(read_bundle(ready), read_bundle(again))
+
+
+def assert_equivalent(ready, again):
+    """Another version of the converter may write other bytes of the same graph."""
+    one, other = (dataclasses.replace(bundle.manifest, sha256={}) for bundle in (ready, again))
+    assert one == other
+    assert {name: array.tolist() for name, array in ready.weights.items()} == {
+        name: array.tolist() for name, array in again.weights.items()
+    }
+    assert operators_by_signature(ready.graph).keys() == operators_by_signature(again.graph).keys()
+
+
+def test_they_are_listed_where_there_is_no_tensorflow(tmp_path):
+    output = run_python("-m", "model_export.cli", "list", **without_tensorflow(tmp_path))
+    lines = output.splitlines()
+    for name, recipe in RECIPES.items():
+        [line] = [line for line in lines if line.split()[:2] == [name, recipe.architecture]]
+        assert recipe.purpose in line
+        assert f" {round(find_bundle(name).stat().st_size / 1000)} " in line
+    assert any(line.startswith("  base: a pretrained network, 64 numbers") for line in lines)
+    assert "CC BY 4.0" in output
+    assert "gudur: mfcc, 20 x 13" in output
+
+
+def test_nothing_else_lies_in_their_folder():
+    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.auricle" for name in RECIPES} | {"catalogue.json"}
