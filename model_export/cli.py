@@ -25,6 +25,8 @@ from model_export.quiet import native_output_hidden
 from model_export.ready_bundles import listing
 from model_export.recordings import features_of
 from model_export.specification import ACTIVATIONS, DOWNSAMPLINGS, Specification
+from model_export.speech_embedding import command as speech_embedding
+from model_export.speech_embedding.package import NAME as SPEECH_EMBEDDING
 from model_export.zoo.registry import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
         "--features",
         default="gudur",
         metavar="NAME",
-        help=f"{', '.join([*PRESETS, *SHIPPED])}, or a file NAME.frontend that `pretrain` wrote (default: %(default)s)",
+        help=f"{', '.join([*PRESETS, *SHIPPED, SPEECH_EMBEDDING])}, or a file NAME.frontend (default: %(default)s)",
     )
     build.add_argument(
         "--front-end-precision", default="float32", choices=PRECISIONS, help="of the front end's network"
@@ -63,6 +65,11 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--tflite", action="store_true", help="also write plain float32 and int8 inference models")
     build.add_argument("-o", "--output", type=Path, required=True, help="bundle file, or a folder for several")
     pretraining.add_arguments(commands.add_parser("pretrain", help="train a front end's network on a corpus"))
+    speech_embedding.add_arguments(
+        commands.add_parser(
+            "speech-embedding", help="make a front end of Google's speech embedding and your recordings"
+        )
+    )
     inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
     inspect.add_argument("file", help="an .auricle bundle, the name of a ready one, or a .tflite model")
     commands.add_parser("list", help="list the bundles and front ends that come with Auricle; needs no TensorFlow")
@@ -83,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(pretraining.pretrain(chosen, terminal))
             elif chosen.command == "list":
                 print("\n".join(listing()))
+            elif chosen.command == "speech-embedding":
+                print(speech_embedding.make(chosen, terminal))
             else:
                 _inspect(find_bundle(chosen.file))
     except (AuricleError, OSError) as error:

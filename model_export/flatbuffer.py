@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from fleet_protocol.arrays import Floats
 from model_export.errors import OperatorError
 
 OperatorCode = Any
@@ -56,6 +59,26 @@ def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], S
         name = names[operator.OpcodeIndex()]
         inputs = [shape(operator.Inputs(i)) for i in range(operator.InputsLength())]
         yield name, inputs, shape(operator.Outputs(0)), name == "BATCH_MATMUL" and _turns_first(operator)
+
+
+def constants_of(graph: bytes, operator: str) -> Iterator[list[Floats]]:
+    """Yield the constant inputs, float32, of every operator of one name in the first subgraph, in their order.
+
+    Raises:
+        OperatorError: the bytes are no TFLite graph.
+    """
+    model, names = _open(graph)
+    subgraph = model.Subgraphs(0)
+    for index in range(subgraph.OperatorsLength()):
+        found = subgraph.Operators(index)
+        if names[found.OpcodeIndex()] != operator:
+            continue
+        tensors = [subgraph.Tensors(found.Inputs(i)) for i in range(found.InputsLength())]
+        yield [
+            np.frombuffer(model.Buffers(tensor.Buffer()).DataAsNumpy(), np.float32).reshape(tensor.ShapeAsNumpy())
+            for tensor in tensors
+            if model.Buffers(tensor.Buffer()).DataLength()
+        ]
 
 
 def _open(graph: bytes) -> tuple[Any, list[str]]:
