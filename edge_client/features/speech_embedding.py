@@ -12,7 +12,7 @@ import threading
 import numpy as np
 
 from edge_client.errors import FeatureError
-from edge_client.features.samples import require_samples
+from edge_client.features.samples import require_network, require_samples
 from edge_client.features.speech_mel import BANDS, HOP_SAMPLES, PART_FRAMES, RATE_HZ, span, speech_mel
 from edge_client.model.interpreter import StreamingNetwork
 from fleet_protocol.arrays import Array, Floats
@@ -104,12 +104,7 @@ class _Columns:
     """
 
     def __init__(self, settings: SpeechEmbeddingSettings) -> None:
-        if not settings.network.data:
-            raise FeatureError(
-                f"these features need the network {settings.network.sha256[:16]}, of which only the digest is known "
-                "here; take the settings from a bundle that was built with it"
-            )
-        self._network = StreamingNetwork(settings.network.data)
+        self._network = StreamingNetwork(require_network(settings))
         shapes = (settings.sample_rate_hz, settings.hop_samples, self._network.part_shape, self._network.column_shape)
         known = (RATE_HZ, _PART_SAMPLES, (1, PART_FRAMES, BANDS), (1, settings.numbers))
         if shapes != known or settings.frames < 1:
