@@ -110,13 +110,12 @@ def rows_of(name: str, found: list[FewShot], several: bool) -> list[dict[str, An
     return rows
 
 
-def means(found: list[FewShot]) -> list[FewShot]:
-    """Return the means over folders, of the cases that all of them have."""
-    folders = {case.corpus for case in found}
+def means(found: list[FewShot], folders: int) -> list[FewShot]:
+    """Return the means over so many folders, of the cases that all of them have."""
     results = []
     for key in dict.fromkeys((case.takes, case.speakers) for case in found):
         cases = [case for case in found if (case.takes, case.speakers) == key]
-        if len(cases) == len(folders):
+        if len(cases) == folders:
             same, other = (_mean([getattr(case, who) for case in cases]) for who in ("same_speaker", "other_speakers"))
             results.append(FewShot(_MEAN, *key, round(np.mean([case.ways for case in cases])), same, other))
     return results
@@ -145,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ear = open_ear(name, chosen.precision)
             found = [case for folder in chosen.data for case in measure(ear, folder, chosen.seed)]
             rows += rows_of(name, found, several)
-            for case in [] if chosen.json else [*found, *(means(found) if several else [])]:
+            for case in [] if chosen.json else [*found, *(means(found, len(chosen.data)) if several else [])]:
                 print(_line(name, case), flush=True)
     except (AuricleError, OSError) as error:
         print(f"benchmarks.few_shot: {error}", file=sys.stderr)
