@@ -49,3 +49,24 @@ def find_bundles(folder: Path, architectures: Sequence[str]) -> dict[str, Path]:
             f"`auricle-export build {' '.join(missing)} --features gudur --tflite -o FOLDER/` and copy that folder"
         )
     return bundles
+
+
+def given_bundles(paths: Sequence[Path], names: Sequence[str] | None) -> dict[str, Path]:
+    """Return bundles by the names of their files.
+
+    Args:
+        paths: bundles, and folders of bundles, such as :data:`READY`.
+        names: which of a folder; None: all of it.
+
+    Raises:
+        BenchmarkError: there is no such file, or none in a folder.
+    """
+    bundles: dict[str, Path] = {}
+    for path in paths:
+        if path.is_dir():
+            bundles |= find_bundles(
+                path, names or sorted(file.stem for file in path.glob("*.auricle")) or ARCHITECTURES
+            )
+        else:
+            bundles |= find_bundles(path.parent, [path.stem])
+    return bundles

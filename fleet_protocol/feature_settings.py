@@ -186,6 +186,8 @@ class FrozenNetwork:
 class NetworkSettings(FeatureSettings):
     """Settings of a front end that has a frozen, pretrained network: a clip becomes one frame of so many numbers.
 
+    A network that is cut off before its end makes more frames than one.
+
     Attributes:
         numbers: Size of the embedding.
         network: The network.
@@ -208,12 +210,14 @@ class NetworkSettings(FeatureSettings):
 class EmbeddingSettings(MelSettings, NetworkSettings):
     """What a network makes of the log-mel features of a clip.
 
-    The network takes float32 [clips, frames, mel bands] of (log-mel + offset) / scale and returns [clips, numbers].
+    The network takes float32 [clips, frames, mel bands] of (log-mel + offset) / scale and returns [clips, numbers],
+    or [clips, network_frames, numbers].
 
     Attributes:
         offset: What is added to the log-mel features.
         scale: What the sums are divided by.
         floor: Power that is added before the logarithm.
+        network_frames: Frames that the network makes of a clip.
     """
 
     kind = "embedding"
@@ -221,12 +225,28 @@ class EmbeddingSettings(MelSettings, NetworkSettings):
     offset: float = 6.0
     scale: float = 5.0
     floor: float = 1e-6
+    network_frames: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(1, numbers) of one clip's features, or (network_frames, numbers)."""
+        return (self.network_frames, self.numbers)
 
     @property
     def log_mel(self) -> LogMelSettings:
         """Settings of the log-mel features that the network takes."""
         shared = {item.name: getattr(self, item.name) for item in dataclasses.fields(LogMelSettings)}
         return LogMelSettings(**shared)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the kind and every field, JSON-ready, of the network its digest alone.
+
+        A single frame goes without saying, so that the digest of an embedding stays what it was.
+        """
+        document = super().to_json()
+        if self.network_frames == 1:
+            del document["network_frames"]
+        return document
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
+from model_export import speed
 from model_export.errors import ExportError
-from model_export.front_ends import PRECISIONS, SHIPPED, find_front_end
+from model_export.front_ends import PRECISIONS, SHIPPED, TRAINED, find_front_end
 from model_export.normalisation import Normalisation
 from model_export.pretraining import command as pretraining
 from model_export.quiet import native_output_hidden
@@ -49,6 +50,10 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--front-end-precision", default="float32", choices=PRECISIONS, help="of the front end's network"
     )
+    build.add_argument(
+        "--train", default="head", choices=TRAINED,
+        help="what of a pretrained network trains with the head (default: %(default)s, nothing of it)",
+    )  # fmt: skip
     build.add_argument("--capacity", type=int, default=32, help="slots for classes (default: %(default)s)")
     build.add_argument("--batch", type=int, default=32, help="rows of a training step (default: %(default)s)")
     build.add_argument("--activation", default="relu", choices=ACTIVATIONS, help="of hidden layers")
@@ -63,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     )
     build.add_argument("--labels", metavar="A,B,..", help="names of the first slots; what --tflite models tell apart")
     build.add_argument("--tflite", action="store_true", help="also write plain float32 and int8 inference models")
+    build.add_argument("--measure", action="store_true", help="also print what each costs on this machine")
     build.add_argument("-o", "--output", type=Path, required=True, help="bundle file, or a folder for several")
     pretraining.add_arguments(commands.add_parser("pretrain", help="train a front end's network on a corpus"))
     speech_embedding.add_arguments(
@@ -70,6 +76,14 @@ def parser() -> argparse.ArgumentParser:
             "speech-embedding", help="make a front end of Google's speech embedding and your recordings"
         )
     )
+    measure = commands.add_parser("measure", help="print what a bundle costs on this machine, its front end included")
+    measure.add_argument("bundle", help="an .auricle bundle, or the name of a ready one")
+    measure.add_argument("--threads", type=int, default=1, metavar="N", help="of the graph (default: %(default)s)")
+    measure.add_argument(
+        "--samples", type=int, default=speed.EPOCH, metavar="N",
+        help=f"clips to train on; the seconds are scaled to {speed.EPOCH:,} (default: %(default)s)",
+    )  # fmt: skip
+    measure.add_argument("--json", action="store_true", help="print the figures as a JSON object")
     inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
     inspect.add_argument("file", help="an .auricle bundle, the name of a ready one, or a .tflite model")
     commands.add_parser("list", help="list the bundles and front ends that come with Auricle; needs no TensorFlow")
@@ -88,6 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 warnings = _build(chosen)
             elif chosen.command == "pretrain":
                 print(pretraining.pretrain(chosen, terminal))
+            elif chosen.command == "measure":
+                figures = speed.measure(find_bundle(chosen.bundle), chosen.threads, chosen.samples)
+                print(json.dumps(figures) if chosen.json else "\n".join(speed.describe(figures, chosen.threads)))
             elif chosen.command == "list":
                 print("\n".join(listing()))
             elif chosen.command == "speech-embedding":
@@ -107,10 +124,10 @@ def _build(chosen: argparse.Namespace) -> list[str]:
     folder = len(chosen.architecture) > 1 or chosen.output.is_dir()
     if chosen.weights and len(chosen.architecture) > 1:
         raise ExportError("--weights fit one architecture; build the others in calls of their own")
-    front_end = find_front_end(chosen.features, chosen.front_end_precision)
+    front_end = find_front_end(chosen.features, chosen.front_end_precision, chosen.train)
     settings = front_end.settings
     features = features_of(chosen.recordings, settings) if chosen.recordings else None
-    if features is not None:
+    if features is not None and front_end.pretrained is None:
         normalisation = Normalisation.measure(features)
     else:
         normalisation = front_end.normalisation or Normalisation.default(settings)
@@ -120,7 +137,7 @@ def _build(chosen: argparse.Namespace) -> list[str]:
         Specification(
             architecture, settings, normalisation,
             chosen.capacity, chosen.batch, chosen.activation, chosen.downsampling, chosen.width, chosen.seed,
-            front_end.statistics,
+            front_end.statistics, front_end.pretrained,
         )
         for architecture in chosen.architecture
     ]  # fmt: skip
@@ -138,6 +155,8 @@ def _build(chosen: argparse.Namespace) -> list[str]:
             warnings.append(f"{specification.architecture}: {cost.describe(multiply_adds)}")
         if chosen.tflite:
             _write_inference_models(path, specification, chosen.labels, features)
+        if chosen.measure:
+            print("\n".join(f"  {line}" for line in speed.describe(speed.measure(path), 1)))
     return warnings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -79,6 +80,28 @@ def constants_of(graph: bytes, operator: str) -> Iterator[list[Floats]]:
             for tensor in tensors
             if model.Buffers(tensor.Buffer()).DataLength()
         ]
+
+
+def convolutions(graph: bytes) -> list[tuple[Floats, Floats]]:
+    """Return kernel [rows, columns, channels, filters] and bias of a float32 graph's convolutions, in running order.
+
+    Raises:
+        OperatorError: the bytes are no TFLite graph, or a convolution's weights are no float32 constants.
+    """
+    model, names = _open(graph)
+    subgraph = model.Subgraphs(0)
+
+    def constant(index: int) -> Floats:
+        tensor = subgraph.Tensors(index)
+        data = model.Buffers(tensor.Buffer()).DataAsNumpy()
+        shape = tuple(int(size) for size in tensor.ShapeAsNumpy())
+        if isinstance(data, int) or data.nbytes != 4 * math.prod(shape):  # it is 0 where there is none
+            raise OperatorError(f"{tensor.Name().decode()!r} {shape} is no float32 constant; give the float32 graph")
+        return np.asarray(data.view(np.float32).reshape(shape))
+
+    operators = (subgraph.Operators(index) for index in range(subgraph.OperatorsLength()))
+    found = [operator for operator in operators if names[operator.OpcodeIndex()] == "CONV_2D"]
+    return [(constant(op.Inputs(1)).transpose(1, 2, 3, 0), constant(op.Inputs(2))) for op in found]
 
 
 def _open(graph: bytes) -> tuple[Any, list[str]]:

@@ -1,4 +1,4 @@
-"""The front end that `auricle-export build --features` names: a preset, or a pretrained network.
+"""The front end that `auricle-export build --features` names: a preset, or a pretrained network, or its first part.
 
 A pretrained network is one that ships with Auricle, by its name, the speech embedding of an installed package, or a
 file NAME.frontend.
@@ -15,14 +15,17 @@ import numpy as np
 import edge_client
 from fleet_protocol.arrays import Array
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.feature_settings import PRESETS, FeatureSettings, FrozenNetwork, NetworkSettings
+from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FeatureSettings, FrozenNetwork, NetworkSettings
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.normalisation import Normalisation
 from model_export.pretraining import front_end_file
+from model_export.pretraining.front_end_file import FrontEndFile
+from model_export.specification import Pretrained
 from model_export.speech_embedding import package as speech_embedding
 
 PRECISIONS = ("float32", "int8")
+TRAINED = ("head", "last_block", "all")
 _SUFFIX = ".frontend"
 _CONSTANT = 1e-3
 SHIPPED = {path.stem: path for path in sorted((Path(edge_client.__file__).parent / "front_ends").glob(f"*{_SUFFIX}"))}
@@ -35,28 +38,36 @@ class FoundFrontEnd:
     Attributes:
         settings: of its features.
         normalisation: of them; None for a preset, which has no file.
-        statistics: the words of its network's pretraining, packed; empty for a preset.
+        statistics: the words of its network's pretraining, packed; empty for a preset, and where the embedding trains.
+        pretrained: layers of its network that train.
     """
 
     settings: FeatureSettings
     normalisation: Normalisation | None = None
     statistics: bytes = b""
+    pretrained: Pretrained | None = None
 
 
-def find_front_end(name: str, precision: str) -> FoundFrontEnd:
+def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFrontEnd:
     """Return a front end by its name.
 
     Args:
         name: a preset, a network that ships with Auricle, ``speech_embedding``, or a file NAME.frontend.
         precision: of the network, ``float32`` or ``int8``.
+        trains: what of the network trains with the head: nothing (``head``), its ``last_block``, or ``all``.
 
     Raises:
-        ExportError: there is no such preset, the file cannot be read, or the network's package is missing.
+        ExportError: there is no such preset, the file cannot be read, the network's package is missing, or the choices
+            contradict one another.
         ProtocolError: the file's settings cannot be read.
     """
     if name in PRESETS:
+        if trains != "head":
+            raise ExportError(f"features {name!r} have no network of which --train {trains} could speak; take base")
         return FoundFrontEnd(PRESETS[name])
     if name == speech_embedding.NAME:
+        if trains != "head":
+            raise ExportError(f"{name} comes as a frozen network: --train {trains} is for base and files of `pretrain`")
         return _without_statistics(precision)
     if name not in SHIPPED and not name.endswith(_SUFFIX):
         known = ", ".join([*PRESETS, *SHIPPED, speech_embedding.NAME])
@@ -65,6 +76,10 @@ def find_front_end(name: str, precision: str) -> FoundFrontEnd:
     settings = FeatureSettings.from_json(file.description["features"])
     if not isinstance(settings, NetworkSettings):
         raise ExportError(f"{name} holds features of the kind {settings.kind!r}, not an embedding; make it again")
+    if trains != "head":
+        if not isinstance(settings, EmbeddingSettings):
+            raise ExportError(f"--train {trains} is for the networks that `pretrain` makes, not for {name}: take base")
+        return _training(file, settings, precision, trains)
     network = FrozenNetwork.of(file.int8 if precision == "int8" else file.float32)
     return FoundFrontEnd(
         dataclasses.replace(settings, network=network),
@@ -90,6 +105,19 @@ def _without_statistics(precision: str) -> FoundFrontEnd:
 
     graph = float32_graph(SpeechNetwork(convolutions))
     return FoundFrontEnd(speech_embedding.settings(FrozenNetwork.of(graph)))
+
+
+def _training(file: FrontEndFile, settings: EmbeddingSettings, precision: str, trains: str) -> FoundFrontEnd:
+    """Return a front end that ends before the layers that train, and these."""
+    if precision != "float32":
+        raise ExportError(f"--train {trains} goes with --front-end-precision float32 alone: int8 layers cannot train")
+    from model_export.pretraining.trainable_layers import divide
+
+    features, pretrained = divide(file, settings, trains)
+    # The layers were trained on features of this scale.
+    numbers = features.shape[1]
+    mean, std = (0.0, 1.0) if isinstance(features, EmbeddingSettings) else (-settings.offset, settings.scale)
+    return FoundFrontEnd(features, Normalisation((mean,) * numbers, (std,) * numbers), pretrained=pretrained)
 
 
 def _measured(samples: Array) -> Normalisation:

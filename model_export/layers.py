@@ -111,7 +111,7 @@ class Conv2D(Convolution):
         self,
         filters: int,
         kernel_size: int | operators.Pair,
-        strides: int = 1,
+        strides: int | operators.Pair = 1,
         dilation_rate: int = 1,
         use_bias: bool = True,
         **options: Any,  # noqa: ANN401
@@ -130,7 +130,7 @@ class Conv2D(Convolution):
         """Map [n, rows, columns, channels] to [n, rows, columns, filters]."""
         kernel, bias = *tensors(self.kernel), tf.zeros(self.units) if self.bias is None else tensors(self.bias)[0]
         return operators.convolution(
-            inputs, kernel, bias, self.strides, self.padding, self.activation, self.dilation_rate
+            inputs, kernel, bias, _pair(self.strides), self.padding, self.activation, self.dilation_rate
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class SeparableConv2D(Convolution):
         """Map [n, rows, columns, channels] to [n, rows, columns, filters]."""
         depthwise, pointwise, bias = tensors(self.depthwise_kernel, self.pointwise_kernel, self.bias)
         y = operators.depthwise_convolution(inputs, depthwise, self.padding)
-        return operators.convolution(y, pointwise, bias, 1, "valid", self.activation)
+        return operators.convolution(y, pointwise, bias, (1, 1), "valid", self.activation)
 
 
 def _pair(size: int | operators.Pair) -> operators.Pair:

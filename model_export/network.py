@@ -6,11 +6,12 @@ import keras
 
 from model_export import device_layers
 from model_export.specification import Specification
+from model_export.trainable import weight_name
 from model_export.zoo.registry import ARCHITECTURES
 
 
 def build(specification: Specification, *, stock: bool = False) -> keras.Model:
-    """Build a network with seeded weights (Glorot uniform; biases zero; recurrent ones orthogonal).
+    """Build a network with seeded weights (Glorot uniform; biases zero; recurrent ones orthogonal), or pretrained ones.
 
     Its last layer is the head.
 
@@ -22,6 +23,13 @@ def build(specification: Specification, *, stock: bool = False) -> keras.Model:
     source = keras.layers if stock else device_layers
     design = ARCHITECTURES[specification.architecture].narrowed(specification.width)
     x = keras.Input(specification.settings.shape)
-    embedding = design.connect(source, x, specification.activation, specification.downsampling)
+    pretrained = specification.pretrained
+    features = pretrained.connect(source, x) if pretrained else x
+    embedding = design.connect(source, features, specification.activation, specification.downsampling)
     logits = source.Dense(specification.capacity, name="head")(embedding)
-    return keras.Model(x, logits, name=specification.architecture)
+    model = keras.Model(x, logits, name=specification.architecture)
+    given = pretrained.weights if pretrained else {}
+    for variable in model.trainable_variables:
+        if weight_name(variable) in given:
+            variable.assign(given[weight_name(variable)])
+    return model

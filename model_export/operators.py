@@ -58,13 +58,13 @@ def dense(x: Tensor, kernel: Tensor, bias: Tensor, activation: str) -> Tensor:
 
 
 def convolution(
-    x: Tensor, kernel: Tensor, bias: Tensor, strides: int, padding: str, activation: str, dilation: int = 1
+    x: Tensor, kernel: Tensor, bias: Tensor, strides: Pair, padding: str, activation: str, dilation: int = 1
 ) -> Tensor:
     """Convolve [n, rows, columns, channels] with [rows, columns, channels, filters], add, activate.
 
-    A dilation above 1 goes with stride 1 and padding ``same`` alone.
+    A dilation above 1 goes with strides of 1 and padding ``same`` alone.
     """
-    if kernel.shape[:2] == (1, 1) and strides == 1:
+    if kernel.shape[:2] == strides == (1, 1):
         rows, columns, channels = x.shape[1:]
         flat = tf.reshape(x, [-1, channels])
         y = dense(flat, tf.reshape(kernel, kernel.shape[2:]), bias, activation)
@@ -128,12 +128,12 @@ def pad(x: Tensor, rows: Pair, columns: Pair) -> Tensor:
     return tf.pad(x, [(0, 0), rows, columns, (0, 0)]) if any(rows + columns) else x
 
 
-def _window(x: Tensor, kernel: Shape, strides: int, padding: str, dilation: int = 1) -> Tensor:
+def _window(x: Tensor, kernel: Shape, strides: Pair, padding: str, dilation: int = 1) -> Tensor:
     """Pad images as a convolution does, or cut off the last rows and columns that it never looks at."""
     amounts = []
-    for size, taps in zip(x.shape[1:3], kernel[:2], strict=True):
-        steps = math.ceil((size if padding == "same" else size - taps + 1) / strides)
-        amounts.append((steps - 1) * strides + (taps - 1) * dilation + 1 - size)
+    for size, taps, stride in zip(x.shape[1:3], kernel[:2], strides, strict=True):
+        steps = math.ceil((size if padding == "same" else size - taps + 1) / stride)
+        amounts.append((steps - 1) * stride + (taps - 1) * dilation + 1 - size)
     cut = x[:, : x.shape[1] + min(amounts[0], 0), : x.shape[2] + min(amounts[1], 0)] if min(amounts) < 0 else x
     before = [max(amount, 0) // 2 for amount in amounts]
     return pad(cut, *((start, max(amount, 0) - start) for start, amount in zip(before, amounts, strict=True)))
@@ -144,7 +144,7 @@ def sum_by_channel(dz: Tensor) -> Tensor:
     return tf.reduce_sum(tf.reshape(tf.reduce_sum(dz, axis=0), [-1, dz.shape[-1]]), axis=0)
 
 
-def _kernel_gradient(x: Tensor, dz: Tensor, kernel: Shape, strides: int, padding: str, dilation: int) -> Tensor:
+def _kernel_gradient(x: Tensor, dz: Tensor, kernel: Shape, strides: Pair, padding: str, dilation: int) -> Tensor:
     """Gradient of a convolution's kernel, itself a convolution: the batch is its depth and ``dz`` its kernel."""
     images = tf.transpose(_window(x, kernel, strides, padding, dilation), [3, 1, 2, 0])
     result = tf.nn.conv2d(images, tf.transpose(dz, [1, 2, 0, 3]), dilation, "VALID", dilations=strides)
@@ -168,7 +168,7 @@ def _depthwise_gradients(x: Tensor, dy: Tensor, kernel: Tensor, padding: str) ->
     # Both are a third cheaper on ARMv7 when the batch stands among the channels of a single image.
     slopes = _one_image(dy)
     dx = _depthwise_input_gradient(slopes, kernel, _size(x), padding)
-    return dx, _depthwise_kernel_gradient(_one_image(_window(x, kernel.shape, 1, padding)), slopes, kernel.shape)
+    return dx, _depthwise_kernel_gradient(_one_image(_window(x, kernel.shape, (1, 1), padding)), slopes, kernel.shape)
 
 
 def _depthwise_input_gradient(slopes: Tensor, kernel: Tensor, size: Shape, padding: str) -> Tensor:

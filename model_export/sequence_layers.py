@@ -32,7 +32,7 @@ class Conv1D(Convolution):
         """Map [n, steps, channels] to [n, steps, filters]."""
         kernel, bias = tensors(self.kernel, self.bias)
         images, kernels = tf.expand_dims(inputs, 2), tf.expand_dims(kernel, 1)
-        y = operators.convolution(images, kernels, bias, 1, self.padding, self.activation)
+        y = operators.convolution(images, kernels, bias, (1, 1), self.padding, self.activation)
         return tf.reshape(y, [-1, y.shape[1], self.units])
 
 

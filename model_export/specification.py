@@ -7,14 +7,40 @@ more accurate default, ``pool`` the literal reading; docs/models.md compares the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.tensors import Arrays
 from model_export.errors import ExportError
 from model_export.normalisation import Normalisation
 from model_export.zoo.registry import ARCHITECTURES
 
+if TYPE_CHECKING:
+    from model_export.operators import Tensor
+
 ACTIVATIONS = ("relu", "softmax")
 DOWNSAMPLINGS = ("stride", "pool")
+
+
+class Pretrained(Protocol):
+    """Pretrained layers that train, in front of a network of the zoo."""
+
+    @property
+    def trains(self) -> str:
+        """What of the pretrained network these layers are."""
+
+    @property
+    def weights(self) -> Arrays:
+        """Weights that they start with, by the names that a bundle gives them."""
+
+    def connect(self, source: ModuleType, x: Tensor) -> Tensor:
+        """Map features [n, frames, numbers per frame] to embeddings [n, 1, numbers].
+
+        Args:
+            source: where the layers come from: those that train on a device, or Keras's own.
+            x: the features.
+        """
 
 
 @dataclass(frozen=True)
@@ -32,6 +58,7 @@ class Specification:
         width: share of every hidden layer's channels and units that are kept.
         seed: of the initial weights.
         statistics: the words of the pretraining of the features' network, packed; empty where they have none.
+        pretrained: layers in front of the network's, which train too; None: only its own do.
     """
 
     architecture: str
@@ -44,6 +71,7 @@ class Specification:
     width: float = 1.0
     seed: int = 0
     statistics: bytes = b""
+    pretrained: Pretrained | None = None
 
     def __post_init__(self) -> None:
         """Check the options.
@@ -69,6 +97,8 @@ class Specification:
     def options(self) -> dict[str, str]:
         """What was chosen where this architecture leaves a choice."""
         chosen = {} if self.width == 1.0 else {"width": f"{self.width:g}"}
+        if self.pretrained:
+            chosen["trains"] = self.pretrained.trains
         if not ARCHITECTURES[self.architecture].has_options:
             return chosen
         return chosen | {"activation": self.activation, "downsampling": self.downsampling}

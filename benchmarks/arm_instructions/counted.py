@@ -6,6 +6,7 @@ Run as `python -m benchmarks.arm_instructions.counted BUNDLE` under the plug-in 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -13,10 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
+from edge_client.config.sections import DetectorConfig
+from edge_client.features.embedding import Embedding
+from edge_client.features.front_end import open_front_end
+from edge_client.features.sliding import hop_frames, open_sliding
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.feature_settings import FeatureSettings
 
 # In the order of their marks: measurement i lies between marks 2 i and 2 i + 1.
-MEASUREMENTS = ("train", "train_signature", "inference", "inference_signature")
+MEASUREMENTS = ("train", "train_signature", "inference", "inference_signature", "clip", "hop", "network")
 REPETITIONS = 4
 _MARK, _CLASSES, _RATE = 77, 10, 0.05
 
@@ -28,9 +34,10 @@ def mark(number: int) -> None:
 
 
 def calls(bundle: Path) -> dict[str, Callable[[], object]]:
-    """Return what is measured: a training step on a whole batch and an inference of one clip.
+    """Return what is measured: a training step on a whole batch, an inference of one clip, and the front end.
 
-    Each once as a device does it, through ModelRuntime, and once as the bare signature with its input at hand.
+    The first two each once as a device does it, through ModelRuntime, and once as the bare signature with its input at
+    hand.
     """
     runtime = ModelRuntime.open(bundle)
     batch, capacity = runtime.manifest.batch, runtime.manifest.capacity
@@ -46,7 +53,23 @@ def calls(bundle: Path) -> dict[str, Callable[[], object]]:
         "train_signature": lambda: train(x=x, targets=targets, mask=mask, **scalars),
         "inference": lambda: runtime.predict(one, mask),
         "inference_signature": lambda: predict(x=one, mask=mask, temperature=scalars["temperature"]),
+        **_front_end(runtime.manifest.feature_settings),
     }
+
+
+def _front_end(settings: FeatureSettings) -> dict[str, Callable[[], object]]:
+    """Return the features of a clip, those of a stream's next window, and, of both, the network of an embedding."""
+    features_of, slide = open_front_end(settings), open_sliding(settings, hop_frames(settings, DetectorConfig().hop_s))
+    sound = np.random.default_rng(1).normal(scale=0.1, size=settings.clip_samples).astype(np.float32)
+    network: Callable[[], object] = _nothing
+    if isinstance(features_of, Embedding):
+        picture = np.random.default_rng(2).normal(size=(1, *features_of.settings.log_mel.shape)).astype(np.float32)
+        network = functools.partial(features_of.of_log_mel, picture)
+    return {"clip": lambda: features_of(sound), "hop": lambda: slide(sound), "network": network}
+
+
+def _nothing() -> None:
+    """What stands for the network of a front end that has none."""
 
 
 def main(bundle: Path) -> None:

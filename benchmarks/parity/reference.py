@@ -99,7 +99,8 @@ def main(folder: Path, steps: int, batch: int, names: list[str]) -> None:
         if not path.exists():
             path.write_bytes(build_bundle(specification(name, batch)))
         bundle = read_bundle(path)
-        x, targets = (tf.constant(array) for array in batches(bundle.manifest.batch, steps))
+        manifest = bundle.manifest
+        x, targets = (tf.constant(array) for array in batches(manifest.batch, steps, manifest.input_shape))
         model = stock_model(name, bundle)
         np.savez(folder / f"{name}.npz", **reference(model, shapes_in_order(bundle.manifest), x, targets))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import preset
+from model_export.front_ends import find_front_end
 from model_export.normalisation import Normalisation
 from model_export.specification import Specification
 from model_export.zoo.convolutional import MODELS as BLOCKS
@@ -17,17 +17,22 @@ VARIANTS: dict[str, dict[str, str]] = {
     **{f"{name}-pool": {"architecture": name, "downsampling": "pool"} for name in ("cnn1", "cnn2", "cnn4", "dscnn3")},
     "cnn2-softmax": {"architecture": "cnn2", "activation": "softmax"},
 }
-LARGER: dict[str, dict[str, str]] = {name: {"architecture": name} for name in ARCHITECTURES if name not in BLOCKS}
+LARGER: dict[str, dict[str, str]] = {
+    **{name: {"architecture": name} for name in ARCHITECTURES if name not in BLOCKS},
+    "linear-last-block": {"architecture": "linear", "trains": "last_block"},
+    "linear-all": {"architecture": "linear", "trains": "all"},
+}
 CAPACITY, BATCH, STEPS = 32, 32, 50
 MOMENTUM, TEMPERATURE, PROXIMAL = 0.9, 2.0, 0.1
 
 
 def specification(variant: str, batch: int) -> Specification:
     """Return what to build for a variant."""
-    settings = preset("gudur")
+    options = dict((VARIANTS | LARGER)[variant])
+    found = find_front_end("base" if "trains" in options else "gudur", "float32", options.pop("trains", "head"))
     return Specification(
-        settings=settings, normalisation=Normalisation.default(settings), capacity=CAPACITY, batch=batch,
-        **(VARIANTS | LARGER)[variant],  # type: ignore[arg-type]
+        settings=found.settings, normalisation=found.normalisation or Normalisation.default(found.settings),
+        capacity=CAPACITY, batch=batch, pretrained=found.pretrained, **options,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -52,13 +57,13 @@ def mask() -> Floats:
     return switched
 
 
-def batches(batch: int, steps: int) -> tuple[Floats, Floats]:
-    """Return x [steps, batch, 20, 13], of classes with a pattern each, and soft, signed targets [.., CAPACITY]."""
+def batches(batch: int, steps: int, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+    """Return x [steps, batch, *shape], of classes with a pattern each, and soft, signed targets [.., CAPACITY]."""
     generator = np.random.default_rng(7)
     on = np.flatnonzero(mask())
-    patterns = generator.normal(size=(CAPACITY, 20, 13))
+    patterns = generator.normal(size=(CAPACITY, *shape))
     labels = generator.choice(on, size=(steps, batch))
-    x = patterns[labels] + generator.normal(size=(steps, batch, 20, 13))
+    x = patterns[labels] + generator.normal(size=(steps, batch, *shape))
     targets = np.eye(CAPACITY)[labels] * 0.8
     targets[..., on] += 0.2 * (generator.dirichlet(np.ones(len(on)), size=(steps, batch)) - 0.02)
     targets[:, batch - padded(batch) :] = 0

@@ -14,7 +14,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.posterior_handling import PosteriorHandler
 from edge_client.detection.unknown_sounds import UnknownSounds
 from edge_client.events import Event, Heard
-from edge_client.features.sliding import open_sliding
+from edge_client.features.sliding import hop_frames, open_sliding
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
@@ -73,9 +73,9 @@ class Detector:
         settings = model.manifest.feature_settings
         self._settings: FeatureSettings = settings
         self.sample_rate_hz = settings.sample_rate_hz
-        hop_frames = min(max(1, round(config.hop_s / settings.hop_s)), settings.frames)
-        self.hop_samples = min(hop_frames * settings.hop_samples, settings.clip_samples)
-        self._features = open_sliding(settings, hop_frames)
+        frames = hop_frames(settings, config.hop_s)
+        self.hop_samples = min(frames * settings.hop_samples, settings.clip_samples)
+        self._features = open_sliding(settings, frames)
         hop_s = self.hop_samples / settings.sample_rate_hz
         self._unknown_sounds = UnknownSounds(config, settings.clip_s, hop_s)
         self._window: Floats = np.zeros(settings.clip_samples, np.float32)

@@ -41,7 +41,7 @@ class Embedding:
             samples: as of :meth:`edge_client.features.log_mel.LogMel.__call__`.
 
         Returns:
-            float32 [1, numbers] or [clips, 1, numbers].
+            float32 [frames, numbers] or [clips, frames, numbers]; an embedding is one frame.
 
         Raises:
             FeatureError: the samples are integers, not finite, none at all, or of a wrong rank.
@@ -53,6 +53,8 @@ class Embedding:
     def of_log_mel(self, log_mel: Floats) -> Floats:
         """Return the embeddings of log-mel features: float32 [clips, frames, mel bands] -> [clips, 1, numbers].
 
+        A network that is cut off before its end makes more frames than one.
+
         Raises:
             FeatureError: the network takes or returns other shapes.
         """
@@ -62,9 +64,10 @@ class Embedding:
                 found = self._network(scaled)
         except ModelError as error:
             raise FeatureError(f"the front end's network does not fit its settings: {error}") from error
-        if found.shape != (len(log_mel), self.settings.numbers):
+        frames, numbers = self.settings.shape
+        if found.shape[1:] != ((numbers,) if frames == 1 else (frames, numbers)):
             raise FeatureError(
-                f"the front end's network makes {found.shape[1:]} of a clip, not the {self.settings.numbers} numbers "
-                "of its settings"
+                f"the front end's network makes {found.shape[1:]} of a clip, not the {numbers} numbers "
+                f"in {frames} frames of its settings"
             )
-        return found[:, None]
+        return found.reshape(-1, frames, numbers)

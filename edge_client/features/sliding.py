@@ -28,6 +28,11 @@ class Sliding(Protocol):
         """Return float32 [frames, numbers per frame] of float32 [clip_samples], one hop after the last window."""
 
 
+def hop_frames(settings: FeatureSettings, hop_s: float) -> int:
+    """Return by how many whole frames, at most a clip, a window follows the one before at a hop of so many seconds."""
+    return min(max(1, round(hop_s / settings.hop_s)), settings.frames)
+
+
 def open_sliding(settings: FeatureSettings, hop_frames: int) -> Sliding:
     """Return the sliding form of a front end.
 
@@ -57,7 +62,7 @@ class SlidingEmbedding:
         self._log_mel.reset()
 
     def __call__(self, window: Floats) -> Floats:
-        """Return float32 [1, numbers] of float32 [clip_samples], one hop after the last window."""
+        """Return float32 [frames, numbers] of float32 [clip_samples], one hop after the last window."""
         embedding: Floats = self._embedding.of_log_mel(self._log_mel(window)[None])[0]
         return embedding
 

@@ -6,12 +6,13 @@ The stem is two-dimensional, the rest convolves over time alone as TC-ResNet doe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from model_export.operators import Tensor
+from model_export.layers import Reshape
+from model_export.operators import Pair, Tensor
 from model_export.pretraining.pictures import BANDS, FRAMES
 
 
@@ -36,6 +37,11 @@ class Design:
     max_weights: int
 
     @property
+    def stages(self) -> int:
+        """The stem and the blocks."""
+        return 1 + len(self.blocks)
+
+    @property
     def embedding(self) -> int:
         """How many numbers an embedding has."""
         return self.blocks[-1]
@@ -55,14 +61,24 @@ def build(design: Design, folded: bool = False) -> keras.Model:
         folded: whether the convolutions have a bias instead of batch normalisation, as on a device.
     """
     picture = keras.Input((FRAMES, BANDS), name="log_mel")
-    x = _reshaped(picture, FRAMES, BANDS, 1)
-    x = _convolved(x, design.stem[0], (5, 5), (2, 2), folded)
-    x = _convolved(x, design.stem[1], (3, 3), (1, 2), folded)
-    x = _reshaped(x, x.shape[1], 1, x.shape[2] * x.shape[3])
-    x = _convolved(x, design.narrow, (1, 1), (1, 1), folded)
-    for channels in design.blocks:
-        x = _block(x, channels, design.taps, folded)
-    return keras.Model(picture, keras.layers.GlobalAveragePooling2D()(x), name="front_end")
+    return keras.Model(picture, connect(keras.layers, picture, design, normalised=not folded), name="front_end")
+
+
+def connect(source: ModuleType, x: Tensor, design: Design, start: int = 0, *, normalised: bool = False) -> Tensor:
+    """Connect the last stages of the network, [n, ...] to [n, embedding]; the stem is stage 0, each block one more.
+
+    Args:
+        source: where the layers come from: Keras, or model_export.device_layers.
+        x: [n, 98, 40], or [n, frames, channels] as stage ``start - 1`` leaves it.
+        design: sizes of the network.
+        start: the first stage.
+        normalised: whether the convolutions have batch normalisation instead of a bias.
+    """
+    layers = _Layers(source, normalised)
+    x = Reshape((x.shape[1], 1, x.shape[2]) if start else (*x.shape[1:], 1))(x)
+    for stage in range(start, design.stages):
+        x = layers.block(x, f"block{stage}", design.blocks[stage - 1], design.taps) if stage else layers.stem(x, design)
+    return source.GlobalAveragePooling2D()(x)
 
 
 def fold(network: keras.Model, design: Design) -> keras.Model:
@@ -81,26 +97,36 @@ def fold(network: keras.Model, design: Design) -> keras.Model:
     return result
 
 
-def _reshaped(x: Tensor, *shape: int) -> Tensor:
-    """Reshape to [n, *shape] by one operator; Keras's own layer would ask for the batch's size by four more."""
-    return keras.layers.Lambda(lambda y: tf.reshape(y, (-1, *shape)), output_shape=shape)(x)
-
-
 def _of_kind(network: keras.Model, kind: type) -> list[keras.Layer]:
     return [layer for layer in network.layers if isinstance(layer, kind)]
 
 
-def _convolved(
-    x: Tensor, filters: int, kernel: tuple[int, int], strides: tuple[int, int], folded: bool, relu: bool = True
-) -> Tensor:
-    x = keras.layers.Conv2D(filters, kernel, strides, "same", use_bias=folded)(x)
-    if not folded:
-        x = keras.layers.BatchNormalization(momentum=0.98)(x)
-    return keras.layers.ReLU()(x) if relu else x
+@dataclass(frozen=True)
+class _Layers:
+    """Layers of a source, with or without batch normalisation."""
 
+    source: ModuleType
+    normalised: bool
 
-def _block(x: Tensor, channels: int, taps: int, folded: bool) -> Tensor:
-    y = _convolved(x, channels, (taps, 1), (2, 1), folded)
-    y = _convolved(y, channels, (taps, 1), (1, 1), folded, relu=False)
-    shortcut = _convolved(x, channels, (1, 1), (2, 1), folded, relu=False)
-    return keras.layers.ReLU()(keras.layers.Add()([y, shortcut]))
+    def stem(self, x: Tensor, design: Design) -> Tensor:
+        """Map [n, 98, 40, 1] to [n, 49, 1, narrow]."""
+        x = self._convolved(x, "stem1", design.stem[0], (5, 5), (2, 2))
+        x = self._convolved(x, "stem2", design.stem[1], (3, 3), (1, 2))
+        x = Reshape((x.shape[1], 1, x.shape[2] * x.shape[3]))(x)
+        return self._convolved(x, "narrow", design.narrow, (1, 1), (1, 1))
+
+    def block(self, x: Tensor, name: str, channels: int, taps: int) -> Tensor:
+        """Map [n, frames, 1, any] to [n, half the frames, 1, channels]."""
+        y = self._convolved(x, f"{name}a", channels, (taps, 1), (2, 1))
+        y = self._convolved(y, f"{name}b", channels, (taps, 1), (1, 1), relu=False)
+        shortcut = self._convolved(x, f"{name}c", channels, (1, 1), (2, 1), relu=False)
+        return self.source.ReLU()(self.source.Add()([y, shortcut]))
+
+    def _convolved(self, x: Tensor, name: str, filters: int, kernel: Pair, strides: Pair, relu: bool = True) -> Tensor:
+        layer = self.source.Conv2D(
+            filters, kernel, strides=strides, padding="same", use_bias=not self.normalised, name=name
+        )
+        x = layer(x)
+        if self.normalised:
+            x = keras.layers.BatchNormalization(momentum=0.98)(x)
+        return self.source.ReLU()(x) if relu else x

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks.bundles import BenchmarkError, find_bundles
+from benchmarks.bundles import BenchmarkError, find_bundles, given_bundles
 from tests.support.checkout import ROOT, run_python
 
 ARMV7_ROOT = ROOT / "build" / "armv7-root"
@@ -48,6 +48,17 @@ def test_a_smaller_network_takes_fewer_instructions(emulator, bundles):
     assert [small["architecture"], large["architecture"]] == ["ann3", "cnn4"]
     for figure in ("train_minstructions_per_sample", "inference_minstructions"):
         assert 0 < small[figure] < large[figure]
+    assert small["front_end_minstructions_per_hop"] < small["front_end_minstructions_per_clip"]
+
+
+@pytest.mark.slow
+def test_the_network_of_a_front_end_is_counted_with_it(emulator, embedding_bundles):
+    path = str(embedding_bundles / "embedding.auricle")
+    output = run_python("-m", "benchmarks.arm_instructions", "--json", "--bundles", path)
+    (figures,) = json.loads(output.splitlines()[-1])
+    assert figures["architecture"] == "embedding"
+    hop, clip = (figures[f"front_end_minstructions_per_{what}"] for what in ("hop", "clip"))
+    assert 0.1 < figures["network_minstructions"] < hop < clip
 
 
 @pytest.mark.parametrize(
@@ -74,3 +85,14 @@ def test_an_absent_bundle_is_named_with_the_way_to_build_it(tmp_path):
     (tmp_path / "cnn1.auricle").touch()
     with pytest.raises(BenchmarkError, match=r"has no cnn2\.auricle; .*auricle-export build cnn2 --features"):
         find_bundles(tmp_path, ["cnn1", "cnn2"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BenchmarkError, match="has no cnn1"):
+        given_bundles([tmp_path / "empty"], None)
+
+
+def test_bundles_are_files_folders_or_what_is_wanted_of_a_folder(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.auricle").touch()
+    assert list(given_bundles([tmp_path], None)) == ["a", "b"]
+    assert list(given_bundles([tmp_path], ["b"])) == ["b"]
+    assert given_bundles([tmp_path / "b.auricle"], None) == {"b": tmp_path / "b.auricle"}

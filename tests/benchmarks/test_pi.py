@@ -33,6 +33,7 @@ def test_every_architecture_is_measured_with_every_number_of_threads(measured, b
         assert result["train_seconds_per_epoch"] > 0
         assert 0 < result["inference_ms_median"] <= result["inference_ms_p95"]
         assert 0 < result["with_features_ms_median"] <= result["with_features_ms_p95"]
+        assert result["feature_seconds_per_epoch"] > 0 < result["hop_ms_median"]
         assert 10 < result["peak_mb"] < 200
         assert result["bundle_kb"] == bundles[result["architecture"]].stat().st_size / 1000
         assert result["float32_kb"] is None  # none lies beside these bundles

@@ -31,6 +31,7 @@ def built(name: str, make: Callable[[Path], object]) -> Path:
         "fleet_protocol/*.py",
         "tests/conftest.py",
         "tests/support/embedding_bundles.py",
+        "edge_client/front_ends/*",
         "tests/support/checkout.py",
         "benchmarks/parity/*.py",
     )

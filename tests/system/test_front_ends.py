@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fleet_protocol.bundle import read_bundle
@@ -46,3 +47,27 @@ def test_devices_with_an_embedding_take_part_in_every_kind_of_round(tmp_path, bu
     assert [info["discovered_in"] is not None for info in classes] == [False] * 4 + [True]
     assert "Traceback" not in first.log()
     next(running, None)
+
+
+def test_devices_train_the_last_block_of_a_pretrained_network_together(tmp_path, embedding_bundles, start_aggregator):
+    path = embedding_bundles / "last-block.auricle"
+    manifest = read_bundle(path).manifest
+    running = device_fleet(tmp_path, {"last": path}, start_aggregator, settings=manifest.feature_settings)
+    server, device = next(running)
+    with server.client() as client:
+        client.put("/v1/model", content=path.read_bytes()).raise_for_status()
+    first = device("first", "last", ("yes", "no", "up")).start()
+    device("second", "last", ("no", "up", "down")).start()
+    enrolled(server, 2)
+    fast = {"epochs": 4, "augmented_copies": 1, "impressions": 8, "impression_steps": 20}
+    for _ in range(2):
+        found = finished(server, open_round(server, strategy="fedavg", settings=fast))
+        assert found["summary"]["state"] == "done", found["summary"]
+    learned = [taken["learned_metrics"]["global_accuracy"] for taken in found["participants"]]
+    assert min(learned) > 60
+    assert "Traceback" not in first.log()
+    next(running, None)
+    assert {layer.name for layer in manifest.layers} == {"block2a", "block2b", "block2c", "head"}
+    stored = first.state().load_model(path).bundle.weights
+    assert {name: array.shape for name, array in stored.items()} == manifest.weight_shapes
+    assert np.abs(stored["block2a/kernel"] - read_bundle(path).weights["block2a/kernel"]).max() > 1e-4

@@ -105,8 +105,26 @@ def test_a_network_that_does_not_fit_or_is_none_is_refused(settings):
         open_front_end(dataclasses.replace(settings, network=FrozenNetwork.of(b"\x1c\0\0\0TFL3" + bytes(40))))
 
 
-@pytest.mark.parametrize("name", ["embedding", "embedding-hidden"])
-def test_a_head_learns_on_its_numbers(embedding_bundles, name):
+def test_a_network_that_is_cut_off_makes_frames(embedding_bundles):
+    settings = read_bundle(embedding_bundles / "last-block.auricle").manifest.feature_settings
+    front_end = open_front_end(settings)
+    clips = noise(3, settings)
+    found = front_end(clips)
+    assert found.shape == (3, *settings.shape) == (3, 25, 48)
+    np.testing.assert_array_equal(front_end(clips[1]), found[1])
+    np.testing.assert_allclose(open_sliding(settings, 10)(clips[1]), found[1], rtol=1e-4, atol=1e-5)
+    assert FeatureSettings.from_json(settings.to_json()).digest == settings.digest
+    with pytest.raises(FeatureError, match=r"\(25, 48\) of a clip, not the 48 numbers in 24 frames"):
+        open_front_end(dataclasses.replace(settings, network_frames=24))
+
+
+def test_the_digest_of_an_embedding_is_what_it_was_before_a_network_could_be_cut_off(settings):
+    assert "network_frames" not in settings.to_json()
+    assert dataclasses.replace(settings, network_frames=2).digest != settings.digest
+
+
+@pytest.mark.parametrize(("name", "epochs"), [("embedding", 40), ("embedding-hidden", 40), ("last-block", 6)])
+def test_a_network_learns_on_its_numbers(embedding_bundles, name, epochs):
     model = ModelRuntime.open(embedding_bundles / f"{name}.auricle")
     settings = model.manifest.feature_settings
     rng = np.random.default_rng(1)
@@ -118,6 +136,6 @@ def test_a_head_learns_on_its_numbers(embedding_bundles, name):
     mask = np.zeros(model.manifest.capacity, np.float32)
     mask[:2] = 1.0
     targets = from_slots(slots, model.manifest.capacity)
-    for _ in range(40):
+    for _ in range(epochs):
         train_epoch(model, x, targets, mask, Optimiser(0.05), rng)
     assert (model.predict(x, mask)[:, :2].argmax(axis=1) == slots).mean() > 0.95

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from fleet_protocol.bundle import read_bundle
@@ -49,6 +50,50 @@ def test_a_bundle_hears_with_the_network_of_either_precision(tmp_path, front_end
         assert heard[precision]["sums"] == pytest.approx([1.0] * 4, abs=1e-5)
     digests = {read_bundle(tmp_path / f"{name}.auricle").manifest.feature_settings.digest for name in heard}
     assert len(digests) == 2  # numbers of one network cannot be compared with those of the other
+
+
+def embeddings(path):
+    """What the head of a bundle is given of some clips."""
+    said = run_python(
+        "-c",
+        HEAR.replace("model.normalise(", "(").replace(
+            "print(",
+            """
+x = x[:, 0] if x.shape[1:] == (1, 64) else model.embed(model.normalise(x))
+print(""",
+        ),
+        str(path),
+    )
+    return np.array(json.loads(said.splitlines()[-1])["x"])
+
+
+@pytest.mark.parametrize(("trains", "layers"), [("last_block", "block2"), ("all", "stem1 stem2 narrow block1 block2")])
+def test_what_trains_starts_as_the_pretrained_network_and_alone_is_in_the_manifest(tmp_path, front_end, trains, layers):
+    path, frozen = tmp_path / "trains.auricle", tmp_path / "frozen.auricle"
+    for output, what in ((path, trains), (frozen, "head")):
+        options = ["--features", str(front_end), "--train", what, "-o", str(output)]
+        run_python("-m", "model_export.cli", "build", "linear", *options)
+    np.testing.assert_allclose(embeddings(path), embeddings(frozen), rtol=1e-3, atol=1e-4)
+    manifest = read_bundle(path).manifest
+    assert manifest.options["trains"] == trains
+    assert (manifest.background, manifest.statistics) == ((), b"")  # the embedding moves
+    blocks = [f"{name}{part}" if "block" in name else name for name in layers.split() for part in "abc"]
+    assert [layer.name for layer in manifest.layers] == [*dict.fromkeys(blocks), "head"]
+    assert manifest.features["kind"] == ("log_mel" if trains == "all" else "embedding")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--features", "gudur", "--train", "all"], "features 'gudur' have no network of which --train all"),
+        (["--train", "last_block", "--front-end-precision", "int8"], "--front-end-precision float32 alone"),
+    ],
+)
+def test_layers_that_cannot_train_are_refused(options, message):
+    command = [sys.executable, "-m", "model_export.cli", "build", "linear", "--features", "base", *options, "-o", "x"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert message in done.stderr
 
 
 def test_what_is_no_front_end_is_refused_with_those_that_are(tmp_path, front_end):
