@@ -39,3 +39,14 @@ def speech_bundles() -> Path:
             "-m", "model_export.cli", "build", "linear", *options, str(folder / "linear.auricle")
         ),
     )
+
+
+def pretrained_bundle() -> Path:
+    """A bundle with a linear head on the front end `base`, which carries the words of its pretraining."""
+    folder = built(
+        "pretrained-bundle",
+        lambda folder: run_python(
+            "-m", "model_export.cli", "build", "linear", "--features", "base", "-o", str(folder / "base.auricle")
+        ),
+    )
+    return folder / "base.auricle"

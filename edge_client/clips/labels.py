@@ -9,6 +9,8 @@ from edge_client.errors import ClipError
 # The folder of what the room sounds like when nothing happens, from which the model learns to stay undecided. It is no
 # label: whoever lists labels leaves out every name that starts like it.
 BACKGROUND = "_background_"
+# The folder of clips that are not a label's although they resemble it, in a folder for each label.
+REJECTED = "_not_"
 
 # The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.
 _LONGEST, _LONGEST_BYTES = 100, 240

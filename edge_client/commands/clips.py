@@ -103,12 +103,14 @@ def _delete(options: argparse.Namespace) -> int:
     from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
 
-    store = Teaching.open(options.config).store
+    teaching = Teaching.open(options.config)
+    store = teaching.store
     chosen = [store.find(given) for given in options.clips] or store.clips(options.label)
     if not chosen:
         raise ClipError(f"there is no clip of {options.label!r}; labels: {', '.join(store.labels()) or 'none'}")
     with store.changing():
         for clip in chosen:
             store.delete(clip)
+    teaching.forget_deleted()
     print(f"{len(chosen)} clips deleted")
     return 0

@@ -99,6 +99,13 @@ def augment_for_listening(
     return np.clip(heard * gains, -1.0, 1.0).astype(np.float32)
 
 
+def augment_takes(
+    clips: Floats, sample_rate_hz: int, rng: np.random.Generator, noise: BackgroundNoise | None = None
+) -> Floats:
+    """Return changed copies of clips, float32 [clips, samples], as other people in other rooms might say the same."""
+    return augment_for_listening(clips, sample_rate_hz, rng, noise)
+
+
 def splice(clips: Floats, labels: Ints, rng: np.random.Generator) -> Floats:
     """Return as many clips that are no label's: each of the quarters of several clips of at least two labels.
 
