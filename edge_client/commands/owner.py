@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.clips.files import clip_files
-from edge_client.clips.labels import check_label
+from edge_client.clips.labels import check_label, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config import Config, load_config
@@ -67,6 +67,22 @@ class Teaching:
             )
         return label
 
+    def require_rejectable(self, label: str) -> str:
+        """Return the store's folder of what is not a label.
+
+        Raises:
+            ClipError: nobody taught the label, or the bundle cannot learn what is not a label.
+        """
+        if not self.label_map.reserved:
+            raise ClipError(
+                "this bundle has no output for what is no label, so nothing can be learned from what is not a sound; "
+                "build it on a front end that carries the words of its pretraining (docs/models.md)"
+            )
+        known = sorted({*self.label_map.names, *self.store.labels()})
+        if check_label(label) not in known:
+            raise ClipError(f"no sound is called {label!r}; known: {', '.join(known) or 'none'}")
+        return rejected(check_label(label))
+
     def forget_deleted(self) -> None:
         """Remove what the cache of embeddings holds of clips that are gone."""
         forget_clips(self.state.embeddings_path, clip_files(self.store.folder))
@@ -75,4 +91,5 @@ class Teaching:
         """Say what happens to what was taught."""
         if self.config.microphone is None:
             return "The next round learns from them."
-        return "The daemon, where it runs, learns from them within a minute or two."
+        tells = " `auricle-edge status` then tells what to expect." if self.label_map.reserved else ""
+        return f"The daemon, where it runs, learns from them within a minute or two.{tells}"

@@ -27,7 +27,7 @@ HELD_OUT = 0.2
 _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
-    r"\.(identity\.json|status\.json|model\.safetensors|embeddings\.safetensors|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
+    r"\.(identity\.json|status\.json|model\.safetensors|embeddings\.safetensors|expectations\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
 )
 
 
@@ -241,6 +241,28 @@ class DeviceState:
     def unknown_folder(self) -> Path:
         """Where unknown sounds wait for a name."""
         return self.folder / "unknown"
+
+    def save_expectations(self, expected: list[dict[str, Any]]) -> None:
+        """Keep what is to be expected of the labels that were taught; see :meth:`expectations`."""
+        write_durably(self._expectations_path, json.dumps(expected).encode())
+
+    def expectations(self) -> list[dict[str, Any]]:
+        """Return an object for each label: ``edge_client.learning.teaching.expectation.Expectation``; or nothing.
+
+        Raises:
+            StateError: the file is damaged.
+        """
+        try:
+            found = json.loads(self._expectations_path.read_bytes())
+        except FileNotFoundError:
+            return []
+        except ValueError as error:
+            raise StateError(f"{self._expectations_path} is damaged ({error}); remove it") from error
+        return list(found)
+
+    @property
+    def _expectations_path(self) -> Path:
+        return self.folder / "expectations.json"
 
     @property
     def embeddings_path(self) -> Path:

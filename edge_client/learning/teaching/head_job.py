@@ -9,6 +9,7 @@ import numpy as np
 from edge_client.config import Config
 from edge_client.errors import RecordingError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
+from edge_client.learning.teaching.expectation import expectations
 from edge_client.learning.teaching.head import train_head
 from edge_client.learning.teaching.head_material import head_material
 from edge_client.learning.teaching.hearing import Hearing
@@ -51,8 +52,9 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         model, read_bundle(config.model.bundle).weights, label_map, material,
         settings.teach_epochs, settings.teach_learning_rate, seed,
     )  # fmt: skip
+    expected = expectations(model, label_map, heard, statistics, np.random.default_rng([seed, 2]))
     clips = sum(len(takes) for takes in heard.takes.values())
-    return Taught(weights, weights, label_map, clips, background_trained=True)
+    return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected)
 
 
 def _imagination(model: ModelRuntime, saved: SavedModel, rng: np.random.Generator) -> Callable[[int], Floats]:

@@ -25,7 +25,7 @@ _ROWS = 50
 _OTHER, _NOTHING, _SPLICED, _REJECTED = 0.5, 0.5, 0.1, 0.5
 # Whitened cosines of a label's mean and the nearest word's from which the word is what the label's name says, and from
 # which it may be the label's sound under another name.
-_SAME_NAME, _SAME_SOUND = 0.4, 0.75
+_SAME_NAME, SAME_SOUND = 0.4, 0.75
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Words:
                 nearest, cosine = int(cosines.argmax()), float(cosines.max())
             if nearest is not None and nearest == named and cosine >= _SAME_NAME:
                 same[slot] = nearest
-            elif nearest is not None and cosine >= _SAME_SOUND:
+            elif nearest is not None and cosine >= SAME_SOUND:
                 sounding.add(nearest)
         taken = {*same.values(), *sounding}
         return cls(same, tuple(word for word in range(len(statistics.words)) if word not in taken))
@@ -197,6 +197,7 @@ def _background(
     label_map: LabelMap, heard: Heard, statistics: EmbeddingStatistics, other: tuple[int, ...]
 ) -> list[Sound]:
     """Return the sounds of the outputs that are no label's."""
+    rejected = [_no_label_s(clips, label, heard, statistics) for label, clips in heard.rejected.items()]
     other_slot, nothing_slot = label_map.background
     numbers = statistics.means.shape[1]
     nobody = np.zeros((0, numbers), np.float32)
@@ -207,5 +208,21 @@ def _background(
         Sound(nothing_slot, statistics.noise, nobody, _NOTHING),
         Sound(nothing_slot, heard.nothing, nobody, _NOTHING),
     ]
-    sounds += [Sound(other_slot, clips.reshape(-1, numbers), nobody, _REJECTED) for clips in heard.rejected.values()]
+    sounds += [Sound(other_slot, clips.reshape(-1, numbers), nobody, _REJECTED) for clips in rejected]
     return [sound for sound in sounds if len(sound.rows) or len(sound.centres)]
+
+
+def _no_label_s(clips: Floats, label: str, heard: Heard, statistics: EmbeddingStatistics) -> Floats:
+    """Return those of the clips that are not a label which are no other label's sound either.
+
+    Args:
+        clips: float32 [clips, variants, numbers].
+        label: what they are not.
+        heard: the labels' takes.
+        statistics: whose scatter says what is near.
+    """
+    means = [takes.mean(axis=(0, 1)) for other, takes in heard.takes.items() if other != label]
+    if not means:
+        return clips
+    cosines = statistics.whitened(clips.mean(axis=1)) @ statistics.whitened(np.stack(means)).T
+    return np.asarray(clips[cosines.max(axis=1) < SAME_SOUND])

@@ -84,6 +84,7 @@ def teach(config: Config, state: DeviceState) -> None:
         background_trained=taught.background_trained,
     )
     state.save_model(taught.trained, taught.listening, progress)
+    state.save_expectations([dataclasses.asdict(expected) for expected in taught.expected])
     new = taught.label_map.names[len(saved.progress.label_map.names) :]
     log.info(
         "learned from %d clips in %.0f s; new: %s", taught.clips, time.monotonic() - began, ", ".join(new) or "none"

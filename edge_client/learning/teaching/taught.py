@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from edge_client.learning.teaching.expectation import Expectation
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays
 
@@ -19,6 +20,7 @@ class Taught:
         label_map: of both.
         clips: how many clips were learned from.
         background_trained: whether the outputs for what is no label are trained.
+        expected: how well each label will be recognised, where that can be told.
     """
 
     trained: Arrays
@@ -26,6 +28,7 @@ class Taught:
     label_map: LabelMap
     clips: int
     background_trained: bool = False
+    expected: tuple[Expectation, ...] = ()
 
 
 def with_labels(label_map: LabelMap, labels: Iterable[str]) -> LabelMap:

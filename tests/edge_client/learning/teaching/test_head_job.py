@@ -74,6 +74,27 @@ def test_the_same_clips_give_the_same_head_whatever_was_taught_before(device):
     assert np.abs(kernels[0] - kernels[1]).max() < 0.1 * np.abs(kernels[0]).max()
 
 
+def test_what_the_owner_says_is_not_a_label_is_no_longer_taken_for_it(tmp_path, device):
+    write_clips(device.clips, "stop", 8, seed=1)
+    write_clips(tmp_path / "else", "no", 8, seed=2)  # nobody taught it
+    taken = recall_as(device.teach(), "no", "stop")
+    (device.clips / "_not_").mkdir()
+    shutil.copytree(tmp_path / "else" / "no", device.clips / "_not_" / "stop")
+    assert device.to_teach() is not None
+    saved = device.teach()
+    assert saved.progress.label_map.names == ("stop",)
+    assert recall_as(saved, "no", "stop") < min(0.2, taken + 0.1)
+    assert recall(tmp_path, saved, "stop") > 0.8
+
+
+def recall_as(saved, sound, label):
+    """Share of clips of a sound that are taken for a label."""
+    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
+    clips = np.stack([melody(sound, np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
+    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
+    return (model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(label)).mean()
+
+
 def adopted(device):
     """Make the device one that got three words from the fleet in a round, and has no clip of any sound."""
     saved = device.state.load_model(device.bundle)
