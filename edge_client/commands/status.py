@@ -69,9 +69,8 @@ def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
     lines = []
     for found in expected:
         lines.append(
-            f"{found['label']!r}, {found['takes']} takes: about {found['misses_of_others']:.0f} % of windows missed by "
-            f"other people, {found['misses']:.0f} % by those who were recorded; {found['false_accepts']:.0f} % of "
-            "other words are taken for it"
+            f"{found['label']!r}, {found['takes']} takes: misses {found['misses_of_others']:.0f} % of other people's, "
+            f"{found['misses']:.0f} % of those recorded; takes {found['false_accepts']:.0f} % of other words for it"
         )
         lines += [f"  {advice}" for advice in found["advice"]]
     return lines

@@ -22,6 +22,13 @@ def bundle(request) -> Path:
 def test_devices_with_an_embedding_take_part_in_every_kind_of_round(tmp_path, bundle, start_aggregator):
     settings = read_bundle(bundle).manifest.feature_settings
     running = device_fleet(tmp_path, {"linear": bundle}, start_aggregator, settings=settings)
+@pytest.mark.parametrize("kind", ["untrained", "pretrained, with outputs for what is no label"])
+def test_devices_with_an_embedding_take_part_in_every_kind_of_round(
+    tmp_path, embedding_bundles, pretrained_bundle, start_aggregator, kind
+):
+    path = embedding_bundles / "embedding.auricle" if kind == "untrained" else pretrained_bundle
+    settings = read_bundle(path).manifest.feature_settings
+    running = device_fleet(tmp_path, {"linear": path}, start_aggregator, settings=settings)
     server, device = next(running)
     with server.client() as client:
         client.put("/v1/model", content=bundle.read_bytes()).raise_for_status()

@@ -80,4 +80,6 @@ def test_takes_left_out_one_by_one_are_missed_where_they_are_scattered_among_wor
     assert left_out_misses(mixed, statistics) > 0.7
     assert left_out_misses(takes_of(statistics, statistics.means[3], 8)[:, 0], statistics) < 0.2
     assert left_out_misses(mixed[:1], statistics) == takes_spread(mixed[:1], statistics) == 0.0
-    assert nearest("x", Heard({"x": statistics.samples[:1]}, NOBODY, NOBODY), statistics)[0] == statistics.words[0]
+    assert (
+        nearest("x", Heard({"x": statistics.samples[0][:, None]}, NOBODY, NOBODY), statistics)[0] == statistics.words[0]
+    )
