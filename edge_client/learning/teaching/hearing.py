@@ -56,29 +56,30 @@ class Hearing:
     def heard(self) -> Heard:
         """Return all of it, and save the cache; labels without a readable clip are left out."""
         folder = self._config.clips_folder
-        takes, spliced = self._takes(folder)
+        takes, paths = self._takes(folder)
         rejected, _ = self._takes(folder / REJECTED)
         rng = np.random.default_rng([self._seed, 1])
         quiet = [artificial_noise(_NOISE, self._settings, rng), windows(self._room, self._settings, rng, _ROOM)]
         nothing = np.concatenate([self._windows(part) for part in quiet])
-        heard = Heard(takes, nothing, self._none() if spliced is None else spliced, rejected)
+        spliced = self._spliced(paths) if len(paths) > 1 else self._none()
         self._cache.save()
-        return heard
+        return Heard(takes, nothing, spliced, rejected)
 
-    def _takes(self, folder: Path) -> tuple[dict[str, Floats], Floats | None]:
-        """Return the embeddings of a folder's clips by label, and of sounds spliced of them where there are two."""
-        if not folder.is_dir():
-            return {}, None
-        source = Recordings(folder, self._settings, per_round=(_MAX_CLIPS, _MAX_CLIPS), seed=self._seed)
+    def _takes(self, folder: Path) -> tuple[dict[str, Floats], dict[str, list[Path]]]:
+        """Return the embeddings of a folder's clips by label, and the clips that could be read."""
         takes: dict[str, Floats] = {}
         paths: dict[str, list[Path]] = {}
-        for label in source.labels():
+        source = self._source(folder)
+        for label in source.labels() if folder.is_dir() else ():
             drawn = source.clips_for_round(0, label)
             found = [(path, rows) for path in drawn if (rows := self._clip(source, path)) is not None]
             if found:
                 takes[label] = np.stack([rows for _, rows in found])
                 paths[label] = [path for path, _ in found]
-        return takes, self._spliced(source, paths) if len(paths) > 1 else None
+        return takes, paths
+
+    def _source(self, folder: Path) -> Recordings:
+        return Recordings(folder, self._settings, per_round=(_MAX_CLIPS, _MAX_CLIPS), seed=self._seed)
 
     def _clip(self, source: Recordings, path: Path) -> Floats | None:
         """Return a clip and its variants, float32 [1 + variants, numbers]; None where it cannot be read."""
@@ -98,13 +99,14 @@ class Hearing:
         rows = self._cache.get(key, compute)
         return rows if len(rows) else None
 
-    def _spliced(self, source: Recordings, paths: dict[str, list[Path]]) -> Floats:
+    def _spliced(self, paths: dict[str, list[Path]]) -> Floats:
         """Return sounds that are no label's, float32 [windows, numbers], made of a few clips of every label."""
         each = max(2, _SPLICED // len(paths))
         chosen = {label: found[:each] for label, found in paths.items()}
         keys = "".join(clip_key(path) for found in chosen.values() for path in found)
 
         def compute() -> Floats:
+            source = self._source(self._config.clips_folder)
             clips = {label: source.load(found) for label, found in chosen.items()}
             owners = np.repeat(np.arange(len(clips)), [len(part) for part in clips.values()])
             rng = np.random.default_rng([self._seed, 2])
