@@ -42,11 +42,5 @@ def speech_bundles() -> Path:
 
 
 def pretrained_bundle() -> Path:
-    """A bundle with a linear head on the front end `base`, which carries the words of its pretraining."""
-    folder = built(
-        "pretrained-bundle",
-        lambda folder: run_python(
-            "-m", "model_export.cli", "build", "linear", "--features", "base", "-o", str(folder / "base.auricle")
-        ),
-    )
-    return folder / "base.auricle"
+    """The ready bundle with a linear head on the front end `base`, which carries the words of its pretraining."""
+    return find_bundle("base")
