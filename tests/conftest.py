@@ -41,6 +41,7 @@ def speech_bundles() -> Path:
     )
 
 
+@pytest.fixture(scope="session")
 def pretrained_bundle() -> Path:
     """The ready bundle with a linear head on the front end `base`, which carries the words of its pretraining."""
     return find_bundle("base")

@@ -5,30 +5,29 @@ from pathlib import Path
 import pytest
 
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.ready_bundles import find_bundle
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
 from tests.support.sounds import write_clips
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(params=["embedding", "speech_embedding"])
+@pytest.fixture(params=["embedding", "base", "speech_embedding"])
 def bundle(request) -> Path:
-    """A bundle with a linear head: of a network that takes whole clips, and of one that takes a stream."""
+    """A linear head on a network that takes whole clips, on the ready one, and on one that takes a stream.
+
+    The ready one has outputs for what is no label.
+    """
     if request.param == "embedding":
         return request.getfixturevalue("embedding_bundles") / "embedding.auricle"
+    if request.param == "base":
+        return find_bundle("base")
     return request.getfixturevalue("speech_bundles") / "linear.auricle"
 
 
 def test_devices_with_an_embedding_take_part_in_every_kind_of_round(tmp_path, bundle, start_aggregator):
     settings = read_bundle(bundle).manifest.feature_settings
     running = device_fleet(tmp_path, {"linear": bundle}, start_aggregator, settings=settings)
-@pytest.mark.parametrize("kind", ["untrained", "pretrained, with outputs for what is no label"])
-def test_devices_with_an_embedding_take_part_in_every_kind_of_round(
-    tmp_path, embedding_bundles, pretrained_bundle, start_aggregator, kind
-):
-    path = embedding_bundles / "embedding.auricle" if kind == "untrained" else pretrained_bundle
-    settings = read_bundle(path).manifest.feature_settings
-    running = device_fleet(tmp_path, {"linear": path}, start_aggregator, settings=settings)
     server, device = next(running)
     with server.client() as client:
         client.put("/v1/model", content=bundle.read_bytes()).raise_for_status()
