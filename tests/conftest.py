@@ -39,3 +39,9 @@ def speech_bundles() -> Path:
             "-m", "model_export.cli", "build", "linear", *options, str(folder / "linear.auricle")
         ),
     )
+
+
+@pytest.fixture(scope="session")
+def pretrained_bundle() -> Path:
+    """The ready bundle with a linear head on the front end `base`, which carries the words of its pretraining."""
+    return find_bundle("base")

@@ -6,17 +6,23 @@ import numpy as np
 import pytest
 
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.ready_bundles import find_bundle
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
 from tests.support.sounds import write_clips
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(params=["embedding", "speech_embedding"])
+@pytest.fixture(params=["embedding", "base", "speech_embedding"])
 def bundle(request) -> Path:
-    """A bundle with a linear head: of a network that takes whole clips, and of one that takes a stream."""
+    """A linear head on a network that takes whole clips, on the ready one, and on one that takes a stream.
+
+    The ready one has outputs for what is no label.
+    """
     if request.param == "embedding":
         return request.getfixturevalue("embedding_bundles") / "embedding.auricle"
+    if request.param == "base":
+        return find_bundle("base")
     return request.getfixturevalue("speech_bundles") / "linear.auricle"
 
 
