@@ -21,7 +21,7 @@ import dacite
 
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.errors import BundleError, ProtocolError
-from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+from fleet_protocol.feature_settings import FeatureSettings, NetworkSettings
 from fleet_protocol.ready_bundles import ready_names
 from fleet_protocol.tensors import Arrays, digest, pack, unpack
 
@@ -92,7 +92,7 @@ class Manifest:
     def feature_settings(self) -> FeatureSettings:
         """The settings of the features that the model was built for, with the front end's network."""
         settings = FeatureSettings.from_json(self.features)
-        if isinstance(settings, EmbeddingSettings):
+        if isinstance(settings, NetworkSettings):
             return dataclasses.replace(settings, network=dataclasses.replace(settings.network, data=self.front_end))
         return settings
 
@@ -180,7 +180,7 @@ def _open(source: Path | io.BytesIO, path: str) -> Bundle:
         if digest(members.get(name, b"")) != expected:
             raise BundleError(f"{path} is damaged: {name} does not match its digest; copy or build it again")
     settings = manifest.feature_settings
-    if isinstance(settings, EmbeddingSettings) and digest(manifest.front_end) != settings.network.sha256:
+    if isinstance(settings, NetworkSettings) and digest(manifest.front_end) != settings.network.sha256:
         raise BundleError(f"{path}: its {_FRONT_END} is not the network of its features; build it again")
     weights, _ = unpack(members["weights.safetensors"])
     shapes = {name: array.shape for name, array in weights.items()}

@@ -100,10 +100,9 @@ class FeatureSettings:
             ProtocolError: the kind is unknown, or a field is missing, unknown or of a wrong type.
         """
         kind = document.get("kind", MfccSettings.kind)
-        known = {settings.kind: settings for settings in (MfccSettings, LogMelSettings, EmbeddingSettings)}
-        if not isinstance(kind, str) or kind not in known:
-            raise ProtocolError(f"unknown kind of features {kind!r}; known: {', '.join(known)}; update the software")
-        return _read(known[kind], {name: value for name, value in document.items() if name != "kind"})
+        if not isinstance(kind, str) or kind not in _KINDS:
+            raise ProtocolError(f"unknown kind of features {kind!r}; known: {', '.join(_KINDS)}; update the software")
+        return _read(_KINDS[kind], {name: value for name, value in document.items() if name != "kind"})
 
 
 @dataclass(frozen=True)
@@ -184,15 +183,37 @@ class FrozenNetwork:
 
 
 @dataclass(frozen=True)
-class EmbeddingSettings(MelSettings):
-    """What a frozen, pretrained network makes of the log-mel features of a clip: one frame of so many numbers.
+class NetworkSettings(FeatureSettings):
+    """Settings of a front end that has a frozen, pretrained network: a clip becomes one frame of so many numbers.
 
     A network that is cut off before its end makes more frames than one.
 
     Attributes:
-        numbers: Size of the embedding, or numbers of each frame.
-        network: The network: float32 [clips, frames, mel bands] of (log-mel + offset) / scale -> [clips, numbers],
-            or [clips, network_frames, numbers].
+        numbers: Size of the embedding.
+        network: The network.
+    """
+
+    numbers: int
+    network: FrozenNetwork
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(1, numbers) of one clip's features."""
+        return (1, self.numbers)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the kind and every field, JSON-ready, of the network its digest alone."""
+        return super().to_json() | {"network": self.network.sha256}
+
+
+@dataclass(frozen=True)
+class EmbeddingSettings(MelSettings, NetworkSettings):
+    """What a network makes of the log-mel features of a clip.
+
+    The network takes float32 [clips, frames, mel bands] of (log-mel + offset) / scale and returns [clips, numbers],
+    or [clips, network_frames, numbers].
+
+    Attributes:
         offset: What is added to the log-mel features.
         scale: What the sums are divided by.
         floor: Power that is added before the logarithm.
@@ -201,8 +222,6 @@ class EmbeddingSettings(MelSettings):
 
     kind = "embedding"
 
-    numbers: int
-    network: FrozenNetwork
     offset: float = 6.0
     scale: float = 5.0
     floor: float = 1e-6
@@ -224,10 +243,27 @@ class EmbeddingSettings(MelSettings):
 
         A single frame goes without saying, so that the digest of an embedding stays what it was.
         """
-        document = super().to_json() | {"network": self.network.sha256}
+        document = super().to_json()
         if self.network_frames == 1:
             del document["network_frames"]
         return document
+
+
+@dataclass(frozen=True)
+class SpeechEmbeddingSettings(NetworkSettings):
+    """Mean of the columns that Google's speech embedding (Lin et al. 2020) makes of a clip.
+
+    A window is what one column hears: 76 mel frames of 25 ms, 10 ms apart. The columns lie a hop of 80 ms apart, and
+    ``frames`` of them are averaged. The network computes one column after the other:
+    :func:`edge_client.model.interpreter.open_stream` says how.
+    """
+
+    kind = "speech_embedding"
+
+
+_KINDS = {
+    settings.kind: settings for settings in (MfccSettings, LogMelSettings, EmbeddingSettings, SpeechEmbeddingSettings)
+}
 
 
 def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> FeatureSettings:

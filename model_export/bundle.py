@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from fleet_protocol.arrays import Array
 from fleet_protocol.bundle import BACKGROUND, Layer, Manifest, write_bundle
-from fleet_protocol.feature_settings import EmbeddingSettings
+from fleet_protocol.feature_settings import NetworkSettings
 from fleet_protocol.tensors import Arrays
 from model_export import network
 from model_export.errors import ExportError, OperatorError
@@ -113,7 +113,7 @@ def describe(model: keras.Model, specification: Specification) -> Manifest:
         weight_shapes={name: array.shape for name, array in weights.items()},
         parameters=sum(array.size for array in weights.values()),
         seed=specification.seed,
-        front_end=settings.network.data if isinstance(settings, EmbeddingSettings) else b"",
+        front_end=settings.network.data if isinstance(settings, NetworkSettings) else b"",
         background=BACKGROUND if specification.statistics else (),
         statistics=specification.statistics,
     )

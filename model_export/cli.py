@@ -26,6 +26,8 @@ from model_export.quiet import native_output_hidden
 from model_export.ready_bundles import listing
 from model_export.recordings import features_of
 from model_export.specification import ACTIVATIONS, DOWNSAMPLINGS, Specification
+from model_export.speech_embedding import command as speech_embedding
+from model_export.speech_embedding.package import NAME as SPEECH_EMBEDDING
 from model_export.zoo.registry import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         "--features",
         default="gudur",
         metavar="NAME",
-        help=f"{', '.join([*PRESETS, *SHIPPED])}, or a file NAME.frontend that `pretrain` wrote (default: %(default)s)",
+        help=f"{', '.join([*PRESETS, *SHIPPED, SPEECH_EMBEDDING])}, or a file NAME.frontend (default: %(default)s)",
     )
     build.add_argument(
         "--front-end-precision", default="float32", choices=PRECISIONS, help="of the front end's network"
@@ -69,6 +71,11 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--measure", action="store_true", help="also print what each costs on this machine")
     build.add_argument("-o", "--output", type=Path, required=True, help="bundle file, or a folder for several")
     pretraining.add_arguments(commands.add_parser("pretrain", help="train a front end's network on a corpus"))
+    speech_embedding.add_arguments(
+        commands.add_parser(
+            "speech-embedding", help="make a front end of Google's speech embedding and your recordings"
+        )
+    )
     measure = commands.add_parser("measure", help="print what a bundle costs on this machine, its front end included")
     measure.add_argument("bundle", help="an .auricle bundle, or the name of a ready one")
     measure.add_argument("--threads", type=int, default=1, metavar="N", help="of the graph (default: %(default)s)")
@@ -100,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(json.dumps(figures) if chosen.json else "\n".join(speed.describe(figures, chosen.threads)))
             elif chosen.command == "list":
                 print("\n".join(listing()))
+            elif chosen.command == "speech-embedding":
+                print(speech_embedding.make(chosen, terminal))
             else:
                 _inspect(find_bundle(chosen.file))
     except (AuricleError, OSError) as error:

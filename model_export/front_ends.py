@@ -1,6 +1,7 @@
 """The front end that `auricle-export build --features` names: a preset, or a pretrained network, or its first part.
 
-A pretrained network is one that ships with Auricle, by its name, or a file NAME.frontend.
+A pretrained network is one that ships with Auricle, by its name, the speech embedding of an installed package, or a
+file NAME.frontend.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import numpy as np
 import edge_client
 from fleet_protocol.arrays import Array
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FeatureSettings, FrozenNetwork
+from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FeatureSettings, FrozenNetwork, NetworkSettings
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.normalisation import Normalisation
 from model_export.pretraining import front_end_file
 from model_export.pretraining.front_end_file import FrontEndFile
 from model_export.specification import Pretrained
+from model_export.speech_embedding import package as speech_embedding
 
 PRECISIONS = ("float32", "int8")
 TRAINED = ("head", "last_block", "all")
@@ -50,26 +52,33 @@ def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFron
     """Return a front end by its name.
 
     Args:
-        name: a preset, a network that ships with Auricle, or a file NAME.frontend.
-        precision: of the file's network, ``float32`` or ``int8``.
+        name: a preset, a network that ships with Auricle, ``speech_embedding``, or a file NAME.frontend.
+        precision: of the network, ``float32`` or ``int8``.
         trains: what of the network trains with the head: nothing (``head``), its ``last_block``, or ``all``.
 
     Raises:
-        ExportError: there is no such preset, the file cannot be read, or the choices contradict one another.
+        ExportError: there is no such preset, the file cannot be read, the network's package is missing, or the choices
+            contradict one another.
         ProtocolError: the file's settings cannot be read.
     """
     if name in PRESETS:
         if trains != "head":
             raise ExportError(f"features {name!r} have no network of which --train {trains} could speak; take base")
         return FoundFrontEnd(PRESETS[name])
+    if name == speech_embedding.NAME:
+        if trains != "head":
+            raise ExportError(f"{name} comes as a frozen network: --train {trains} is for base and files of `pretrain`")
+        return _without_statistics(precision)
     if name not in SHIPPED and not name.endswith(_SUFFIX):
-        known = ", ".join([*PRESETS, *SHIPPED])
+        known = ", ".join([*PRESETS, *SHIPPED, speech_embedding.NAME])
         raise ExportError(f"unknown features {name!r}; known: {known}, or a file NAME{_SUFFIX}")
     file = front_end_file.read(SHIPPED.get(name, Path(name)))
     settings = FeatureSettings.from_json(file.description["features"])
-    if not isinstance(settings, EmbeddingSettings):
+    if not isinstance(settings, NetworkSettings):
         raise ExportError(f"{name} holds features of the kind {settings.kind!r}, not an embedding; make it again")
     if trains != "head":
+        if not isinstance(settings, EmbeddingSettings):
+            raise ExportError(f"--train {trains} is for the networks that `pretrain` makes, not for {name}: take base")
         return _training(file, settings, precision, trains)
     network = FrozenNetwork.of(file.int8 if precision == "int8" else file.float32)
     return FoundFrontEnd(
@@ -77,6 +86,25 @@ def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFron
         _measured(file.statistics["samples"]),
         EmbeddingStatistics.unpack(pack(file.statistics, {"words": list(file.words)})).pack(),
     )
+
+
+def _without_statistics(precision: str) -> FoundFrontEnd:
+    """Return the speech embedding as its package has it: nothing is known of words.
+
+    Raises:
+        ExportError: the package is missing or of another release, or int8 is wanted, which needs recordings.
+    """
+    if precision != "float32":
+        raise ExportError(
+            f"the {precision} form of {speech_embedding.NAME} needs recordings: make a file by `auricle-export "
+            f"speech-embedding --data FOLDER -o {speech_embedding.NAME}{_SUFFIX}`, and name it in --features"
+        )
+    convolutions = speech_embedding.read_convolutions()
+
+    from model_export.speech_embedding.network import SpeechNetwork, float32_graph
+
+    graph = float32_graph(SpeechNetwork(convolutions))
+    return FoundFrontEnd(speech_embedding.settings(FrozenNetwork.of(graph)))
 
 
 def _training(file: FrontEndFile, settings: EmbeddingSettings, precision: str, trains: str) -> FoundFrontEnd:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import FeatureSettings, preset
+from fleet_protocol.feature_settings import PRESETS, FeatureSettings, SpeechEmbeddingSettings, preset
 from model_export.errors import ExportError
 
 
@@ -41,12 +41,14 @@ class Normalisation:
 
     @classmethod
     def default(cls, settings: FeatureSettings) -> Normalisation:
-        """Return what was measured on speech for a preset.
+        """Return what was measured on speech for a preset, or for the speech embedding.
 
         Raises:
             ExportError: these settings are no preset's.
         """
-        if settings.preset not in _SPEECH or preset(settings.preset).digest != settings.digest:
+        if isinstance(settings, SpeechEmbeddingSettings):
+            return cls(*_SPEECH[settings.kind])
+        if settings.preset not in PRESETS or preset(settings.preset).digest != settings.digest:
             raise ExportError(
                 f"no speech was measured with the feature settings {settings.describe()}; "
                 "give --recordings a folder of clips to measure"
@@ -87,6 +89,25 @@ _SPEECH: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
             4.65, 4.76, 4.9, 5.01, 5.06, 5.06, 4.99, 4.95, 5.03, 5.16, 5.25, 5.29, 5.35, 5.35, 5.26, 5.14, 5.04,
             4.93, 4.87, 4.82, 4.75, 4.67, 4.58, 4.47, 4.41, 4.36, 4.3, 4.22, 4.17, 4.16, 4.19, 4.23, 4.27, 4.27,
             4.24, 4.22, 4.2, 4.18, 4.14, 4.09,
+        ),
+    ),
+    "speech_embedding": (
+        (
+            -6.79, 20.14, 2.21, 1.75, 9.14, 24.22, 7.82, -6.99, 6.04, 12.09, -18.4, -2.12, 7.76, -6.65,
+            -2.89, 6.54, 3.15, -2.24, 1.26, -9.37, 3.48, 18.01, -11.59, 0.1, -7.11, 9.55, -24.81, 0.38,
+            8.65, -0.44, -14.29, 13.4, -23.01, -2.94, -9.74, 7.09, 27.99, 21.72, -1.43, 20.55, -6.74, 3.33,
+            49.92, -18.8, -6.63, -8.2, -14.34, 3.14, 15.64, -0.8, -12.0, 7.84, 12.55, -1.61, -16.87, -14.9,
+            -7.09, 27.47, -14.34, -5.44, 4.69, 7.99, 0.6, -3.65, 23.49, 15.36, 4.35, -10.22, -4.95, -5.86,
+            -4.22, 17.65, 6.02, -13.69, 19.38, -3.44, -3.06, -3.4, -18.96, -32.73, 8.75, 15.82, 15.02,
+            -6.47, 12.39, -1.04, 4.17, -6.44, 0.78, 32.21, 5.0, 16.7, 18.03, -24.16, 0.77, 25.3,
+        ),
+        (
+            2.74, 3.74, 3.64, 3.37, 2.86, 3.18, 3.8, 3.57, 4.13, 3.18, 3.29, 3.89, 4.48, 3.27, 3.26, 3.65,
+            2.63, 3.42, 3.49, 3.23, 3.24, 3.0, 2.52, 3.88, 3.24, 3.74, 3.63, 3.82, 2.34, 3.44, 2.98, 3.42,
+            3.01, 3.35, 4.18, 2.89, 3.27, 4.16, 2.85, 3.97, 4.61, 2.84, 3.84, 2.63, 3.45, 3.67, 3.51, 3.46,
+            3.85, 3.22, 3.2, 3.33, 3.86, 4.13, 3.38, 4.0, 3.42, 2.29, 3.75, 3.28, 3.38, 2.75, 3.19, 3.3,
+            3.84, 3.87, 4.41, 3.41, 2.75, 3.49, 3.7, 3.86, 2.69, 4.28, 3.34, 3.49, 3.15, 5.6, 3.0, 3.65,
+            3.5, 3.45, 2.93, 2.66, 4.15, 3.65, 3.1, 3.36, 2.66, 3.27, 3.2, 3.85, 3.75, 3.27, 3.44, 4.53,
         ),
     ),
 }  # fmt: skip

@@ -6,6 +6,7 @@ import pytest
 
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import built, run_python
+from tests.support.speech_package import models
 
 pytest_plugins = ["tests.support.fixtures_aggregator", "tests.support.sound_server"]
 
@@ -25,3 +26,22 @@ def bundles() -> dict[str, Path]:
 def embedding_bundles() -> Path:
     """A folder with bundles whose front end is an untrained network: see tests/support/embedding_bundles.py."""
     return built("embedding-bundles", lambda folder: run_python("-m", "tests.support.embedding_bundles", str(folder)))
+
+
+@pytest.fixture(scope="session")
+def speech_bundles() -> Path:
+    """A folder with ``linear.auricle``, whose front end is Google's speech embedding, without statistics of words."""
+    models()
+    options = ("--features", "speech_embedding", "-o")
+    return built(
+        "speech-bundles",
+        lambda folder: run_python(
+            "-m", "model_export.cli", "build", "linear", *options, str(folder / "linear.auricle")
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def pretrained_bundle() -> Path:
+    """The ready bundle with a linear head on the front end `base`, which carries the words of its pretraining."""
+    return find_bundle("base")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.audio.recordings import SUFFIXES
-from edge_client.clips.labels import BACKGROUND
+from edge_client.clips.labels import BACKGROUND, REJECTED, is_label
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Clip:
     """One clip of the store.
 
     Attributes:
-        label: what it is a sound of.
+        label: what it is a sound of; or a reserved folder.
         path: where it is.
     """
 
@@ -31,15 +31,21 @@ class Clip:
 
 
 def label_folders(folder: Path) -> list[Path]:
-    """Return the labels' folders and the background's."""
+    """Return the labels' folders, the background's, and those of what is not a label."""
     if not folder.is_dir():
         return []
-    names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
-    return [folder / name for name in names if name == BACKGROUND or not name.startswith(("_", "."))]
+    names = _folders(folder)
+    found = [folder / name for name in names if name == BACKGROUND or is_label(name)]
+    return found + [folder / REJECTED / name for name in (_folders(folder / REJECTED) if REJECTED in names else ())]
+
+
+def folder_of(path: Path, store: Path) -> str:
+    """Return the folder of a clip below the store's: its label, or a reserved name."""
+    return path.parent.relative_to(store).as_posix()
 
 
 def clip_files(folder: Path) -> list[Path]:
-    """Return every clip, and every piece of background, in the order of labels and names."""
+    """Return every clip, every piece of background, and what is not a label, in the order of folders and names."""
     suffixes = tuple(SUFFIXES)
     return [
         label / name for label in label_folders(folder) for name in _names(label)
@@ -49,8 +55,12 @@ def clip_files(folder: Path) -> list[Path]:
 
 def clips_of_a_round(folder: Path, max_per_label: int) -> int:
     """Return how many clips a round would take: all of every label, or ``max_per_label`` where it has more."""
-    counts = Counter(path.parent.name for path in clip_files(folder) if path.parent.name != BACKGROUND)
+    counts = Counter(name for path in clip_files(folder) if is_label(name := folder_of(path, folder)))
     return sum(min(count, max_per_label) for count in counts.values())
+
+
+def _folders(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
 
 
 def _names(folder: Path) -> list[str]:
@@ -66,7 +76,7 @@ def store_digest(folder: Path) -> str | None:
     Only names are looked at, no file is opened.
     """
     paths = clip_files(folder)
-    if all(path.parent.name == BACKGROUND for path in paths):
+    if not any(is_label(folder_of(path, folder)) for path in paths):
         return None
-    names = "\n".join(f"{path.parent.name}/{path.name}" for path in paths)
+    names = "\n".join(path.relative_to(folder).as_posix() for path in paths)
     return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:16]

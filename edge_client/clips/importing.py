@@ -40,17 +40,17 @@ def import_folder(
     settings: FeatureSettings,
     check: Callable[[str], str] = check_label,
 ) -> Summary:
-    """Store the recordings of ``folder/<label>/``, or those of the folder itself under one label.
+    """Store the recordings of ``folder/<label>/``, or those of the folder itself, or one file, under one label.
 
     Of a recording that is longer than a clip the loudest stretch is taken, as training does. What was stored stays
     stored when a later file cannot be.
 
     Args:
-        folder: with recordings.
+        folder: with recordings; or one recording, with ``label``.
         label: of all of them; None: their folders' names are the labels.
         store: gets them.
         settings: rate and length of a clip.
-        check: returns a label as it is stored, or raises a ClipError.
+        check: returns the store's folder for a label, or raises a ClipError.
 
     Raises:
         RecordingError: the folder holds no recordings where they are looked for.
@@ -58,7 +58,7 @@ def import_folder(
         QuotaError: the store is full.
     """
     if label is not None:
-        label = check(label)
+        check(label)  # before anything is read
     files = list(_files(folder, label))
     if not files:
         expected = "recordings" if label is not None else "folders of recordings, one for each label"
@@ -77,6 +77,9 @@ def import_folder(
 
 def _files(folder: Path, label: str | None) -> Iterator[tuple[str, Path]]:
     """Find the files worth a look, each with its label; everything but hidden files and folders."""
+    if label is not None and folder.is_file():
+        yield label, folder
+        return
     if not folder.is_dir():
         raise RecordingError(f"{folder} is not a folder; give the one that holds the recordings")
     if label is not None:

@@ -9,6 +9,31 @@ from edge_client.errors import ClipError
 # The folder of what the room sounds like when nothing happens, from which the model learns to stay undecided. It is no
 # label: whoever lists labels leaves out every name that starts like it.
 BACKGROUND = "_background_"
+# The folder of clips that are not a label's although they resemble it, in a folder for each label.
+REJECTED = "_not_"
+
+
+def rejected(label: str) -> str:
+    """Return the folder, below the store's, of clips that are not a label's although they resemble it."""
+    return f"{REJECTED}/{label}"
+
+
+def is_label(folder: str) -> bool:
+    """Tell whether a folder below the store's is a label's."""
+    return not folder.startswith(("_", "."))
+
+
+def check_folder(folder: str) -> str:
+    """Return a folder below the store's as it is stored: a label's, or one of those that are reserved.
+
+    Raises:
+        ClipError: the label cannot be one; says why.
+    """
+    if folder == BACKGROUND:
+        return folder
+    kind, _, label = folder.partition("/")
+    return rejected(check_label(label)) if kind == REJECTED else check_label(folder)
+
 
 # The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.
 _LONGEST, _LONGEST_BYTES = 100, 240

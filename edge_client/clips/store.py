@@ -18,8 +18,8 @@ import numpy as np
 
 from edge_client.audio.resampling import resample
 from edge_client.audio.wave_files import encode_wave
-from edge_client.clips.files import Clip, clip_files, label_folders
-from edge_client.clips.labels import BACKGROUND, check_label
+from edge_client.clips.files import Clip, clip_files, folder_of, label_folders
+from edge_client.clips.labels import BACKGROUND, REJECTED, check_folder, check_label, is_label
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
 from edge_client.storage.locks import is_locked, take_lock
@@ -77,7 +77,7 @@ class ClipStore:
         """Store a clip and return its path; one that the label has already is not stored twice.
 
         Args:
-            label: checked by :func:`edge_client.clips.labels.check_label`.
+            label: checked by :func:`edge_client.clips.labels.check_folder`.
             samples: float32 [samples] in -1..1; what lies beyond is clipped.
             rate_hz: of the samples.
 
@@ -120,7 +120,7 @@ class ClipStore:
             ClipError, QuotaError: as :meth:`add` does.
         """
         data = source.read_bytes()
-        path = self._place(check_label(label), data)
+        path = self._place(check_folder(label), data)
         with self.changing():
             if not path.exists():
                 self._write(path, data)
@@ -158,10 +158,13 @@ class ClipStore:
         """Return the labels that have clips, in alphabetical order."""
         return tuple(sorted({clip.label for clip in self.clips()}))
 
+    def rejected_folders(self) -> tuple[str, ...]:
+        """Return the folders of what is not a label, in alphabetical order."""
+        return tuple(sorted({clip.label for clip in self._all() if clip.label.startswith(f"{REJECTED}/")}))
+
     def clips(self, label: str | None = None) -> list[Clip]:
-        """Return all clips, or those of a label, in the order of their names."""
-        return [Clip(path.parent.name, path) for path in clip_files(self.folder) if label in (None, path.parent.name)
-                and path.parent.name != BACKGROUND]  # fmt: skip
+        """Return all clips of labels, or those of one label or reserved folder, in the order of their names."""
+        return [clip for clip in self._all() if (is_label(clip.label) if label is None else clip.label == label)]
 
     def find(self, given: str) -> Clip:
         """Return the clip whose identifier begins like this; ``LABEL/`` before it narrows the search.
@@ -197,10 +200,15 @@ class ClipStore:
             for folder in label_folders(self.folder):
                 for path in list(leftovers(folder)):
                     path.unlink()
-            expired = [clip for clip in self.clips() if self._config.expire_days and self._has_expired(clip.path, now)]
+            old = self._config.expire_days
+            taught = [clip for clip in self._all() if clip.label != BACKGROUND]
+            expired = [clip for clip in taught if old and self._has_expired(clip.path, now)]
             for clip in expired:
                 self.delete(clip)
         return len(expired)
+
+    def _all(self) -> list[Clip]:
+        return [Clip(folder_of(path, self.folder), path) for path in clip_files(self.folder)]
 
     def _has_expired(self, path: Path, now: float) -> bool:
         if not _OWN_NAME.fullmatch(path.name):
@@ -223,7 +231,7 @@ class ClipStore:
         return descriptor
 
     def _stored_form(self, label: str, samples: Floats, rate_hz: int) -> tuple[Path, bytes]:
-        label = label if label == BACKGROUND else check_label(label)
+        label = check_folder(label)
         if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
             raise ClipError(f"a clip must be one channel of finite samples, not an array of shape {samples.shape}")
         data = encode_wave(resample(np.asarray(samples, np.float32), rate_hz, self._rate_hz), self._rate_hz)

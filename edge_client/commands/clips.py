@@ -44,6 +44,7 @@ def add(commands: Commands) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     from edge_client.commands.owner import Teaching
+    from edge_client.commands.status import expected_lines
 
     teaching = Teaching.open(options.config)
     store = teaching.store
@@ -53,10 +54,12 @@ def _list(options: argparse.Namespace) -> int:
             print(f"{clip.clip_id:<18} {taken} {_seconds(clip):6.1f} s")
         return 0
     print(_COLUMNS.format("label", "clips", "seconds", "MB"))
-    for label in store.labels():
+    for label in (*store.labels(), *store.rejected_folders()):
         clips = store.clips(label)
         seconds, size = sum(map(_seconds, clips)), sum(clip.path.stat().st_size for clip in clips)
         print(_COLUMNS.format(label, len(clips), f"{seconds:.1f}", f"{size / _MB:.2f}"))
+    for line in expected_lines(teaching.state.expectations()):
+        print(line)
     print(f"{store.size_bytes() / _MB:.1f} of {teaching.config.clips.quota_mb:g} MB are used, in {store.folder}")
     return 0
 
@@ -103,12 +106,14 @@ def _delete(options: argparse.Namespace) -> int:
     from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
 
-    store = Teaching.open(options.config).store
+    teaching = Teaching.open(options.config)
+    store = teaching.store
     chosen = [store.find(given) for given in options.clips] or store.clips(options.label)
     if not chosen:
         raise ClipError(f"there is no clip of {options.label!r}; labels: {', '.join(store.labels()) or 'none'}")
     with store.changing():
         for clip in chosen:
             store.delete(clip)
+    teaching.forget_deleted()
     print(f"{len(chosen)} clips deleted")
     return 0

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Add the command."""
     importing = commands.add_parser("import", help="teach sounds: take recordings over from a folder")
-    importing.add_argument("folder", type=Path, metavar="DIR", help="holds LABEL/*.wav|flac|ogg")
-    importing.add_argument("--label", help="what all files that lie in DIR itself are a sound of")
+    importing.add_argument("folder", type=Path, metavar="DIR|FILE", help="holds LABEL/*.wav|flac|ogg")
+    meaning = importing.add_mutually_exclusive_group()
+    meaning.add_argument("--label", help="what FILE, or all files that lie in DIR itself, are a sound of")
+    meaning.add_argument("--not", dest="rejected", metavar="LABEL", help="what they are NOT, but resemble")
     add_config(importing)
     importing.set_defaults(command=_import)
 
@@ -27,7 +29,10 @@ def _import(options: argparse.Namespace) -> int:
     from edge_client.commands.owner import Teaching
 
     teaching = Teaching.open(options.config)
-    summary = import_folder(options.folder, options.label, teaching.store, teaching.settings, teaching.require_slot)
+    label, check = options.label, teaching.require_slot
+    if options.rejected is not None:
+        label, check = options.rejected, teaching.require_rejectable
+    summary = import_folder(options.folder, label, teaching.store, teaching.settings, check)
     for path, reason in summary.refused.items():
         print(f"refused {path}: {reason}", file=sys.stderr)
     for label, count in sorted(summary.stored.items()):

@@ -17,6 +17,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     label = commands.add_parser("label", help="list the unknown sounds that were heard, or name some of them")
     label.add_argument("words", nargs="*", metavar="ID... NAME", help="these are sounds of NAME; nothing: list them")
+    label.add_argument("--not", dest="rejected", metavar="NAME", help="these are NOT sounds of NAME, but resemble them")
     label.add_argument("--play", metavar="ID", help="play one")
     add_config(label)
     label.set_defaults(command=_label)
@@ -34,15 +35,20 @@ def _label(options: argparse.Namespace) -> int:
         return 0
     if not options.words:
         return _list(teaching)
+    if options.rejected is not None:
+        return _take_in(teaching, options.words, teaching.require_rejectable(options.rejected))
     if len(options.words) == 1:
         raise ClipError(f"{options.words[0]!r} alone says too little: give one or more identifiers, then a name")
-    *given, name = options.words
-    name = teaching.require_slot(name)
+    return _take_in(teaching, options.words[:-1], teaching.require_slot(options.words[-1]))
+
+
+def _take_in(teaching: Teaching, given: list[str], folder: str) -> int:
+    """Move unknown sounds into a folder of the store."""
     sounds = [teaching.unknown.find(start) for start in given]
     with teaching.store.changing():
         for sound in sounds:
-            teaching.store.take_in(sound.path, name)
-    print(f"{len(sounds)} clips of {name!r} more, {len(teaching.store.clips(name))} altogether. {teaching.after()}")
+            teaching.store.take_in(sound.path, folder)
+    print(f"{len(sounds)} clips of {folder!r} more, {len(teaching.store.clips(folder))} altogether. {teaching.after()}")
     return 0
 
 

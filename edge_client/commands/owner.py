@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_client.clips.labels import check_label
+from edge_client.clips.files import clip_files
+from edge_client.clips.labels import check_label, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.errors import ClipError
+from edge_client.learning.teaching.embedding_cache import forget_clips
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
@@ -25,6 +27,7 @@ class Teaching:
         label_map: what the model knows by now.
         store: its clips.
         unknown: sounds to be named.
+        state: its state folder.
     """
 
     config: Config
@@ -32,6 +35,7 @@ class Teaching:
     label_map: LabelMap
     store: ClipStore
     unknown: UnknownClips
+    state: DeviceState
 
     @classmethod
     def open(cls, config_path: Path) -> Teaching:
@@ -46,7 +50,7 @@ class Teaching:
         settings = saved.bundle.manifest.feature_settings
         store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         unknown = UnknownClips(state.unknown_folder, config.clips, settings.sample_rate_hz)
-        return cls(config, settings, saved.progress.label_map, store, unknown)
+        return cls(config, settings, saved.progress.label_map, store, unknown, state)
 
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored, once it is sure that the model has a slot for it.
@@ -63,8 +67,29 @@ class Teaching:
             )
         return label
 
+    def require_rejectable(self, label: str) -> str:
+        """Return the store's folder of what is not a label.
+
+        Raises:
+            ClipError: nobody taught the label, or the bundle cannot learn what is not a label.
+        """
+        if not self.label_map.reserved:
+            raise ClipError(
+                "this bundle has no output for what is no label, so nothing can be learned from what is not a sound; "
+                "build it on a front end that carries the words of its pretraining (docs/models.md)"
+            )
+        known = sorted({*self.label_map.names, *self.store.labels()})
+        if check_label(label) not in known:
+            raise ClipError(f"no sound is called {label!r}; known: {', '.join(known) or 'none'}")
+        return rejected(check_label(label))
+
+    def forget_deleted(self) -> None:
+        """Remove what the cache of embeddings holds of clips that are gone."""
+        forget_clips(self.state.embeddings_path, clip_files(self.store.folder))
+
     def after(self) -> str:
         """Say what happens to what was taught."""
         if self.config.microphone is None:
             return "The next round learns from them."
-        return "The daemon, where it runs, learns from them within a minute or two."
+        tells = " `auricle-edge status` then tells what to expect." if self.label_map.reserved else ""
+        return f"The daemon, where it runs, learns from them within a minute or two.{tells}"

@@ -26,7 +26,8 @@ def _status(options: argparse.Namespace) -> int:
     from edge_client.daemon.status_file import read_status
     from edge_client.storage.device_state import DeviceState
 
-    status = read_status(DeviceState(load_config(options.config).device.state))
+    state = DeviceState(load_config(options.config).device.state)
+    status = read_status(state) | {"expected": state.expectations()}
     if options.json:
         print(json.dumps(status))
     else:
@@ -55,11 +56,24 @@ def _lines(status: dict[str, Any]) -> list[str]:
         trouble = f", {loop['restarts']} restarts, last error: {loop['error']}" if loop["error"] else ""
         lines.append(f"{name:9s} {'STUCK' if loop['stuck'] else loop['state']}{trouble}")
     subjects = {name: status.get(name) for name in ("listening", "server", "training", "teaching", "board")}
-    return lines + [
+    lines += [
         f"{name:9s} " + ", ".join(f"{key} {_value(value)}" for key, value in found.items())
         for name, found in subjects.items()
         if found
     ]
+    return lines + expected_lines(status["expected"])
+
+
+def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
+    """Return what is to be expected of the labels that were taught, for people, with what would help."""
+    lines = []
+    for found in expected:
+        lines.append(
+            f"{found['label']!r}, {found['takes']} takes: misses {found['misses_of_others']:.0f} % of other people's, "
+            f"{found['misses']:.0f} % of those recorded; takes {found['false_accepts']:.0f} % of other words for it"
+        )
+        lines += [f"  {advice}" for advice in found["advice"]]
+    return lines
 
 
 def _value(value: Any) -> str:  # noqa: ANN401  (whatever JSON holds)

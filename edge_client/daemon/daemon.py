@@ -15,6 +15,7 @@ from typing import Any
 
 from edge_client.capture.microphone import open_microphone
 from edge_client.capture.shared_microphone import LentMicrophone
+from edge_client.clips.files import clip_files
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config import Config, load_config
@@ -29,6 +30,7 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.events import Heard
 from edge_client.events.publisher import Publisher
 from edge_client.events.registry import open_sinks
+from edge_client.learning.teaching.embedding_cache import forget_clips
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
@@ -137,7 +139,8 @@ class Daemon:
 
     def _tidy(self) -> None:
         """Delete what is too old, and what a power cut left half-written."""
-        self._store.tidy()
+        if self._store.tidy():
+            forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
         self._unknown.tidy()
 
     def _listen(self, beat: Callable[[], None]) -> None:

@@ -43,7 +43,7 @@ def load_listening(config: Config) -> Loaded:
         ModelError: this machine has no runtime, or the runtime cannot take the graph.
     """
     saved = DeviceState(config.device.state).load_model(config.model.bundle)
-    return ModelRuntime(saved.listening_bundle, config.device.threads), saved.progress.label_map
+    return ModelRuntime(saved.listening_bundle, config.device.threads), saved.progress.listening_labels
 
 
 class ListeningLoop:

@@ -94,9 +94,9 @@ class Detector:
         self._model = model
         self._label_map = label_map
         self._decisions = PosteriorHandler(self._thresholds(), self._config.average_s, self._config.refractory_s)
-        # With a single label every score is 1: nothing can be told from it.
-        self._can_tell = len(label_map.slots) > 1
-        if len(label_map.slots) == 1:
+        # With a single output every score is 1: nothing can be told from it.
+        self._can_tell = bool(label_map.slots) and label_map.listening_mask.sum() > 1
+        if label_map.slots and not self._can_tell:
             log.warning("only %r is known, which cannot be told from anything else: teach a second sound", *self.labels)
 
     @property
@@ -170,4 +170,4 @@ class Detector:
             self._features.reset()
             return np.zeros(labels, np.float32)
         x = self._model.normalise(self._features(self._window)[None])
-        return self._model.predict(x, self._label_map.mask)[0, :labels]
+        return self._model.predict(x, self._label_map.listening_mask)[0, :labels]

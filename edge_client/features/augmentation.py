@@ -19,6 +19,9 @@ from fleet_protocol.arrays import Floats, Ints
 LISTENING_SHIFT_S = 0.25
 LISTENING_GAIN_DB = (-10.0, 6.0)
 LISTENING_SNR_DB = (0.0, 30.0)
+# How other people and microphones differ from a take: speed as a factor, and tilt of the spectrum in dB an octave.
+TAKES_SPEED = (0.7, 1.4)
+TAKES_TILT_DB = 6.0
 SHIFT_S = 0.1
 NOISE_VOLUME = 0.1
 NOISE_PROBABILITY = 0.8
@@ -97,6 +100,39 @@ def augment_for_listening(
         clip += stretch * (_rms(clip) / _rms(stretch) * 10 ** (-rng.uniform(*LISTENING_SNR_DB) / 20))
     gains = 10 ** (rng.uniform(*LISTENING_GAIN_DB, size=(len(clips), 1)) / 20)
     return np.clip(heard * gains, -1.0, 1.0).astype(np.float32)
+
+
+def augment_takes(
+    clips: Floats, sample_rate_hz: int, rng: np.random.Generator, noise: BackgroundNoise | None = None
+) -> Floats:
+    """Return changed copies of clips, float32 [clips, samples], as other people and microphones might give them.
+
+    Each is played faster or slower, its spectrum is tilted, and it is put into a stream's window. A change of tempo
+    without pitch, and reverberation, gained nothing more (docs/teaching.md).
+    """
+    return augment_for_listening(tilt(change_speed(clips, rng), sample_rate_hz, rng), sample_rate_hz, rng, noise)
+
+
+def change_speed(clips: Floats, rng: np.random.Generator) -> Floats:
+    """Return clips, each played at its own speed about its middle: pitch, formants and tempo change together."""
+    length = clips.shape[1]
+    times, middle = np.arange(length), length / 2
+    changed = np.empty_like(clips)
+    for clip, into in zip(clips, changed, strict=True):
+        speed = np.exp(rng.uniform(*np.log(TAKES_SPEED)))
+        into[:] = np.interp(middle + (times - middle) * speed, times, clip, left=0.0, right=0.0)
+    return changed
+
+
+def tilt(clips: Floats, sample_rate_hz: int, rng: np.random.Generator) -> Floats:
+    """Return clips, each with its spectrum tilted about 1 kHz by its own slope; the levels stay as they are."""
+    octaves = np.log2(np.maximum(np.fft.rfftfreq(clips.shape[1], 1 / sample_rate_hz), 100.0) / 1000.0)
+    tilted = np.empty_like(clips)
+    for clip, into in zip(clips, tilted, strict=True):
+        gains = 10 ** (rng.uniform(-TAKES_TILT_DB, TAKES_TILT_DB) * octaves / 20)
+        changed = np.fft.irfft(np.fft.rfft(clip) * gains, len(clip)).astype(np.float32)
+        into[:] = changed * (_rms(clip) / _rms(changed))
+    return tilted
 
 
 def splice(clips: Floats, labels: Ints, rng: np.random.Generator) -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 
 from edge_client.errors import FeatureError, ModelError
 from edge_client.features.log_mel import LogMel
+from edge_client.features.samples import require_network
 from edge_client.model.interpreter import open_network
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.feature_settings import EmbeddingSettings
@@ -27,14 +28,9 @@ class Embedding:
             FeatureError: only the digest of the network is known, or it does not fit the settings.
             ModelError: this machine has no runtime, or the runtime cannot take the network.
         """
-        if not settings.network.data:
-            raise FeatureError(
-                f"these features need the network {settings.network.sha256[:16]}, of which only the digest is known "
-                "here; take the settings from a bundle that was built with it"
-            )
         self.settings = settings
         self._log_mel = LogMel(settings.log_mel)
-        self._network = open_network(settings.network.data)
+        self._network = open_network(require_network(settings))
         self._lock = threading.Lock()
         self.of_log_mel(np.zeros((1, *settings.log_mel.shape), np.float32))  # refuses a network of other shapes now
 

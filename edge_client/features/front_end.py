@@ -8,8 +8,15 @@ from edge_client.errors import FeatureError
 from edge_client.features.embedding import Embedding
 from edge_client.features.log_mel import LogMel
 from edge_client.features.mfcc import Mfcc
+from edge_client.features.speech_embedding import SpeechEmbedding
 from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings, LogMelSettings, MfccSettings
+from fleet_protocol.feature_settings import (
+    EmbeddingSettings,
+    FeatureSettings,
+    LogMelSettings,
+    MfccSettings,
+    SpeechEmbeddingSettings,
+)
 
 
 class FrontEnd(Protocol):
@@ -45,4 +52,6 @@ def open_front_end(settings: FeatureSettings) -> FrontEnd:
         return LogMel(settings)
     if isinstance(settings, EmbeddingSettings):
         return Embedding(settings)
+    if isinstance(settings, SpeechEmbeddingSettings):
+        return SpeechEmbedding(settings)
     raise FeatureError(f"no front end computes features of the kind {settings.kind!r}; update the software")

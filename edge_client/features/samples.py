@@ -6,7 +6,7 @@ import numpy as np
 
 from edge_client.errors import FeatureError
 from fleet_protocol.arrays import Array
-from fleet_protocol.feature_settings import MelSettings
+from fleet_protocol.feature_settings import MelSettings, NetworkSettings
 
 
 def require_samples(samples: Array) -> Array:
@@ -52,3 +52,17 @@ def require_consistent(settings: MelSettings, numbers: int) -> None:
     for rule, broken in problems.items():
         if broken:
             raise FeatureError(f"feature settings contradict themselves: {rule}; given {settings.describe()}")
+
+
+def require_network(settings: NetworkSettings) -> bytes:
+    """Return the front end's network.
+
+    Raises:
+        FeatureError: only its digest is known here.
+    """
+    if not settings.network.data:
+        raise FeatureError(
+            f"these features need the network {settings.network.sha256[:16]}, of which only the digest is known "
+            "here; take the settings from a bundle that was built with it"
+        )
+    return settings.network.data

@@ -13,8 +13,9 @@ import numpy as np
 
 from edge_client.features.embedding import Embedding
 from edge_client.features.front_end import open_front_end
+from edge_client.features.speech_embedding import SlidingSpeechEmbedding
 from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings, SpeechEmbeddingSettings
 
 
 class Sliding(Protocol):
@@ -44,6 +45,8 @@ def open_sliding(settings: FeatureSettings, hop_frames: int) -> Sliding:
     """
     if isinstance(settings, EmbeddingSettings):
         return SlidingEmbedding(settings, hop_frames)
+    if isinstance(settings, SpeechEmbeddingSettings):
+        return SlidingSpeechEmbedding(settings, hop_frames)
     return SlidingFeatures(settings, hop_frames)
 
 

@@ -10,6 +10,14 @@ import numpy as np
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 
+# After this share of the passes the steps become this much smaller, so that the last batch does not decide.
+_SETTLE, _SMALLER = 0.7, 0.25
+
+
+def settling(rate: float, epoch: int, epochs: int) -> float:
+    """Return the step size of a pass: ``rate``, and less in the last passes."""
+    return rate if epoch < _SETTLE * epochs else _SMALLER * rate
+
 
 @dataclass(frozen=True)
 class Optimiser:

@@ -131,9 +131,10 @@ def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: Roun
     update.metrics.update(_held_out(config, job))
     write_durably(state.update_path(job.work.round_id), pack(arrays, to_json(update)))
     progress = dataclasses.replace(saved.progress, label_map=job.label_map, contributed=job.work.round_id)
-    # Before the first consensus the device listens with what it trained.
+    # Before the first consensus the device listens with what it trained, unless that lost what is no label.
     trained = job.model.get_weights()
-    state.save_model(trained, saved.listening if saved.progress.learned else trained, progress)
+    keeps = saved.progress.learned or saved.progress.background_trained
+    state.save_model(trained, saved.listening if keeps else trained, progress)
 
 
 def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob, fleets: Arrays | None) -> None:
@@ -150,6 +151,7 @@ def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob,
         label_map=job.label_map,
         learned=job.work.round_id,
         overtaken=True,
+        background_trained=False,
         held_out=float(job.work.plan.personalisation.settings.get("held_out", HELD_OUT)),
         fine_tuned=job.work.round_id if job.work.fine_tune else saved.progress.fine_tuned,
     )

@@ -18,6 +18,7 @@ from edge_client.errors import ModelError
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import SIGNATURES
 
+State = dict[str, Floats]
 Signatures = dict[str, Callable[..., dict[str, Any]]]
 
 _RUNTIMES = {
@@ -74,6 +75,36 @@ def open_network(graph: bytes) -> Callable[[Floats], Floats]:
         return found
 
     return run
+
+
+class StreamingNetwork:
+    """A network that takes a stream part by part, and hands on what it must remember as its state.
+
+    Its graph has a signature ``step``: the inputs ``part`` and any number of others, the state; the outputs ``column``
+    and, under the same names, the next state. A state of zeros starts a stream.
+    """
+
+    def __init__(self, graph: bytes) -> None:
+        """Open the graph.
+
+        Raises:
+            ModelError: this machine has no runtime, or the runtime cannot take the graph.
+        """
+        package, interpreter_class = _load_runtime()
+        try:
+            self._step = interpreter_class(model_content=graph, num_threads=1).get_signature_runner("step")
+            shapes = {name: tuple(details["shape"]) for name, details in self._step.get_input_details().items()}
+            self.part_shape = shapes.pop("part")
+            self.start: State = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+            column, _ = self.step(np.zeros(self.part_shape, np.float32), self.start)
+        except (ValueError, RuntimeError, KeyError) as error:
+            raise ModelError(f"{package} cannot take this network as one of a stream ({error})") from error
+        self.column_shape = column.shape
+
+    def step(self, part: Floats, state: State) -> tuple[Floats, State]:
+        """Return the column of a part, float32 both, and the next state."""
+        found: State = self._step(part=part, **state)
+        return found.pop("column"), found
 
 
 def _load_runtime() -> tuple[str, Any]:

@@ -11,6 +11,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from edge_client.errors import StateError
 from edge_client.storage.locks import is_locked, take_lock
@@ -20,13 +21,13 @@ from fleet_protocol.errors import LabelError, ProtocolError, TensorError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays, pack, unpack
+from fleet_protocol.tensors import Arrays, pack, read_document, unpack
 
 HELD_OUT = 0.2
 _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
-    r"\.(identity\.json|status\.json|model\.safetensors|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
+    r"\.(identity\.json|status\.json|model\.safetensors|embeddings\.safetensors|expectations\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
 )
 
 
@@ -52,6 +53,7 @@ class Progress:
         overtaken: Whether a round's result was learned since, which knows nothing of the owner's sounds and room.
         held_out: Share of the clips by which the device judges what it makes of a round's result, 0..1.
         features: Digest of the front end's settings; "" for those of the bundle.
+        background_trained: Whether the outputs for what is no label are trained in the weights that listen.
     """
 
     architecture: str
@@ -63,6 +65,12 @@ class Progress:
     overtaken: bool = False
     held_out: float = HELD_OUT
     features: str = ""
+    background_trained: bool = False
+
+    @property
+    def listening_labels(self) -> LabelMap:
+        """The labels for listening: without the outputs for what is no label, where these are not trained."""
+        return self.label_map if self.background_trained else dataclasses.replace(self.label_map, reserved=0)
 
 
 @dataclass(frozen=True)
@@ -152,6 +160,7 @@ class DeviceState:
                 overtaken=bool(document.get("overtaken", False)),
                 held_out=float(document.get("held_out", HELD_OUT)),
                 features=str(document.get("features", "")) or manifest.feature_settings.digest,
+                background_trained=bool(document.get("background_trained", False)),
             )
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
@@ -203,11 +212,23 @@ class DeviceState:
 
         It is "" where there are none, where a round's result came after them, and where the model cannot be read.
         """
-        try:
-            document = unpack((self.folder / "model.safetensors").read_bytes())[1]
-        except (OSError, TensorError):
-            return ""
+        document = self._document()
         return "" if document.get("overtaken") else str(document.get("taught", ""))
+
+    def lacks_background(self) -> bool:
+        """Return whether the saved model has labels and outputs for what is no label, which are not trained."""
+        document = self._document()
+        label_map = document.get("label_map") or {}
+        has_both = bool(label_map.get("reserved") and label_map.get("slots"))
+        return has_both and not document.get("background_trained")
+
+    def _document(self) -> dict[str, Any]:
+        """Return what the saved model's file says beside the weights; nothing where it cannot be read."""
+        try:
+            with (self.folder / "model.safetensors").open("rb") as file:
+                return read_document(file)
+        except (OSError, TensorError):
+            return {}
 
     def save_model(self, trained: Arrays, listening: Arrays, progress: Progress) -> None:
         """Replace both sets of weights and the progress together."""
@@ -220,6 +241,33 @@ class DeviceState:
     def unknown_folder(self) -> Path:
         """Where unknown sounds wait for a name."""
         return self.folder / "unknown"
+
+    def save_expectations(self, expected: list[dict[str, Any]]) -> None:
+        """Keep what is to be expected of the labels that were taught; see :meth:`expectations`."""
+        write_durably(self._expectations_path, json.dumps(expected).encode())
+
+    def expectations(self) -> list[dict[str, Any]]:
+        """Return an object for each label: ``edge_client.learning.teaching.expectation.Expectation``; or nothing.
+
+        Raises:
+            StateError: the file is damaged.
+        """
+        try:
+            found = json.loads(self._expectations_path.read_bytes())
+        except FileNotFoundError:
+            return []
+        except ValueError as error:
+            raise StateError(f"{self._expectations_path} is damaged ({error}); remove it") from error
+        return list(found)
+
+    @property
+    def _expectations_path(self) -> Path:
+        return self.folder / "expectations.json"
+
+    @property
+    def embeddings_path(self) -> Path:
+        """Where embeddings of the owner's clips are kept."""
+        return self.folder / "embeddings.safetensors"
 
     def update_path(self, round_id: int) -> Path:
         """Return where the upload for a round waits."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from edge_client.audio.recordings import SUFFIXES, loudest_stretch, read_recording, speaker_of
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.feature_settings import FeatureSettings, preset
 from model_export.errors import CorpusError
 from model_export.pretraining.pictures import decode, picture_paths, to_pixels
 
@@ -142,26 +142,36 @@ def speakers_of(folder: Path) -> set[str]:
 
 
 def read_log_mel(folder: Path) -> tuple[Floats, NDArray[np.str_], NDArray[np.str_]]:
+    """Read recordings as :func:`read_features` does, as ln(power + 1e-6), float32 [clips, 98, 40]."""
+    return read_features(folder, SETTINGS, open_front_end(SETTINGS))
+
+
+def read_features(
+    folder: Path, settings: FeatureSettings, compute: Callable[[Floats], Floats]
+) -> tuple[Floats, NDArray[np.str_], NDArray[np.str_]]:
     """Read recordings in ``<label>/*``; long ones of noise count second by second.
 
+    Args:
+        folder: of the recordings.
+        settings: rate and length of clips.
+        compute: from clips, float32 [clips, samples], to features, [clips, ...].
+
     Returns:
-        ln(power + 1e-6), float32 [clips, 98, 40], the clips' words and their speakers.
+        features, float32 [clips, ...], the clips' words and their speakers.
 
     Raises:
         CorpusError: there are none.
         RecordingError: a recording cannot be read.
     """
-    front_end = open_front_end(SETTINGS)
     features, words, speakers = [], [], []
     for path, word, speaker in _recordings(folder):
-        samples = read_recording(path, SETTINGS.sample_rate_hz)
-        seconds = len(samples) // SETTINGS.sample_rate_hz
-        if word == NOISE and seconds > 1:
-            clips = samples[: seconds * SETTINGS.sample_rate_hz].reshape(seconds, -1)
+        samples = read_recording(path, settings.sample_rate_hz)
+        count = len(samples) // settings.clip_samples
+        if word == NOISE and count > 1:
+            clips = samples[: count * settings.clip_samples].reshape(count, -1)
         else:
-            clip = loudest_stretch(samples, SETTINGS)
-            clips = clip[None]
-        features.append(front_end(clips))
+            clips = loudest_stretch(samples, settings)[None]
+        features.append(compute(clips))
         words += [word] * len(clips)
         speakers += [speaker] * len(clips)
     return np.concatenate(features), np.array(words), np.array(speakers)

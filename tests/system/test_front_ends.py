@@ -1,29 +1,45 @@
 """A fleet whose front end is a network: whole devices learn by scores and by weights, and discover a class."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.ready_bundles import find_bundle
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
 from tests.support.sounds import write_clips
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def test_devices_with_an_embedding_take_part_in_every_kind_of_round(tmp_path, embedding_bundles, start_aggregator):
-    path = embedding_bundles / "embedding.auricle"
-    settings = read_bundle(path).manifest.feature_settings
-    running = device_fleet(tmp_path, {"linear": path}, start_aggregator, settings=settings)
+@pytest.fixture(params=["embedding", "base", "speech_embedding"])
+def bundle(request) -> Path:
+    """A linear head on a network that takes whole clips, on the ready one, and on one that takes a stream.
+
+    The ready one has outputs for what is no label.
+    """
+    if request.param == "embedding":
+        return request.getfixturevalue("embedding_bundles") / "embedding.auricle"
+    if request.param == "base":
+        return find_bundle("base")
+    return request.getfixturevalue("speech_bundles") / "linear.auricle"
+
+
+def test_devices_with_an_embedding_take_part_in_every_kind_of_round(tmp_path, bundle, start_aggregator):
+    settings = read_bundle(bundle).manifest.feature_settings
+    running = device_fleet(tmp_path, {"linear": bundle}, start_aggregator, settings=settings)
     server, device = next(running)
     with server.client() as client:
-        client.put("/v1/model", content=path.read_bytes()).raise_for_status()
+        client.put("/v1/model", content=bundle.read_bytes()).raise_for_status()
     first = device("first", "linear", ("yes", "no", "up")).start()
     device("second", "linear", ("no", "up", "down")).start()
     enrolled(server, 2)
     fast = {"epochs": 30, "augmented_copies": 1, "learning_rate": 0.1, "impressions": 8, "impression_steps": 60}
 
     def accuracies(strategy):
-        found = finished(server, open_round(server, strategy=strategy, settings=fast))
+        opened = open_round(server, strategy=strategy, settings=fast, deadline_s=600)
+        found = finished(server, opened, seconds=600)
         assert found["summary"]["state"] == "done", found["summary"]
         return [taken["learned_metrics"]["global_accuracy"] for taken in found["participants"]]
 

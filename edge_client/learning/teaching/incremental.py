@@ -14,7 +14,7 @@ import numpy as np
 
 from edge_client.errors import ModelError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
-from edge_client.learning.sgd import Optimiser, train_epoch
+from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
@@ -31,8 +31,6 @@ _PUBLIC_ROWS = 50
 _QUIET_SHARE, _QUIET_ROWS = 0.3, 200
 # Rows of spliced clips in one pass, as a share of the owner's.
 _SPLICED_SHARE = 0.5
-# After this share of the passes the steps become this much smaller, so that the last batch does not decide.
-_SETTLE, _SMALLER = 0.7, 0.25
 # Where nothing else tells of a class, its data impressions do; they hold it so badly that the weights are held as well.
 _IMPRESSIONS = Synthesis(count=32)
 _PROXIMAL = 0.1
@@ -97,15 +95,23 @@ def learn(model: ModelRuntime, weights: Arrays, task: IncrementalTask, epochs: i
         x = np.concatenate([task.clips.draw(rng)[rows], x_public, task.quiet[quiet], task.spliced[spliced]])
         undecided = np.tile(task.undecided(), (len(quiet) + len(spliced), 1))
         targets = np.concatenate([own_targets[rows], public_targets, undecided])
-        step = rate if epoch < _SETTLE * epochs else _SMALLER * rate
-        optimiser = Optimiser(step, proximal=rehearsal.proximal)
+        optimiser = Optimiser(settling(rate, epoch, epochs), proximal=rehearsal.proximal)
         loss = train_epoch(model, x, targets, task.label_map.mask, optimiser, rng)
+    require_learned(loss, rate)
+    return model.get_weights()
+
+
+def require_learned(loss: float, rate: float) -> None:
+    """Check that a training came to numbers.
+
+    Raises:
+        ModelError: its loss is infinite or no number.
+    """
     if not math.isfinite(loss):
         raise ModelError(
             f"learning what was taught diverged (loss {loss}); nothing was changed. Lower [training] "
             f"teach_learning_rate, now {rate:g}"
         )
-    return model.get_weights()
 
 
 @dataclass(frozen=True)

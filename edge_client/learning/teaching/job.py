@@ -20,8 +20,10 @@ from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment_for_listening, splice
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.held_out import Split
+from edge_client.learning.teaching.head_job import teach_head
 from edge_client.learning.teaching.incremental import IncrementalTask, learn
 from edge_client.learning.teaching.negatives import QUIET_ROWS, artificial_noise, rooms, windows
+from edge_client.learning.teaching.taught import Taught, known_slots, with_labels
 from edge_client.learning.training_data import Clips, gather, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, SavedModel
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 
 # Clips of a label that are looked at; rounds see all of them in time.
 _MAX_CLIPS = 200
+NO_CLIPS = "0" * 16
+"""Stands for the digest of a store without clips."""
 _COPIES = 6
 # Variants of spliced clips, as many of each as there are clips.
 _SPLICED_COPIES = 4
@@ -45,12 +49,15 @@ def to_teach(config: Config, state: DeviceState) -> str | None:
     while a command is changing the clips.
 
     Returns:
-        The store's digest, or None where there is nothing to learn now.
+        The store's digest, or None where there is nothing to learn now. A model that a round gave labels, and that
+        has outputs for what is no label, learns these without any clip: ``NO_CLIPS``.
     """
     folder = config.clips_folder
     if config.microphone is None or is_changing(folder):
         return None
     digest = store_digest(folder)
+    if digest is None:
+        return NO_CLIPS if state.lacks_background() else None
     return None if digest == state.taught() else digest
 
 
@@ -62,9 +69,30 @@ def teach(config: Config, state: DeviceState) -> None:
     """
     began = time.monotonic()
     digest = store_digest(config.clips_folder)  # before the clips are read: one that comes meanwhile is learned next
-    if digest is None:
-        raise RecordingError(f"no clips in {config.clips_folder}; record or import some first")
     saved = state.load_model(config.model.bundle)
+    if saved.bundle.manifest.background:
+        taught = teach_head(config, state, saved, int(digest or NO_CLIPS, 16))
+    elif digest is None:
+        raise RecordingError(f"no clips in {config.clips_folder}; record or import some first")
+    else:
+        taught = _teach_incrementally(config, state, saved, digest)
+    progress = dataclasses.replace(
+        saved.progress,
+        label_map=taught.label_map,
+        taught=digest or "",
+        overtaken=False,
+        background_trained=taught.background_trained,
+    )
+    state.save_model(taught.trained, taught.listening, progress)
+    state.save_expectations([dataclasses.asdict(expected) for expected in taught.expected])
+    new = taught.label_map.names[len(saved.progress.label_map.names) :]
+    log.info(
+        "learned from %d clips in %.0f s; new: %s", taught.clips, time.monotonic() - began, ", ".join(new) or "none"
+    )
+
+
+def _teach_incrementally(config: Config, state: DeviceState, saved: SavedModel, digest: str) -> Taught:
+    """Train both sets of weights further, from where they are."""
     model = ModelRuntime(saved.bundle, config.device.threads)
     # Clips that were learned before, gone over after a round: that may be for the worse, so some are kept to judge by.
     share = saved.progress.held_out if saved.progress.overtaken and saved.progress.taught == digest else 0.0
@@ -80,13 +108,7 @@ def teach(config: Config, state: DeviceState) -> None:
     if share:
         judged = _to_judge_by(source.held_out, task.label_map, model)
         learned = [_better(model, task.label_map, judged, *pair) for pair in zip(sets, learned, strict=True)]
-    progress = dataclasses.replace(saved.progress, label_map=task.label_map, taught=digest, overtaken=False)
-    state.save_model(learned[0], learned[-1], progress)
-    new = task.label_map.names[len(saved.progress.label_map.names) :]
-    log.info(
-        "learned from %d clips in %.0f s; new: %s", len(task.clips.slots), time.monotonic() - began,
-        ", ".join(new) or "none",
-    )  # fmt: skip
+    return Taught(learned[0], learned[-1], task.label_map, len(task.clips.slots))
 
 
 def _source(config: Config, model: ModelRuntime, held_out: float) -> Split:
@@ -125,10 +147,7 @@ def _task(
 ) -> IncrementalTask:
     settings = model.manifest.feature_settings
     labels, former = source.labels(), saved.progress.label_map
-    label_map = former
-    for label in labels:
-        if label not in label_map.names:
-            label_map = label_map.add(label)
+    label_map = with_labels(former, labels)
     room = rooms(config, settings)
     noise = BackgroundNoise((*room, *artificial_noise(12, settings, rng)))
     slots = {label: label_map.slot_of(label) for label in labels}
@@ -138,7 +157,7 @@ def _task(
     quiet = np.concatenate([artificial_noise(QUIET_ROWS, settings, rng), windows(room, settings, rng)])
     return IncrementalTask(
         label_map=label_map,
-        known=_known(former, set(slots.values()), keep_all=config.clips.expire_days > 0),
+        known=known_slots(former, labels, keep_all=config.clips.expire_days > 0),
         clips=clips,
         quiet=model.normalise(open_front_end(settings)(quiet)),
         spliced=_spliced(source, slots, model, rng, noise),
@@ -161,14 +180,3 @@ def _spliced(
         for _ in range(_SPLICED_COPIES)
     ]
     return model.normalise(np.concatenate(rows))
-
-
-def _known(former: LabelMap, with_clips: set[int], *, keep_all: bool) -> tuple[int, ...]:
-    """Return the slots that must not be forgotten.
-
-    A label of which the owner deleted every clip, and which the fleet does not know either, is meant to be forgotten;
-    where clips expire by themselves nobody can tell, and it is kept.
-    """
-    return tuple(
-        slot for slot, class_id in enumerate(former.class_ids) if keep_all or class_id is not None or slot in with_clips
-    )

@@ -26,10 +26,12 @@ def rooms(config: Config, settings: FeatureSettings) -> tuple[Floats, ...]:
     )  # fmt: skip
 
 
-def windows(recordings: tuple[Floats, ...], settings: FeatureSettings, rng: np.random.Generator) -> Floats:
-    """Draw clip-long stretches of the room at several volumes: float32 [rows, clip_samples]; none without a room."""
+def windows(
+    recordings: tuple[Floats, ...], settings: FeatureSettings, rng: np.random.Generator, count: int = QUIET_ROWS
+) -> Floats:
+    """Draw clip-long stretches of the room at several volumes: float32 [count, clip_samples]; none without a room."""
     length = settings.clip_samples
-    rows = np.empty((QUIET_ROWS if recordings else 0, length), np.float32)
+    rows = np.empty((count if recordings else 0, length), np.float32)
     for row in rows:
         room = recordings[rng.integers(len(recordings))]
         start = rng.integers(max(1, len(room) - length + 1))

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.audio.recordings import Recordings
-from edge_client.clips.files import store_digest
-from edge_client.clips.labels import BACKGROUND, check_label
+from edge_client.clips.files import Clip, clips_of_a_round, store_digest
+from edge_client.clips.labels import BACKGROUND, check_label, rejected
 from edge_client.clips.store import ClipStore, is_changing
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
@@ -65,6 +65,28 @@ def test_the_room_s_own_sound_is_kept_but_is_no_label(tmp_path):
     assert store.clips() == []
     assert store.size_bytes() > 0
     assert Recordings(tmp_path, SETTINGS).labels() == ()
+
+
+def test_what_is_not_a_label_is_kept_beside_the_labels_and_is_none(tmp_path):
+    store = store_at(tmp_path, expire_days=10)
+    store.add("stop", sound(1), RATE)
+    before = store_digest(tmp_path)
+    path = store.add(rejected("stop"), sound(2), RATE)
+    assert path.parent == tmp_path / "_not_" / "stop"
+    assert store_digest(tmp_path) != before  # there is something to learn
+    assert store.labels() == Recordings(tmp_path, SETTINGS).labels() == ("stop",)
+    assert [clip.label for clip in store.clips()] == ["stop"]
+    assert [clip.path for clip in store.clips(rejected("stop"))] == [path]
+    assert clips_of_a_round(tmp_path, 300) == 1
+    assert store.find(f"_not_/stop/{path.stem}").path == path
+    assert store.relabel(store.clips(rejected("stop"))[0], "stop").label == "stop"
+    assert len(store.clips("stop")) == 2
+    store.delete(Clip("stop", store.add(rejected("stop"), sound(3), RATE)))
+    assert store.clips(rejected("stop")) == []
+    os.utime(store.add(rejected("stop"), sound(4), RATE), (1_700_000_000, 1_700_000_000))
+    assert store.tidy(1_700_000_000 + 11 * DAY) == 1
+    with pytest.raises(ClipError, match="cannot be a label"):
+        store.add("_not_/../x", sound(1), RATE)
 
 
 @pytest.mark.parametrize(

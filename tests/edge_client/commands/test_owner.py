@@ -207,6 +207,27 @@ def test_unknown_sounds_are_listed_and_named(edge):
     assert "no unknown sound is called" in edge.run("label", ids[0], "kettle", status=1)
 
 
+def test_what_is_not_a_sound_is_imported_and_labelled_as_such(tmp_path, pretrained_bundle, bundles):
+    (tmp_path / "a").mkdir()
+    edge = Edge(tmp_path / "a", pretrained_bundle)
+    for label in ("stop", "no"):
+        write_clips(tmp_path / "recordings", label, 3, seed=1)
+    edge.run("import", tmp_path / "recordings" / "stop", "--label", "stop")
+    assert "no sound is called 'halt'" in edge.run("import", tmp_path / "recordings" / "no", "--not", "halt", status=1)
+    one = next((tmp_path / "recordings" / "no").glob("*.wav"))
+    assert "_not_/stop: 1 clips" in edge.run("import", one, "--not", "stop")
+    ring = UnknownClips(edge.folder / "state" / "unknown", ClipsConfig(), 16_000)
+    ring.add(time.time(), 0.25, np.random.default_rng(0).uniform(-0.5, 0.5, 16_000).astype(np.float32))
+    name = edge.run("label").split()[0]
+    assert "1 clips of '_not_/stop' more, 2 altogether" in edge.run("label", name, "--not", "stop")
+    assert re.search(r"^_not_/stop +2 ", edge.run("clips"), re.MULTILINE)
+    assert "2 clips deleted" in edge.run("clips", "delete", "--label", "_not_/stop")
+    (tmp_path / "b").mkdir()
+    other = Edge(tmp_path / "b", bundles["cnn1"])
+    other.run("import", one, "--label", "stop")
+    assert "has no output for what is no label" in other.run("import", one, "--not", "stop", status=1)
+
+
 def test_a_label_for_which_the_model_has_no_slot_is_refused(edge, tmp_path):
     for number in range(32):
         write_clips(tmp_path / "recordings", "yes", 1, seed=number)

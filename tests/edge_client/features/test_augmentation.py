@@ -10,8 +10,11 @@ from edge_client.features.augmentation import (
     BackgroundNoise,
     augment,
     augment_for_listening,
+    augment_takes,
+    change_speed,
     mix_noise,
     splice,
+    tilt,
     time_shift,
 )
 from tests.support.checkout import DATA
@@ -157,3 +160,28 @@ def test_spliced_clips_are_made_of_clips_of_two_labels_or_more():
         quarters = row.reshape(4, 100)
         assert (quarters == quarters[:, :1]).all()
         assert len({int(value - 1) // 4 for value in quarters[:, 0]}) >= 2
+
+
+def test_a_faster_or_slower_clip_has_another_pitch_about_its_middle_and_a_tilted_one_other_balances():
+    rng, times = np.random.default_rng(3), np.arange(16_000) / 16_000
+    tones = np.tile(0.2 * np.sin(2 * np.pi * 500 * times) + 0.2 * np.sin(2 * np.pi * 2000 * times), (20, 1))
+    tones = (tones * (np.abs(times - 0.5) < 0.25)).astype(np.float32)
+
+    quick = change_speed(tones, rng)
+    low = 300 + np.abs(np.fft.rfft(quick))[:, 300:900].argmax(axis=1)
+    assert low.min() >= 0.69 * 500
+    assert low.max() <= 1.41 * 500
+    assert np.ptp(low) > 150
+    middle = (times * quick**2).sum(axis=1) / (quick**2).sum(axis=1)
+    assert np.abs(middle - 0.5).max() < 0.01
+
+    tilted = tilt(tones, 16_000, rng)
+    spectra = np.abs(np.fft.rfft(tilted))
+    balance = 20 * np.log10(spectra[:, 500] / spectra[:, 2000])
+    assert np.abs(balance).max() <= 12.1  # 6 dB for each of two octaves
+    assert np.ptp(balance) > 8
+    assert np.allclose(np.square(tilted).mean(axis=1), np.square(tones).mean(axis=1), rtol=1e-3)
+
+    again = [augment_takes(tones, 16_000, np.random.default_rng(1)) for _ in range(2)]
+    assert np.array_equal(*again)
+    assert np.abs(again[0]).max() <= 1.0

@@ -1,81 +1,35 @@
 """What the owner teaches is heard at once, what was known stays known, and a power cut costs nothing but time."""
 
 import dataclasses
-import json
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 
-from edge_client.audio.recordings import Recordings
 from edge_client.clips.public_set import build_public_set
 from edge_client.clips.store import ClipStore
-from edge_client.config import load_config
 from edge_client.features.mfcc import Mfcc
 from edge_client.learning.teaching.job import to_teach
 from edge_client.learning.teaching.negatives import artificial_noise
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import DeviceState, Progress
+from edge_client.storage.device_state import Progress
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import digest
-from tests.support.checkout import ROOT
 from tests.support.sounds import write_clips
+from tests.support.taught_device import Device, recall
 
 pytestmark = pytest.mark.slow
 
 SETTINGS = PRESETS["gudur"]
 
 
-class Device:
-    def __init__(self, folder, bundle, **sections):
-        self.folder, self.bundle = folder, bundle
-        lines = [f"[{section}]\n{text}\n" for section, text in ({"microphone": ""} | sections).items()]
-        (folder / "edge.toml").write_text(
-            f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundle}"\n' + "".join(lines)
-        )
-        self.config = load_config(folder / "edge.toml")
-        self.state = DeviceState(self.config.device.state)
-        self.clips = self.config.clips_folder
-
-    def worker(self):
-        child = subprocess.Popen(
-            [sys.executable, "-m", "edge_client.learning.worker", str(self.folder / "edge.toml")],
-            cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        child.stdin.write(json.dumps({"kind": "teach"}).encode() + b"\n")
-        child.stdin.flush()
-        return child
-
-    def teach(self):
-        with self.worker() as child:
-            errors = child.stderr.read().decode()
-            assert child.wait(60) == 0, errors
-        return self.state.load_model(self.bundle)
-
-    def to_teach(self):
-        return to_teach(self.config, self.state)
-
-
 @pytest.fixture
 def device(tmp_path, bundles):
     return Device(tmp_path, bundles["cnn2"])
-
-
-def recall(tmp_path, saved, label, *, listening=True):
-    """Share of unheard clips of a label that one set of weights recognises."""
-    write_clips(tmp_path / "held out", label, 12, seed=1_000)
-    weights = saved.listening if listening else saved.bundle.weights
-    model = ModelRuntime(dataclasses.replace(saved.bundle, weights=weights))
-    recordings = Recordings(tmp_path / "held out", SETTINGS)
-    x = model.normalise(Mfcc(SETTINGS)(recordings.load(recordings.clips(label))))
-    found = model.predict(x, saved.progress.label_map.mask).argmax(axis=1)
-    return float((found == saved.progress.label_map.slot_of(label)).mean())
 
 
 def test_a_device_that_knows_nothing_is_taught_its_first_sounds(tmp_path, device):

@@ -1,0 +1,158 @@
+"""How well a front end recognises words that it never heard, each known from a few takes.
+
+`--data` names any folder of recordings ``<label>/<speaker>_*``, so a language of your own can be measured. Every word
+is taught by some takes of some speakers. Other takes of theirs, and takes by speakers who taught no word, are
+recognised by the nearest prototype, in the embedding whitened by what the front end's file knows of words; where it
+knows none, each number is only standardised. Every figure is a mean of 20 draws, in per cent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bundles import BenchmarkError, build_bundles
+from edge_client.features.front_end import open_front_end
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.errors import AuricleError
+from fleet_protocol.feature_settings import FeatureSettings
+from model_export.front_ends import PRECISIONS, find_front_end
+from model_export.pretraining.corpus import NOISE, read_features
+from model_export.pretraining.evaluation import FewShot, few_shot
+from model_export.speech_embedding.package import NAME as SPEECH_EMBEDDING
+
+_MEAN = "mean"
+
+
+@dataclass(frozen=True)
+class Ear:
+    """A front end, and what is known of words behind it."""
+
+    name: str
+    settings: FeatureSettings
+    statistics: EmbeddingStatistics
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    command = argparse.ArgumentParser(prog="benchmarks.few_shot", description=__doc__)
+    command.add_argument(
+        "--data", type=Path, required=True, action="append", metavar="FOLDER",
+        help="recordings <label>/<speaker>_*; may be repeated",
+    )  # fmt: skip
+    command.add_argument(
+        "--front-end", nargs="+", default=["base"], metavar="NAME",
+        help=f"base, {SPEECH_EMBEDDING}, FILE.frontend or FILE.auricle (default: base)",
+    )  # fmt: skip
+    command.add_argument("--precision", default="float32", choices=PRECISIONS, help="of networks (default: float32)")
+    command.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
+    command.add_argument("--json", action="store_true", help="print the figures as a JSON list")
+    return command
+
+
+def open_ear(name: str, precision: str) -> Ear:
+    """Find a front end.
+
+    Raises:
+        AuricleError: there is none of this name, or it cannot be read.
+    """
+    if name == SPEECH_EMBEDDING:  # converted by TensorFlow, which does not go with a device's runtime in one process
+        with tempfile.TemporaryDirectory() as folder:
+            build_bundles(Path(folder), ["linear"], "--features", name, "--front-end-precision", precision)
+            return _of_bundle(name, Path(folder) / "linear.auricle")
+    if name.endswith(".auricle"):
+        return _of_bundle(name, Path(name))
+    found = find_front_end(name, precision)
+    if not found.statistics:
+        raise BenchmarkError(f"{name} is no embedding: words cannot be told from few takes by their prototypes")
+    return Ear(name, found.settings, EmbeddingStatistics.unpack(found.statistics))
+
+
+def _of_bundle(name: str, path: Path) -> Ear:
+    manifest = read_bundle(path).manifest
+    statistics = manifest.embedding_statistics or _standardising(manifest.mean, manifest.std)
+    return Ear(name, manifest.feature_settings, statistics)
+
+
+def _standardising(mean: Sequence[float], std: Sequence[float]) -> EmbeddingStatistics:
+    """Return the statistics by which whitening standardises each number alone."""
+    one = np.array([mean], np.float32)
+    within = np.diag(np.square(std)).astype(np.float32)
+    return EmbeddingStatistics((_MEAN,), one, np.ones(1, np.int64), within, one[None], one[:0])
+
+
+def measure(ear: Ear, folder: Path, seed: int) -> list[FewShot]:
+    """Measure a front end on a folder's words."""
+    front_end = open_front_end(ear.settings)
+    features, words, speakers = read_features(folder, ear.settings, front_end)
+    spoken = words != NOISE
+    embeddings = features.reshape(len(features), -1)[spoken]
+    return few_shot(folder.name, embeddings, words[spoken], speakers[spoken], ear.statistics, seed)
+
+
+def rows_of(name: str, found: list[FewShot], several: bool) -> list[dict[str, Any]]:
+    """Return the figures of `--json`."""
+    rows = []
+    for case in found:
+        row = {"front_end": name, **dataclasses.asdict(case)}
+        corpus = row.pop("corpus")
+        rows.append({"data": corpus, **row} if several else row)
+    return rows
+
+
+def means(found: list[FewShot], folders: int) -> list[FewShot]:
+    """Return the means over so many folders, of the cases that all of them have."""
+    results = []
+    for key in dict.fromkeys((case.takes, case.speakers) for case in found):
+        cases = [case for case in found if (case.takes, case.speakers) == key]
+        if len(cases) == folders:
+            same, other = (_mean([getattr(case, who) for case in cases]) for who in ("same_speaker", "other_speakers"))
+            results.append(FewShot(_MEAN, *key, round(np.mean([case.ways for case in cases])), same, other))
+    return results
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(float(np.mean(known)), 1) if len(known) == len(values) else None
+
+
+def _line(name: str, case: FewShot) -> str:
+    same, other = ("-" if share is None else f"{share:.1f}" for share in (case.same_speaker, case.other_speakers))
+    taught = f"{case.ways:>4}  {case.takes:>5} x {case.speakers:<8}"
+    return f"{Path(name).name:<28} {case.corpus:<12} {taught}  {same:>14}  {other:>16}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status: 0, or 1 after an error message."""
+    chosen = parser().parse_args(arguments)
+    several = len(chosen.data) > 1
+    rows: list[dict[str, Any]] = []
+    try:
+        if not chosen.json:
+            print(f"{'front end':<28} {'data':<12} ways  takes x speakers  same speaker %  other speakers %")
+        for name in chosen.front_end:
+            ear = open_ear(name, chosen.precision)
+            found = [case for folder in chosen.data for case in measure(ear, folder, chosen.seed)]
+            rows += rows_of(name, found, several)
+            for case in [] if chosen.json else [*found, *(means(found, len(chosen.data)) if several else [])]:
+                print(_line(name, case), flush=True)
+    except (AuricleError, OSError) as error:
+        print(f"benchmarks.few_shot: {error}", file=sys.stderr)
+        return 1
+    if chosen.json:
+        print(json.dumps(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

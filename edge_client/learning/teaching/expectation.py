@@ -1,0 +1,161 @@
+"""How well a label that was just taught will be recognised, what it will be confused with, and what would help.
+
+Every figure is of single windows. They come from the head itself, on draws that were calibrated on words that no
+constant of the teaching was reported on (docs/teaching.md, "What to expect"): good on the average over labels, rough
+for a single one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.labels import LabelMap
+
+# Draws for one figure, and clips of each made-up word.
+_DRAWS, _CLIPS = 400, 4
+# Variance of other people's clips about the takes' mean, as a multiple of that within a word: this much where takes
+# are as alike as one person's, less where they differ more, and at least so much. False accepts of real words are so
+# many times those of made-up words.
+_WIDEST, _ALIKE, _SLOPE, _NARROWEST, _REAL_WORDS = 3.0, 0.27, 4.5, 1.25, 1.7
+# Takes that scatter less than this share of a word's variance are as if by one person.
+_ONE_PERSON = 0.4
+_FEW_TAKES, _MANY_FALSE_ACCEPTS = 5, 8.0
+# Whitened cosines from which sounds are near one another, and how many of the nearest are named.
+_NEAR, _NAMED = 0.5, 3
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What to expect of one label, in per cent of windows.
+
+    Attributes:
+        label: the label.
+        takes: how many there are.
+        spread: scatter of the takes, as a share of the variance within a word; 0 for a single take.
+        misses: of sounds like the takes.
+        misses_of_others: of the same sound by other people, or from other sources.
+        false_accepts: of words that nobody taught.
+        near: labels and words that it resembles, the most similar first.
+        advice: what would help.
+    """
+
+    label: str
+    takes: int
+    spread: float
+    misses: float
+    misses_of_others: float
+    false_accepts: float
+    near: tuple[str, ...]
+    advice: tuple[str, ...]
+
+
+def expectations(
+    model: ModelRuntime, label_map: LabelMap, heard: Heard, statistics: EmbeddingStatistics, rng: np.random.Generator
+) -> tuple[Expectation, ...]:
+    """Return what to expect of every label that has takes.
+
+    Args:
+        model: with the head that was trained on them.
+        label_map: of the head.
+        heard: the takes.
+        statistics: of the words of the pretraining.
+        rng: draws.
+    """
+    made_up = model_scores(model, label_map, _made_up_words(statistics, rng)).argmax(axis=1)
+    return tuple(
+        _expected(label, model, label_map, heard, statistics, float((made_up == label_map.slot_of(label)).mean()), rng)
+        for label in heard.takes
+    )
+
+
+def model_scores(model: ModelRuntime, label_map: LabelMap, embeddings: Floats) -> Floats:
+    """Return the scores of embeddings, float32 [rows, numbers] -> [rows, capacity]."""
+    return model.predict(model.normalise(embeddings[:, None]), label_map.listening_mask)
+
+
+def _expected(
+    label: str,
+    model: ModelRuntime,
+    label_map: LabelMap,
+    heard: Heard,
+    statistics: EmbeddingStatistics,
+    made_up: float,
+    rng: np.random.Generator,
+) -> Expectation:
+    takes, slot = heard.takes[label][:, 0], label_map.slot_of(label)
+    mean, spread = takes.mean(axis=0), takes_spread(takes, statistics)
+    widening = float(np.clip(_WIDEST - _SLOPE * (spread - _ALIKE), _NARROWEST, _WIDEST))
+    drawn = mean + np.sqrt(widening) * statistics.draw(np.zeros_like(mean), _DRAWS, rng)
+    missed = model_scores(model, label_map, drawn.astype(np.float32)).argmax(axis=1) != slot
+    near = nearest(label, heard, statistics)
+    false_accepts = min(100.0, 100 * _REAL_WORDS * made_up)
+    return Expectation(
+        label, len(takes), spread, 100 * left_out_misses(takes, statistics), 100 * float(missed.mean()), false_accepts,
+        near, _advice(label, len(takes), spread, near, false_accepts),
+    )  # fmt: skip
+
+
+def takes_spread(takes: Floats, statistics: EmbeddingStatistics) -> float:
+    """Return the variance of takes, float32 [takes, numbers], as a share of that within a word; 0 for a single one."""
+    if len(takes) < 2:
+        return 0.0
+    z = (takes - takes.mean(axis=0)) @ statistics.whitening
+    return float(np.square(z).sum() / ((len(takes) - 1) * takes.shape[1]))
+
+
+def left_out_misses(takes: Floats, statistics: EmbeddingStatistics) -> float:
+    """Return the share of takes that are nearer to another word than to the mean of the other takes, 0..1.
+
+    Distances are whitened; that to a mean of k takes is divided by 1 + 1/k, the variance of such a difference. 0 for a
+    single take.
+    """
+    count = len(takes)
+    if count < 2:
+        return 0.0
+    others = (takes.sum(axis=0) - takes) / (count - 1)
+    own = np.square((takes - others) @ statistics.whitening).sum(axis=1) / (1 + 1 / (count - 1))
+    cosines = statistics.whitened(statistics.means) @ statistics.whitened(takes.mean(axis=0, keepdims=True))[0]
+    rivals = statistics.means[cosines < SAME_SOUND]
+    away: Doubles = np.square((takes[:, None] - rivals) @ statistics.whitening).sum(axis=2).min(axis=1)
+    return float((own > away).mean())
+
+
+def nearest(label: str, heard: Heard, statistics: EmbeddingStatistics) -> tuple[str, ...]:
+    """Return the labels, and words of the pretraining, that a label resembles, the most similar first."""
+    means = {other: takes[:, 0].mean(axis=0) for other, takes in heard.takes.items() if other != label}
+    means |= {word: mean for word, mean in zip(statistics.words, statistics.means, strict=True) if word not in means}
+    means.pop(label, None)
+    if not means:
+        return ()
+    own = statistics.whitened(heard.takes[label][:, 0].mean(axis=0, keepdims=True))[0]
+    cosines = statistics.whitened(np.stack(list(means.values()))) @ own
+    names = list(means)
+    return tuple(names[index] for index in np.argsort(-cosines)[:_NAMED] if cosines[index] >= _NEAR)
+
+
+def _made_up_words(statistics: EmbeddingStatistics, rng: np.random.Generator) -> Floats:
+    """Return embeddings of words that do not exist, float32 [draws, numbers]: scattered as the known words are."""
+    centre, numbers = statistics.means.mean(axis=0), statistics.means.shape[1]
+    between = np.cov(statistics.means.T) + 1e-3 * np.eye(numbers)
+    words = centre + rng.standard_normal((_DRAWS // _CLIPS, numbers)) @ np.linalg.cholesky(between).T
+    return np.concatenate([statistics.draw(word, _CLIPS, rng) for word in words])
+
+
+def _advice(label: str, takes: int, spread: float, near: tuple[str, ...], false_accepts: float) -> tuple[str, ...]:
+    found = []
+    if takes < _FEW_TAKES:
+        found.append(f"record more takes of {label!r}: {takes} are few")
+    elif spread < _ONE_PERSON:
+        found.append(f"the takes of {label!r} are alike, as if by one person: record five more, by another person")
+    if near:
+        names = ", ".join(map(repr, near))
+        found.append(f"{label!r} resembles {names}: where one is taken for it, teach that with --not {label}")
+    if false_accepts > _MANY_FALSE_ACCEPTS:
+        found.append(f"many other words will be taken for {label!r}: a longer word, or more of --not {label}, helps")
+    return tuple(found)

@@ -1,0 +1,67 @@
+"""Teaching on a bundle whose front end is pretrained: a head from scratch, on embeddings (docs/teaching.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from edge_client.config import Config
+from edge_client.errors import RecordingError
+from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
+from edge_client.learning.teaching.expectation import expectations
+from edge_client.learning.teaching.head import train_head
+from edge_client.learning.teaching.head_material import head_material
+from edge_client.learning.teaching.hearing import Hearing
+from edge_client.learning.teaching.taught import Taught, known_slots, with_labels
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState, SavedModel
+from fleet_protocol.arrays import Floats
+from fleet_protocol.bundle import read_bundle
+
+# Where nothing else tells of a class, its data impressions do.
+_IMPRESSIONS = Synthesis(count=32)
+
+
+def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int) -> Taught:
+    """Train a head for all labels and for what is no label; both sets of weights become the same.
+
+    Args:
+        config: of the device.
+        state: its state folder.
+        saved: its model; the bundle has background outputs.
+        seed: of everything random but what is cached.
+
+    Raises:
+        RecordingError: there are no labels, or no clip can be read.
+        ModelError: the training diverged.
+    """
+    model = ModelRuntime(saved.bundle, config.device.threads)
+    heard = Hearing(config, model.manifest.feature_settings, state.embeddings_path).heard()
+    label_map = with_labels(saved.progress.label_map, heard.takes)
+    if not label_map.slots:
+        raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
+    statistics = saved.bundle.manifest.embedding_statistics
+    assert statistics is not None
+    known = known_slots(saved.progress.label_map, set(heard.takes), keep_all=config.clips.expire_days > 0)
+    public_set = state.public_set(model.manifest.feature_settings)
+    imagine = _imagination(model, saved, np.random.default_rng([seed, 1]))
+    material = head_material(label_map, known, heard, statistics, public_set, imagine)
+    settings = config.training
+    weights = train_head(
+        model, read_bundle(config.model.bundle).weights, label_map, material,
+        settings.teach_epochs, settings.teach_learning_rate, seed,
+    )  # fmt: skip
+    expected = expectations(model, label_map, heard, statistics, np.random.default_rng([seed, 2]))
+    clips = sum(len(takes) for takes in heard.takes.values())
+    return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected)
+
+
+def _imagination(model: ModelRuntime, saved: SavedModel, rng: np.random.Generator) -> Callable[[int], Floats]:
+    """Return what makes data impressions of a slot from the weights that the device listened with so far."""
+
+    def imagine(slot: int) -> Floats:
+        model.set_weights(saved.listening)
+        return synthesise(model, saved.progress.label_map.mask, [slot], _IMPRESSIONS, rng)[0, :, 0]
+
+    return imagine

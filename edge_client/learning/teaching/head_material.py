@@ -1,0 +1,228 @@
+"""What a head on embeddings is trained on: for every output, embeddings of its sounds and centres of more of them.
+
+The words of the pretraining say how far clips of a sound scatter: a draw is a centre plus a normally distributed
+distance with the covariance within a word. They also stand for what no label is, and for known words without clips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from edge_client.learning.targets import from_slots
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.public_set import PublicSet
+
+# Rows of a label in one pass.
+_ROWS = 50
+# Rows in one pass, as shares of a label's: of `_other_`, of either kind of `_nothing_`, of spliced clips, and of what
+# the owner said is not a label. The more of `_other_`, the fewer other words are taken for a label, and the fewer of
+# the label's own sounds are recognised.
+_OTHER, _NOTHING, _SPLICED, _REJECTED = 0.5, 0.5, 0.1, 0.5
+# Whitened cosines of a label's mean and the nearest word's from which the word is what the label's name says, and from
+# which it may be the label's sound under another name.
+_SAME_NAME, SAME_SOUND = 0.4, 0.75
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Embeddings of what the device itself heard, float32; the last axis counts the embedding's numbers.
+
+    Attributes:
+        takes: by label, [clips, variants, numbers]; the first variant is the clip as it was recorded.
+        rejected: by label, what the owner said is not it; the same axes.
+        nothing: windows of the room when nothing happens, and of artificial noise, [windows, numbers].
+        spliced: windows made of pieces of several labels' clips, [windows, numbers].
+    """
+
+    takes: Mapping[str, Floats]
+    nothing: Floats
+    spliced: Floats
+    rejected: Mapping[str, Floats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sound:
+    """What tells of one output of the head.
+
+    Attributes:
+        slot: the output.
+        rows: embeddings, float32 [rows, numbers].
+        centres: means around which more are drawn, float32 [centres, numbers].
+        share: rows in one pass, as a share of a label's.
+    """
+
+    slot: int
+    rows: Floats
+    centres: Floats
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class HeadMaterial:
+    """All sounds, and how far draws lie from their centres.
+
+    Attributes:
+        sounds: labels' and the background's; an output may have several.
+        scatter: float64 [numbers, numbers]; its product with normal numbers is a draw's distance from its centre.
+    """
+
+    sounds: tuple[Sound, ...]
+    scatter: Doubles
+
+    def rows(self, sound: Sound, count: int, rng: np.random.Generator) -> Floats:
+        """Return so many embeddings of a sound, float32 [count, numbers]: half of them drawn, where both can be."""
+        drawn = count if not len(sound.rows) else count // 2 if len(sound.centres) else 0
+        real = sound.rows[rng.integers(max(1, len(sound.rows)), size=count - drawn)]
+        centres = sound.centres[rng.integers(max(1, len(sound.centres)), size=drawn)]
+        distances = rng.standard_normal((drawn, len(self.scatter))) @ self.scatter
+        return np.concatenate([real, (centres + distances).astype(np.float32)])
+
+    def one_pass(self, capacity: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Draw the embeddings and targets of one pass: float32 [rows, numbers] and [rows, capacity]."""
+        counts = [max(1, round(_ROWS * sound.share)) for sound in self.sounds]
+        x = np.concatenate([self.rows(sound, count, rng) for sound, count in zip(self.sounds, counts, strict=True)])
+        return x, from_slots(np.repeat([sound.slot for sound in self.sounds], counts), capacity)
+
+    def of_output(self, slot: int, count: int, rng: np.random.Generator) -> Floats:
+        """Return about ``count`` embeddings of an output's sounds, float32 [rows, numbers]; each sound gives as many.
+
+        Of the background's outputs these are the negatives by which thresholds can be set.
+        """
+        sounds = [sound for sound in self.sounds if sound.slot == slot]
+        parts = [self.rows(sound, -(-count // len(sounds)), rng) for sound in sounds]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.scatter)), np.float32)
+
+
+def head_material(
+    label_map: LabelMap,
+    known: Iterable[int],
+    heard: Heard,
+    statistics: EmbeddingStatistics,
+    public_set: PublicSet | None,
+    imagine: Callable[[int], Floats],
+) -> HeadMaterial:
+    """Collect what tells of every output.
+
+    Args:
+        label_map: the device's, with the new labels; it has background outputs.
+        known: slots of labels that must not be forgotten.
+        heard: by the device itself.
+        statistics: of the words of the pretraining.
+        public_set: of the fleet; None where the device never saw one.
+        imagine: returns embeddings of a slot of which nothing else tells, float32 [rows, numbers].
+    """
+    wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
+    recorded = {slot: _recorded(slot, label_map, heard, public_set) for slot in wanted}
+    words = Words.of(label_map, recorded, statistics)
+    sounds = []
+    for slot in wanted:
+        parts = recorded[slot]
+        centres = [part.mean(axis=0) for part in parts]
+        if slot in words.same:
+            word = words.same[slot]
+            parts, centres = [*parts, statistics.samples[word]], [*centres, statistics.means[word]]
+        elif not parts:
+            parts = [imagine(slot)]
+            centres = [parts[0].mean(axis=0)]
+        sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres)))
+    sounds += _background(label_map, heard, statistics, words.other)
+    return HeadMaterial(tuple(sounds), np.linalg.cholesky(statistics.shrunk).T)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Which words of the pretraining are labels.
+
+    Attributes:
+        same: by slot, the word that the label is.
+        other: the words that are no label's.
+    """
+
+    same: Mapping[int, int]
+    other: tuple[int, ...]
+
+    @classmethod
+    def of(cls, label_map: LabelMap, recorded: Mapping[int, list[Floats]], statistics: EmbeddingStatistics) -> Words:
+        """Compare labels with words: by name, and by sound where the label has clips.
+
+        A name alone is not enough: an owner's `dog` may be a bark, and not the word.
+
+        Args:
+            label_map: the device's.
+            recorded: by slot, embeddings of the label's recordings.
+            statistics: of the words.
+        """
+        directions = statistics.whitened(statistics.means)
+        same, sounding = {}, set()
+        for slot, parts in recorded.items():
+            name = label_map.names[slot]
+            named = statistics.words.index(name) if name in statistics.words else None
+            if not parts:
+                nearest, cosine = named, 1.0
+            else:
+                mean = np.concatenate(parts).mean(axis=0, keepdims=True)
+                cosines = directions @ statistics.whitened(mean)[0]
+                nearest, cosine = int(cosines.argmax()), float(cosines.max())
+            if nearest is not None and nearest == named and cosine >= _SAME_NAME:
+                same[slot] = nearest
+            elif nearest is not None and cosine >= SAME_SOUND:
+                sounding.add(nearest)
+        taken = {*same.values(), *sounding}
+        return cls(same, tuple(word for word in range(len(statistics.words)) if word not in taken))
+
+
+def _recorded(slot: int, label_map: LabelMap, heard: Heard, public_set: PublicSet | None) -> list[Floats]:
+    """Return embeddings of a label's takes and of its class's public rows; impressions where nobody recorded it."""
+    parts = []
+    if (name := label_map.names[slot]) in heard.takes:
+        takes = heard.takes[name]
+        parts.append(takes.reshape(-1, takes.shape[-1]))
+    class_id = label_map.class_ids[slot]
+    if public_set is not None and class_id in public_set.class_ids:
+        of_class = public_set.labels == public_set.class_ids.index(class_id)
+        rows = of_class & ~public_set.synthetic
+        if not rows.any() and not parts:
+            rows = of_class
+        if rows.any():
+            parts.append(public_set.features[rows, 0])
+    return parts
+
+
+def _background(
+    label_map: LabelMap, heard: Heard, statistics: EmbeddingStatistics, other: tuple[int, ...]
+) -> list[Sound]:
+    """Return the sounds of the outputs that are no label's."""
+    rejected = [_no_label_s(clips, label, heard, statistics) for label, clips in heard.rejected.items()]
+    other_slot, nothing_slot = label_map.background
+    numbers = statistics.means.shape[1]
+    nobody = np.zeros((0, numbers), np.float32)
+    samples = statistics.samples[list(other)].reshape(-1, numbers)
+    sounds = [
+        Sound(other_slot, samples, statistics.means[list(other)], _OTHER),
+        Sound(other_slot, heard.spliced, nobody, _SPLICED),
+        Sound(nothing_slot, statistics.noise, nobody, _NOTHING),
+        Sound(nothing_slot, heard.nothing, nobody, _NOTHING),
+    ]
+    sounds += [Sound(other_slot, clips.reshape(-1, numbers), nobody, _REJECTED) for clips in rejected]
+    return [sound for sound in sounds if len(sound.rows) or len(sound.centres)]
+
+
+def _no_label_s(clips: Floats, label: str, heard: Heard, statistics: EmbeddingStatistics) -> Floats:
+    """Return those of the clips that are not a label which are no other label's sound either.
+
+    Args:
+        clips: float32 [clips, variants, numbers].
+        label: what they are not.
+        heard: the labels' takes.
+        statistics: whose scatter says what is near.
+    """
+    means = [takes.mean(axis=(0, 1)) for other, takes in heard.takes.items() if other != label]
+    if not means:
+        return clips
+    cosines = statistics.whitened(clips.mean(axis=1)) @ statistics.whitened(np.stack(means)).T
+    return np.asarray(clips[cosines.max(axis=1) < SAME_SOUND])

@@ -1,0 +1,128 @@
+"""What a device heard, as embeddings: takes in a few variants each, "not that", the room, noise, and spliced clips."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from edge_client.audio.recordings import Recordings
+from edge_client.clips.labels import REJECTED
+from edge_client.config import Config
+from edge_client.features.augmentation import BackgroundNoise, augment_for_listening, augment_takes, splice
+from edge_client.features.front_end import FrontEnd, open_front_end
+from edge_client.learning.teaching.embedding_cache import EmbeddingCache, clip_key
+from edge_client.learning.teaching.head_material import Heard
+from edge_client.learning.teaching.negatives import artificial_noise, rooms, windows
+from fleet_protocol.arrays import Floats
+from fleet_protocol.feature_settings import FeatureSettings
+
+log = logging.getLogger(__name__)
+
+# Variants of a clip besides itself: the front end costs more than all else, and draws around them cost nothing.
+_VARIANTS = 7
+# Windows of the room, of artificial noise, and of spliced clips.
+_ROOM, _NOISE, _SPLICED = 40, 40, 20
+# Clips of a label that are looked at; rounds see all of them in time.
+_MAX_CLIPS = 200
+# Changes with how variants are made, so that nothing made in another way is taken from the cache.
+_VERSION = 1
+
+
+class Hearing:
+    """Computes embeddings of what one device has, or takes them from its cache."""
+
+    def __init__(self, config: Config, settings: FeatureSettings, cache_path: Path) -> None:
+        """Open the front end.
+
+        Args:
+            config: of the device.
+            settings: of the bundle's features.
+            cache_path: file of the cache.
+        """
+        self._config = config
+        self._settings = settings
+        self._front_end: FrontEnd = open_front_end(settings)
+        self._seed = config.device.seed
+        recipe = f"{_VERSION} {settings.digest} {_VARIANTS} {self._seed}"
+        self._cache = EmbeddingCache(cache_path, recipe)
+        self._room = rooms(config, settings)
+        rng = np.random.default_rng(self._seed)
+        self._backgrounds = BackgroundNoise((*self._room, *artificial_noise(12, settings, rng)))
+
+    def heard(self) -> Heard:
+        """Return all of it, and save the cache; labels without a readable clip are left out."""
+        folder = self._config.clips_folder
+        takes, paths = self._takes(folder)
+        rejected, _ = self._takes(folder / REJECTED)
+        rng = np.random.default_rng([self._seed, 1])
+        quiet = [artificial_noise(_NOISE, self._settings, rng), windows(self._room, self._settings, rng, _ROOM)]
+        nothing = np.concatenate([self._windows(part) for part in quiet])
+        spliced = self._spliced(paths) if len(paths) > 1 else self._none()
+        self._cache.save()
+        return Heard(takes, nothing, spliced, rejected)
+
+    def _takes(self, folder: Path) -> tuple[dict[str, Floats], dict[str, list[Path]]]:
+        """Return the embeddings of a folder's clips by label, and the clips that could be read."""
+        takes: dict[str, Floats] = {}
+        paths: dict[str, list[Path]] = {}
+        source = self._source(folder)
+        for label in source.labels() if folder.is_dir() else ():
+            drawn = source.clips_for_round(0, label)
+            found = [(path, rows) for path in drawn if (rows := self._clip(source, path)) is not None]
+            if found:
+                takes[label] = np.stack([rows for _, rows in found])
+                paths[label] = [path for path, _ in found]
+        return takes, paths
+
+    def _source(self, folder: Path) -> Recordings:
+        return Recordings(folder, self._settings, per_round=(_MAX_CLIPS, _MAX_CLIPS), seed=self._seed)
+
+    def _clip(self, source: Recordings, path: Path) -> Floats | None:
+        """Return a clip and its variants, float32 [1 + variants, numbers]; None where it cannot be read."""
+        try:
+            key = clip_key(path)
+        except OSError as error:
+            log.warning("left out a recording: %s", error)
+            return None
+
+        def compute() -> Floats:
+            clip = source.load([path])
+            rng = np.random.default_rng([self._seed, int(key, 16)])
+            rate = self._settings.sample_rate_hz
+            variants = [augment_takes(clip, rate, rng, self._backgrounds) for _ in range(_VARIANTS if len(clip) else 0)]
+            return self._embed(np.concatenate([clip, *variants]))
+
+        rows = self._cache.get(key, compute)
+        return rows if len(rows) else None
+
+    def _spliced(self, paths: dict[str, list[Path]]) -> Floats:
+        """Return sounds that are no label's, float32 [windows, numbers], made of a few clips of every label."""
+        each = max(2, _SPLICED // len(paths))
+        chosen = {label: found[:each] for label, found in paths.items()}
+        keys = "".join(clip_key(path) for found in chosen.values() for path in found)
+
+        def compute() -> Floats:
+            source = self._source(self._config.clips_folder)
+            clips = {label: source.load(found) for label, found in chosen.items()}
+            owners = np.repeat(np.arange(len(clips)), [len(part) for part in clips.values()])
+            rng = np.random.default_rng([self._seed, 2])
+            spliced = splice(np.concatenate(list(clips.values())), owners, rng)[:_SPLICED]
+            return self._embed(augment_for_listening(spliced, self._settings.sample_rate_hz, rng, self._backgrounds))
+
+        return self._keyed("spliced", keys.encode(), compute)
+
+    def _windows(self, samples: Floats) -> Floats:
+        return self._keyed("windows", samples.tobytes(), lambda: self._embed(samples))
+
+    def _keyed(self, kind: str, content: bytes, compute: Callable[[], Floats]) -> Floats:
+        return self._cache.get(f"{kind}-{hashlib.sha256(content).hexdigest()[:32]}", compute)
+
+    def _embed(self, samples: Floats) -> Floats:
+        return self._front_end(samples)[:, 0] if len(samples) else self._none()
+
+    def _none(self) -> Floats:
+        return np.zeros((0, self._settings.shape[1]), np.float32)

@@ -1,0 +1,55 @@
+"""What teaching on any bundle has in common: the labels that it gives a slot, those it keeps, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from edge_client.learning.teaching.expectation import Expectation
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.tensors import Arrays
+
+
+@dataclass(frozen=True)
+class Taught:
+    """The result of a teaching.
+
+    Attributes:
+        trained: weights with which the next round goes on.
+        listening: weights that recognise sounds.
+        label_map: of both.
+        clips: how many clips were learned from.
+        background_trained: whether the outputs for what is no label are trained.
+        expected: how well each label will be recognised, where that can be told.
+    """
+
+    trained: Arrays
+    listening: Arrays
+    label_map: LabelMap
+    clips: int
+    background_trained: bool = False
+    expected: tuple[Expectation, ...] = ()
+
+
+def with_labels(label_map: LabelMap, labels: Iterable[str]) -> LabelMap:
+    """Give every label that the map lacks the next free slot.
+
+    Raises:
+        LabelError: the head has no free slot.
+    """
+    for label in labels:
+        if label not in label_map.names:
+            label_map = label_map.add(label)
+    return label_map
+
+
+def known_slots(former: LabelMap, with_clips: Collection[str], *, keep_all: bool) -> tuple[int, ...]:
+    """Return the slots that must not be forgotten.
+
+    A label of which the owner deleted every clip, and which the fleet does not know either, is meant to be forgotten;
+    where clips expire by themselves nobody can tell, and it is kept.
+    """
+    return tuple(
+        number for number, slot in enumerate(former.slots)
+        if keep_all or slot.class_id is not None or slot.name in with_clips
+    )  # fmt: skip

@@ -1,0 +1,86 @@
+"""`benchmarks.few_shot`: figures for anybody's recordings, by any front end that has a network."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from edge_client.audio.wave_files import encode_wave
+from tests.support.checkout import ROOT
+
+TONES = {"luz": 350.0, "puerta": 700.0, "agua": 1_400.0}
+KEYS = {"front_end", "takes", "speakers", "ways", "same_speaker", "other_speakers"}
+
+
+def run(*options):
+    command = [sys.executable, "-m", "benchmarks.few_shot", *map(str, options)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def write_words(folder, speakers=3, takes=7):
+    """Write sweeps, ``<word>/<speaker>_<take>.wav``; a speaker is a pitch."""
+    rng = np.random.default_rng(0)
+    time_s = np.arange(16_000) / 16_000
+    for word, hz in TONES.items():
+        (folder / word).mkdir(parents=True)
+        for speaker in range(speakers):
+            for take in range(takes):
+                tone = np.sin(2 * np.pi * hz * (1 + 0.03 * speaker) * (1 + time_s * rng.uniform(0.4, 0.5)) * time_s)
+                noisy = 0.3 * np.hanning(16_000) * tone + 0.003 * rng.standard_normal(16_000)
+                (folder / word / f"maria{speaker}_{take}.wav").write_bytes(
+                    encode_wave(noisy.astype(np.float32), 16_000)
+                )
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("few-shot") / "espanol"
+    write_words(folder)
+    return folder
+
+
+def test_a_language_of_ones_own_is_measured_with_the_network_that_ships(words):
+    done = run("--data", words, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [(row["takes"], row["speakers"]) for row in rows] == [(5, 1), (5, 2)]
+    for row in rows:
+        assert set(row) == KEYS
+        assert (row["front_end"], row["ways"]) == ("base", 3)
+        assert row["same_speaker"] > 90
+        assert row["other_speakers"] > 80
+
+
+@pytest.mark.slow
+def test_several_folders_and_front_ends_stand_side_by_side(words, speech_bundles, tmp_path):
+    bundle, again = speech_bundles / "linear.auricle", tmp_path / "castellano"
+    again.symlink_to(words)
+    done = run("--data", words, "--data", again, "--front-end", "base", bundle, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert {row["front_end"] for row in rows} == {"base", str(bundle)}
+    assert all(set(row) == KEYS | {"data"} for row in rows)
+    assert {row["data"] for row in rows} == {"espanol", "castellano"}
+    assert min(row["same_speaker"] for row in rows) > 80
+    printed = run("--data", words, "--data", again, "--front-end", bundle)
+    assert printed.returncode == 0, printed.stderr
+    shares = [line.split()[-2:] for line in printed.stdout.splitlines() if " mean " in line]
+    assert shares == [[str(row["same_speaker"]), str(row["other_speakers"])] for row in rows[-2:]]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["--front-end", "gudur"], "gudur is no embedding"), (["--front-end", "bass"], "unknown features 'bass'")],
+)
+def test_what_is_no_front_end_with_a_network_is_refused(words, options, said):
+    done = run("--data", words, *options)
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_a_folder_without_recordings_is_refused(tmp_path):
+    done = run("--data", tmp_path)
+    assert done.returncode == 1
+    assert "holds no recordings" in done.stderr

@@ -1,0 +1,85 @@
+"""What a device says of a label is what the takes and the words of the pretraining make likely."""
+
+import numpy as np
+import pytest
+
+from edge_client.learning.teaching.expectation import expectations, left_out_misses, nearest, takes_spread
+from edge_client.learning.teaching.head import train_head
+from edge_client.learning.teaching.head_material import Heard, head_material
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.labels import LabelMap
+
+NOBODY = np.zeros((0, 64), np.float32)
+
+
+@pytest.fixture(scope="module")
+def bundle(pretrained_bundle):
+    return read_bundle(pretrained_bundle)
+
+
+@pytest.fixture(scope="module")
+def statistics(bundle):
+    return bundle.manifest.embedding_statistics
+
+
+def takes_of(statistics, mean, count, share=1.0, seed=0):
+    """Takes about a mean, whose variance is a share of that within a word: float32 [count, 1, 64]."""
+    drawn = statistics.draw(np.zeros(64), count, np.random.default_rng(seed))
+    return (mean + np.sqrt(share) * drawn).astype(np.float32)[:, None]
+
+
+def told(bundle, statistics, **takes):
+    """Return what is expected of labels, by label."""
+    labels, heard = LabelMap(32, reserved=2), Heard(takes, NOBODY, NOBODY)
+    for label in takes:
+        labels = labels.add(label)
+    model = ModelRuntime(bundle)
+    material = head_material(labels, (), heard, statistics, None, lambda slot: NOBODY)
+    model.set_weights(train_head(model, bundle.weights, labels, material, 30, 0.02, 1))
+    return {found.label: found for found in expectations(model, labels, heard, statistics, np.random.default_rng(2))}
+
+
+def far_away(statistics):
+    """A mean that no word is near."""
+    return statistics.means.mean(axis=0) + 2.5 * (statistics.means[0] - statistics.means.mean(axis=0))
+
+
+def test_takes_as_alike_as_one_person_s_call_for_another_person(bundle, statistics):
+    centre = statistics.means.mean(axis=0)
+    mean = centre + 0.6 * (statistics.means[0] - centre) + 0.6 * (statistics.means[5] - centre)  # beside two words
+    one = told(bundle, statistics, gong=takes_of(statistics, mean, 10, 0.25))["gong"]
+    many = told(bundle, statistics, gong=takes_of(statistics, mean, 10))["gong"]
+    assert one.spread < 0.35 < 0.7 < many.spread
+    assert any("by another person" in advice for advice in one.advice)
+    assert not any("by another person" in advice for advice in many.advice)
+    assert one.misses_of_others > many.misses_of_others
+    assert (one.takes, one.misses) == (10, 0.0)
+
+
+def test_few_takes_call_for_more(bundle, statistics):
+    found = told(bundle, statistics, gong=takes_of(statistics, far_away(statistics), 1))["gong"]
+    assert found.spread == 0.0
+    assert any("1 are few" in advice for advice in found.advice)
+
+
+def test_a_sound_between_words_is_taken_for_more_of_them_and_names_them(bundle, statistics):
+    yes, no = (statistics.means[statistics.words.index(word)] for word in ("yes", "no"))
+    found = told(
+        bundle, statistics, gong=takes_of(statistics, far_away(statistics), 8), nope=takes_of(statistics, no, 8, 1.5),
+        yes=takes_of(statistics, yes, 8),
+    )  # fmt: skip
+    assert found["nope"].near[0] == "no"
+    assert "yes" not in found["yes"].near
+    assert any("--not nope" in advice for advice in found["nope"].advice)
+    assert found["gong"].near == () or "no" not in found["gong"].near
+
+
+def test_takes_left_out_one_by_one_are_missed_where_they_are_scattered_among_words(statistics):
+    mixed = statistics.samples[:8, 0]
+    assert left_out_misses(mixed, statistics) > 0.7
+    assert left_out_misses(takes_of(statistics, statistics.means[3], 8)[:, 0], statistics) < 0.2
+    assert left_out_misses(mixed[:1], statistics) == takes_spread(mixed[:1], statistics) == 0.0
+    assert (
+        nearest("x", Heard({"x": statistics.samples[0][:, None]}, NOBODY, NOBODY), statistics)[0] == statistics.words[0]
+    )

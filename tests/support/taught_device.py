@@ -1,0 +1,58 @@
+"""A device whose owner teaches it: its folders, and the training process that learns from them."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+from edge_client.audio.recordings import Recordings
+from edge_client.config import load_config
+from edge_client.features.front_end import open_front_end
+from edge_client.learning.teaching.job import to_teach
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState
+from tests.support.checkout import ROOT
+from tests.support.sounds import write_clips
+
+
+class Device:
+    def __init__(self, folder, bundle, **sections):
+        self.folder, self.bundle = folder, bundle
+        lines = [f"[{section}]\n{text}\n" for section, text in ({"microphone": ""} | sections).items()]
+        (folder / "edge.toml").write_text(
+            f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundle}"\n' + "".join(lines)
+        )
+        self.config = load_config(folder / "edge.toml")
+        self.state = DeviceState(self.config.device.state)
+        self.clips = self.config.clips_folder
+
+    def worker(self):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "edge_client.learning.worker", str(self.folder / "edge.toml")],
+            cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        child.stdin.write(json.dumps({"kind": "teach"}).encode() + b"\n")
+        child.stdin.flush()
+        return child
+
+    def teach(self):
+        with self.worker() as child:
+            errors = child.stderr.read().decode()
+            assert child.wait(60) == 0, errors
+        return self.state.load_model(self.bundle)
+
+    def to_teach(self):
+        return to_teach(self.config, self.state)
+
+
+def recall(tmp_path, saved, label, *, listening=True):
+    """Share of unheard clips of a label that one set of weights recognises."""
+    write_clips(tmp_path / "held out", label, 12, seed=1_000)
+    weights = saved.listening if listening else saved.bundle.weights
+    model = ModelRuntime(dataclasses.replace(saved.bundle, weights=weights))
+    recordings = Recordings(tmp_path / "held out", saved.bundle.manifest.feature_settings)
+    x = model.normalise(
+        open_front_end(saved.bundle.manifest.feature_settings)(recordings.load(recordings.clips(label)))
+    )
+    found = model.predict(x, saved.progress.listening_labels.listening_mask).argmax(axis=1)
+    return float((found == saved.progress.label_map.slot_of(label)).mean())
