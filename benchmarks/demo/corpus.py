@@ -110,7 +110,7 @@ def _run_child(folder: Path, corpus: Corpus) -> None:
         raise DemoError(f"speech synthesis failed (status {child.returncode}): {child.stderr.strip()[-500:]}")
 
 
-class _Synthesiser:
+class Synthesiser:
     """espeak-ng in synchronous mode: the whole sound is there when a call returns."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class _Synthesiser:
 
 def _write_corpus(folder: Path, corpus: Corpus) -> None:
     """Synthesise speaker by speaker."""
-    voices = _Synthesiser()
+    voices = Synthesiser()
     rng = np.random.default_rng(corpus.seed)
     pairs = list(itertools.product(corpus.accents, voices.variants))
     order = rng.permutation(len(pairs))
@@ -171,7 +171,7 @@ def _write_corpus(folder: Path, corpus: Corpus) -> None:
             _write_wav(folder / label / f"{speaker:08x}_nohash_{take}.wav", clip)
 
 
-def _speak(voices: _Synthesiser, corpus: Corpus, rng: np.random.Generator) -> Floats:
+def _speak(voices: Synthesiser, corpus: Corpus, rng: np.random.Generator) -> Floats:
     """Return one speaker's clips, float32 [labels * takes, RATE_HZ], each word somewhere in its second."""
     pace, pitch, intonation = rng.integers(130, 211), rng.integers(20, 81), rng.integers(20, 81)
     seconds = np.zeros((len(corpus.labels) * corpus.takes, voices.rate_hz), np.float32)

@@ -1,8 +1,9 @@
 """`python -m benchmarks.listening`: teach a device some words, and let it listen to streams of them and of others.
 
 Words that it was not taught with, by speakers that it never heard, lie among other words in backgrounds that it never
-heard, at 20, 10 and 5 dB. Defaults were chosen on one half of these speakers and backgrounds (`--tuning`); figures are
-of the other. Backgrounds: Speech Commands' noise recordings, and sounds of UrbanSound8K that go on and on.
+heard, at 20, 10 and 5 dB. Then come hours of synthesised dialogue in such backgrounds without any taught word. Defaults
+were chosen on one half of these speakers and backgrounds (`--tuning`); figures are of the other. Backgrounds: Speech
+Commands' noise recordings, and sounds of UrbanSound8K that go on and on.
 """
 
 from __future__ import annotations
@@ -18,136 +19,135 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bundles import ARCHITECTURES, ROOT, build_bundles, find_bundles
+from benchmarks.bundles import ROOT
+from benchmarks.listening.dialogue import dialogue
+from benchmarks.listening.front_ends import FrontEnd, front_ends
 from benchmarks.listening.idle import idle_mb, import_s
-from benchmarks.listening.listening import Listened, decide, listen
-from benchmarks.listening.material import KNOWN, Half, Material, load_material
-from benchmarks.listening.scoring import Score
+from benchmarks.listening.listening import in_parts, listen
+from benchmarks.listening.material import KNOWN, RATE_HZ, Half, Material, load_material
+from benchmarks.listening.measurement import KINDS, RATES, figures, quiet_figures
 from benchmarks.listening.streams import Stream, make_stream
 from benchmarks.listening.training import taught_device
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
-from fleet_protocol.bundle import read_bundle
 
 SNRS_DB = (20.0, 10.0, 5.0)
-THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-KINDS = ("background", "other word", "confusion", "repeat")
 
 
-def streams_of(half: Half, material: Material, minutes: float, seed: int) -> dict[float, Stream]:
+def streams_of(half: Half, minutes: float, seed: int) -> dict[float, Stream]:
     """Return a stream for every ratio."""
     return {
-        snr_db: make_stream(half, material.settings, snr_db, minutes, np.random.default_rng([seed, int(snr_db)]))
-        for snr_db in SNRS_DB
+        snr_db: make_stream(half, snr_db, minutes, np.random.default_rng([seed, int(snr_db)])) for snr_db in SNRS_DB
     }
 
 
-def measure(name: str, bundle: Path, material: Material, streams: dict[float, Stream]) -> dict[str, Any]:
-    """Teach a device with this bundle, let it listen, print its lines, and return its figures."""
+def measure(
+    front_end: FrontEnd,
+    material: Material,
+    half: Half,
+    streams: dict[float, Stream],
+    hours: float,
+    seed: int,
+    changes: dict[str, Any],
+) -> dict[str, Any]:
+    """Teach a device on this front end, let it listen, print its lines, and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
-        config = taught_device(Path(folder), bundle, material)
+        config = taught_device(Path(folder), front_end.bundle, material)
         memory = idle_mb(Path(folder) / "edge.toml")
         loaded = load_listening(config)
-    ratios, spent, seconds = [], 0.0, 0.0
+    detector, ratios, spent, seconds = dataclasses.replace(config.detector, **changes), [], 0.0, 0.0
     for snr_db, stream in streams.items():
-        heard = listen(loaded, stream, config.detector)
-        curve = {
-            threshold: decide(heard, loaded[1].names, stream, dataclasses.replace(config.detector, threshold=threshold))
-            for threshold in THRESHOLDS
-        }
-        ratios.append(_figures(snr_db, heard, curve))
-        print(_line(name, snr_db, heard.score), flush=True)
-        spent, seconds = spent + heard.seconds, seconds + heard.score.hours * 3600
-    return {
-        "architecture": name,
+        heard = listen(loaded, in_parts(stream.samples), detector)
+        ratios.append(figures(snr_db, heard, stream, loaded.tails))
+        print(_line(front_end.name, ratios[-1]), flush=True)
+        spent, seconds = spent + heard.spent_s, seconds + heard.seconds
+    result = {
+        "front_end": front_end.name,
+        "unseen_words": front_end.unseen(half),
+        "unseen_percent": round(100 * front_end.unseen_share(half), 1),
         "clips_per_label": len(material.training) // len(KNOWN),
         "real_time_factor": round(spent / seconds, 5),
         "idle_mb": round(memory, 1),
         "snr": ratios,
     }
+    if hours:
+        quiet = quiet_figures(listen(loaded, dialogue(half, hours, KNOWN, seed), detector), loaded.tails)
+        print(f"{front_end.name:<8}{quiet['hours']} h without a taught word: {quiet['false_accepts_per_hour']} an hour")
+        result |= {"quiet_false_accepts_per_hour": quiet["false_accepts_per_hour"], "quiet": quiet}
+    return result
 
 
-def _figures(snr_db: float, heard: Listened, curve: dict[float, Score]) -> dict[str, Any]:
-    score = heard.score
-    return {
-        "snr_db": snr_db,
-        "minutes": round(score.hours * 60, 1),
-        "false_reject_percent": round(100 * score.false_rejects, 1),
-        "false_reject_percent_by_label": {
-            label: round(100 * score.rejected[label] / max(1, score.said[label]), 1) for label in KNOWN
-        },
-        "false_accepts_per_hour": round(score.false_accepts_per_hour, 1),
-        "false_accepts_per_hour_by_kind": {kind: round(score.per_hour(kind), 1) for kind in KINDS},
-        "unknown_per_hour": round(heard.unknown / score.hours, 1),
-        "curve": [
-            {
-                "threshold": threshold,
-                "false_accepts_per_hour": round(one.false_accepts_per_hour, 1),
-                "false_reject_percent": round(100 * one.false_rejects, 1),
-            }
-            for threshold, one in curve.items()
-        ],
-    }
-
-
-def _line(name: str, snr_db: float, score: Score) -> str:
-    by_label = "  ".join(f"{100 * score.rejected[label] / max(1, score.said[label]):5.1f}" for label in KNOWN)
-    by_kind = "  ".join(f"{score.per_hour(kind):7.1f}" for kind in KINDS)
+def _line(name: str, ratio: dict[str, Any]) -> str:
+    by_label = "  ".join(f"{value:5.1f}" for value in ratio["false_reject_percent_by_label"].values())
+    by_kind = "  ".join(f"{value:7.1f}" for value in ratio["false_accepts_per_hour_by_kind"].values())
     return (
-        f"{name:<8}{snr_db:>4.0f} dB {100 * score.false_rejects:>6.1f}  {by_label}   "
-        f"{score.false_accepts_per_hour:>7.1f}  {by_kind}"
+        f"{name:<8}{ratio['snr_db']:>4.0f} dB {ratio['false_reject_percent']:>6.1f}  {by_label}   "
+        f"{ratio['false_accepts_per_hour']:>7.1f}  {by_kind}"
     )
 
 
-def _print_curves(results: Sequence[dict[str, Any]]) -> None:
-    print("\noperating curve: false accepts per hour / false rejects in % at each threshold")
-    print(f"{'':<16}" + "".join(f"{threshold:>14}" for threshold in THRESHOLDS))
+def _print_tables(results: Sequence[dict[str, Any]]) -> None:
+    rates = " and ".join(f"{rate:g}" for rate in RATES)
+    print(f"\nfalse rejects, %, at the threshold that gives at most {rates} false accepts per hour")
     for result in results:
         for ratio in result["snr"]:
-            points = "".join(
-                f"{point['false_accepts_per_hour']:>8.1f} / {point['false_reject_percent']:>3.0f}"
-                for point in ratio["curve"]
+            points = "  ".join(f"{value}" for value in ratio["false_reject_percent_at"].values())
+            print(f"{result['front_end']:<8}{ratio['snr_db']:>4.0f} dB  {points}")
+    print("\npromised for each label: measured false accepts per hour of all labels / false rejects, %")
+    for result in results:
+        for ratio in result["snr"]:
+            points = "  ".join(
+                f"{one['promised_per_label']:g}: {one['false_accepts_per_hour']:.1f} / "
+                f"{one['false_reject_percent']:.0f}"
+                for one in ratio["promised"]
             )
-            print(f"{result['architecture']:<8}{ratio['snr_db']:>4.0f} dB " + points)
+            print(f"{result['front_end']:<8}{ratio['snr_db']:>4.0f} dB  {points or 'a fixed threshold'}")
+        for one in result.get("quiet", {}).get("promised", []):
+            print(f"  dialogue, {one['promised_per_label']:g}: {one['false_accepts_per_hour']}")
+        print(
+            f"{result['front_end']}: {result['unseen_percent']} % of the other words were never pretrained; "
+            f"real-time factor {result['real_time_factor']}, a process that listens holds {result['idle_mb']} MB"
+        )
 
 
 def main() -> None:
     """Run the benchmark."""
+    options = _options()
+    changes = {key: value for key in ("hop_s", "average_s") if (value := getattr(options, key)) is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = front_ends(options.front_ends, Path(folder), options.bundles)
+        material = load_material(options.data, options.seed)
+        half = material.tuning if options.tuning else material.report
+        streams = streams_of(half, options.minutes, options.seed)
+        _print_head(material, streams)
+        results = [measure(one, material, half, streams, options.hours, options.seed, changes) for one in chosen]
+    _print_tables(results)
+    imported = round(import_s(), 3)
+    print(f"import of edge_client: {imported} s")
+    if options.json:
+        print(json.dumps({"front_ends": results, "import_s": imported}))
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listening", description=__doc__)
     parser.add_argument("--data", type=Path, default=os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
-    parser.add_argument("--architectures", nargs="+", default=["cnn2", "dscnn3"], choices=ARCHITECTURES)
-    parser.add_argument("--bundles", type=Path, metavar="DIR", help="take bundles from here instead of building them")
+    parser.add_argument(
+        "--front-ends", nargs="+", default=["cnn2", "dscnn3", "base"], metavar="NAME",
+        help="networks on cepstra, `base`, or files NAME.frontend (cnn2 dscnn3 base)",
+    )  # fmt: skip
+    parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
     parser.add_argument("--minutes", type=float, default=60.0, help="longest stream (60; words end it before)")
+    parser.add_argument("--hours", type=float, default=10.0, help="dialogue without a taught word (10; 0: none)")
+    parser.add_argument("--hop-s", type=float, help="seconds between windows, instead of the default")
+    parser.add_argument("--average-s", type=float, help="seconds over which scores are averaged, likewise")
     parser.add_argument("--tuning", action="store_true", help="listen to the half on which defaults were chosen")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        if options.bundles is None:
-            build_bundles(Path(folder), options.architectures)
-        bundles = find_bundles(options.bundles or Path(folder), options.architectures)
-        settings = read_bundle(next(iter(bundles.values()))).manifest.feature_settings
-        material = load_material(options.data, settings, options.seed)
-        streams = streams_of(
-            material.tuning if options.tuning else material.report, material, options.minutes, options.seed
-        )
-        _print_head(material, streams)
-        results = [measure(name, bundle, material, streams) for name, bundle in bundles.items()]
-    _print_curves(results)
-    imported = round(import_s(), 3)
-    for result in results:
-        print(
-            f"\n{result['architecture']}: real-time factor {result['real_time_factor']}, "
-            f"a process that listens holds {result['idle_mb']} MB",
-            end="",
-        )
-    print(f"\nimport of edge_client: {imported} s")
-    if options.json:
-        print(json.dumps({"architectures": results, "import_s": imported}))
+    return parser.parse_args()
 
 
 def _print_head(material: Material, streams: dict[float, Stream]) -> None:
-    minutes = sum(len(stream.samples) for stream in streams.values()) / material.settings.sample_rate_hz / 60
+    minutes = sum(len(stream.samples) for stream in streams.values()) / RATE_HZ / 60
     words = [word for stream in streams.values() for word in stream.words]
     known = sum(word.label is not None for word in words)
     print(

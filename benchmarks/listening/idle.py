@@ -73,10 +73,10 @@ def main() -> None:
     """Listen and print."""
     config = load_config(Path(sys.argv[1]))
     stop = threading.Event()
-    model, label_map = load_listening(config)
-    source = Noise(model.manifest.feature_settings.sample_rate_hz, stop)
+    loaded = load_listening(config)
+    source = Noise(loaded.model.manifest.feature_settings.sample_rate_hz, stop)
     publisher = Publisher(open_sinks(config, "0" * 32))
-    ListeningLoop(source, lambda: (model, label_map), config.detector, publisher, beat=lambda: None).run(stop)
+    ListeningLoop(source, lambda: loaded, config.detector, publisher, beat=lambda: None).run(stop)
     publisher.close()
     status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     print(next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS")))

@@ -10,13 +10,16 @@ import numpy as np
 from benchmarks.bundles import BenchmarkError
 from edge_client.audio.recordings import read_recording, speaker_of
 from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.feature_settings import preset
 
 # What the first device knows in Gudur & Perepu 2021, table 1.
 KNOWN = ("yes", "no", "up", "down")
 OTHER = ("left", "right", "on", "off", "stop", "go", "_unknown_")
 # Shares of the speakers.
 TRAINING, TUNING = 0.6, 0.2
+# How recordings are read, and what rate the streams have; a front end with another gets them resampled.
+SETTINGS = preset("log_mel")
+RATE_HZ = SETTINGS.sample_rate_hz
 # Sounds that go on and on; none of them is heard in training.
 URBAN = ("air_conditioner", "children_playing", "drilling", "engine_idling", "street_music")
 URBAN_CLIPS = 20
@@ -28,6 +31,12 @@ class Clip:
 
     label: str | None
     path: Path
+
+    @property
+    def word(self) -> str:
+        """What is said; the names of the recordings in ``_unknown_`` begin with it."""
+        folder = self.path.parent.name
+        return self.path.name.rpartition("_nohash_")[0].rpartition("_")[0] if folder == "_unknown_" else folder
 
 
 @dataclass(frozen=True)
@@ -43,17 +52,21 @@ class Material:
     """Training clips with known labels, the backgrounds that training may mix in, and the two halves.
 
     Attributes:
-        settings: of the features that the clips are for.
+        training: of the known labels.
+        others: other words of the same speakers, which the device gets no clip of.
+        noise: backgrounds, each float32 [samples].
+        tuning: what is listened to while defaults are chosen.
+        report: what figures are reported on.
     """
 
-    settings: FeatureSettings
     training: tuple[Clip, ...]
+    others: tuple[Clip, ...]
     noise: tuple[Floats, ...]
     tuning: Half
     report: Half
 
 
-def load_material(data: Path, settings: FeatureSettings, seed: int) -> Material:
+def load_material(data: Path, seed: int) -> Material:
     """Split the words by speaker and the backgrounds by time or recording.
 
     Raises:
@@ -68,11 +81,11 @@ def load_material(data: Path, settings: FeatureSettings, seed: int) -> Material:
     first, second = round(TRAINING * len(speakers)), round((TRAINING + TUNING) * len(speakers))
     parts = [set(part) for part in np.split(speakers, [first, second])]
     training, tuning, report = (tuple(clip for clip in clips if _speaker(clip.path) in part) for part in parts)
-    noise, *backgrounds = _split_noises(noises, settings.sample_rate_hz)
-    street = _urban(urban, settings.sample_rate_hz)
+    noise, *backgrounds = _split_noises(noises, RATE_HZ)
+    street = _urban(urban, RATE_HZ)
     return Material(
-        settings,
         tuple(clip for clip in training if clip.label is not None),
+        tuple(clip for clip in training if clip.label is None),
         noise,
         Half(tuning, backgrounds[0] + street[0]),
         Half(report, backgrounds[1] + street[1]),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.listening.material import KNOWN, Material
+from benchmarks.listening.material import KNOWN, RATE_HZ, Material
 from edge_client.config import Config, load_config
 from edge_client.learning.teaching.job import teach
 from edge_client.storage.device_state import DeviceState
@@ -33,14 +33,15 @@ def taught_device(folder: Path, bundle: Path, material: Material) -> Config:
         (folder / "clips" / str(clip.label) / clip.path.name).symlink_to(clip.path.resolve())
     (folder / "room").mkdir()
     for number, noise in enumerate(material.noise):
-        _write(folder / "room" / f"{number}.wav", noise, material.settings.sample_rate_hz)
+        write_wav(folder / "room" / f"{number}.wav", noise, RATE_HZ)
     (folder / "edge.toml").write_text(_CONFIG.format(bundle=bundle.resolve()))
     config = load_config(folder / "edge.toml")
     teach(config, DeviceState(config.device.state))
     return config
 
 
-def _write(path: Path, samples: Floats, rate_hz: int) -> None:
+def write_wav(path: Path, samples: Floats, rate_hz: int) -> None:
+    """Write float32 [samples] in -1..1 as 16-bit PCM."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)

@@ -130,6 +130,10 @@ class MicrophoneConfig:
         require(self.silent_s >= 1, "silent_s", self.silent_s, "must be at least 1")
 
 
+THRESHOLD = 0.7
+"""Averaged score from which a label counts as heard where nothing tells how often other sounds reach it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
     """``[detector]``.
@@ -137,7 +141,9 @@ class DetectorConfig:
     Attributes:
         hop_s: Time between two windows, in whole frames, s; a window is as long as the model's clips.
         average_s: Time over which scores are averaged, s.
-        threshold: Averaged score from which a label counts as heard, 0..1.
+        false_accepts_per_hour: Rate that every label's threshold is chosen for, where the bundle's front end is
+            pretrained and the owner gives no threshold.
+        threshold: Averaged score from which a label counts as heard, 0..1; None: see :data:`THRESHOLD`.
         thresholds: The same for single labels, ``[detector.thresholds]``.
         refractory_s: Time after an event in which the same label makes no other, s.
         energy_gate_db: Level below which a window is not looked at, dB full scale.
@@ -148,7 +154,8 @@ class DetectorConfig:
 
     hop_s: float = 0.25
     average_s: float = 0.5
-    threshold: float = 0.7
+    false_accepts_per_hour: float = 1.0
+    threshold: float | None = None
     thresholds: dict[str, float] = field(default_factory=dict)
     refractory_s: float = 1.0
     energy_gate_db: float = -60.0
@@ -159,7 +166,10 @@ class DetectorConfig:
     def __post_init__(self) -> None:
         require(0.02 <= self.hop_s <= 10, "hop_s", self.hop_s, "must be from 0.02 to 10")
         require(0 <= self.average_s <= 60, "average_s", self.average_s, "must be from 0 to 60")
-        require(0 < self.threshold <= 1, "threshold", self.threshold, "must be above 0, at most 1")
+        rate = self.false_accepts_per_hour
+        require(0 < rate <= 1000, "false_accepts_per_hour", rate, "must be above 0, at most 1000")
+        allowed = self.threshold is None or 0 < self.threshold <= 1
+        require(allowed, "threshold", self.threshold, "must be above 0, at most 1")
         for label, value in self.thresholds.items():
             require(0 < value <= 1, label, value, "must be above 0, at most 1")
         require(0 <= self.refractory_s <= 3600, "refractory_s", self.refractory_s, "must be from 0 to 3600")

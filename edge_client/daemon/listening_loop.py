@@ -6,13 +6,16 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
 from edge_client.capture import AudioSource
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
+from edge_client.detection.calibration import Tail
 from edge_client.detection.detector import Detector
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
@@ -21,8 +24,6 @@ from edge_client.rate_limited_log import RateLimitedLog
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
-
-Loaded = tuple[ModelRuntime, LabelMap]
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,22 @@ _MAX_READ_S = 60.0
 _RECENT = 1000
 
 
+class Loaded(NamedTuple):
+    """What a detector listens with.
+
+    Attributes:
+        model: with the weights that listen.
+        label_map: which slot is which label.
+        tails: by label, how often other sounds score high for it; none where the front end is not pretrained.
+    """
+
+    model: ModelRuntime
+    label_map: LabelMap
+    tails: Mapping[str, Tail] = MappingProxyType({})
+
+
 def load_listening(config: Config) -> Loaded:
-    """Return the model with the weights that listen, and its labels.
+    """Return the model with the weights that listen, its labels, and how often other sounds score high for them.
 
     Raises:
         BundleError: the bundle cannot be read.
@@ -43,7 +58,11 @@ def load_listening(config: Config) -> Loaded:
         ModelError: this machine has no runtime, or the runtime cannot take the graph.
     """
     saved = DeviceState(config.device.state).load_model(config.model.bundle)
-    return ModelRuntime(saved.listening_bundle, config.device.threads), saved.progress.listening_labels
+    progress = saved.progress
+    # A round's result knows nothing of other sounds; it is soon taught anew.
+    fitted = progress.tails if progress.background_trained else {}
+    tails = {label: Tail(*numbers) for label, numbers in fitted.items()}
+    return Loaded(ModelRuntime(saved.listening_bundle, config.device.threads), progress.listening_labels, tails)
 
 
 class ListeningLoop:
@@ -74,7 +93,8 @@ class ListeningLoop:
         self._load = load
         self._publisher = publisher
         self._beat = beat
-        self._detector = Detector(*load(), config)
+        loaded = load()
+        self._detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails)
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
         self._latencies_s: deque[float] = deque(maxlen=_RECENT)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from edge_client.audio.level import FLOOR_DB, rms_dbfs
-from edge_client.config.sections import DetectorConfig
+from edge_client.config.sections import THRESHOLD, DetectorConfig
+from edge_client.detection.calibration import Tail
 from edge_client.detection.posterior_handling import PosteriorHandler
 from edge_client.detection.unknown_sounds import UnknownSounds
 from edge_client.events import Event, Heard
@@ -21,6 +23,8 @@ from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
 
 log = logging.getLogger(__name__)
+
+_NO_TAILS: Mapping[str, Tail] = MappingProxyType({})
 
 
 @dataclass
@@ -55,6 +59,7 @@ class Detector:
         label_map: LabelMap,
         config: DetectorConfig,
         clock: Callable[[], float] = time.time,
+        tails: Mapping[str, Tail] = _NO_TAILS,
     ) -> None:
         """Begin with an empty stream.
 
@@ -63,6 +68,7 @@ class Detector:
             label_map: which slot is which label.
             config: see docs/listening.md.
             clock: the time of events, in seconds since 1970.
+            tails: by label, how often other sounds score high for it; labels without one get a fixed threshold.
         """
         self.counters = Counters()
         self.level_db = FLOOR_DB
@@ -82,9 +88,9 @@ class Detector:
         self._hop: Floats = np.zeros(self.hop_samples, np.float32)
         self._in_hop = 0
         self._heard_samples = 0
-        self.adopt(model, label_map)
+        self.adopt(model, label_map, tails)
 
-    def adopt(self, model: ModelRuntime, label_map: LabelMap) -> None:
+    def adopt(self, model: ModelRuntime, label_map: LabelMap, tails: Mapping[str, Tail] = _NO_TAILS) -> None:
         """Go on with other weights or labels; the stream is not interrupted.
 
         Raises:
@@ -93,7 +99,7 @@ class Detector:
         self._settings.require_same(model.manifest.feature_settings, "the model that listened", "the new model")
         self._model = model
         self._label_map = label_map
-        self._decisions = PosteriorHandler(self._thresholds(), self._config.average_s, self._config.refractory_s)
+        self._decisions = PosteriorHandler(self._thresholds(tails), self._config.average_s, self._config.refractory_s)
         # With a single output every score is 1: nothing can be told from it.
         self._can_tell = bool(label_map.slots) and label_map.listening_mask.sum() > 1
         if label_map.slots and not self._can_tell:
@@ -118,12 +124,16 @@ class Detector:
             self.counters.skipped += 1
             self._features.reset()
 
-    def _thresholds(self) -> Floats:
+    def _thresholds(self, tails: Mapping[str, Tail]) -> Floats:
+        """Return every label's threshold: the owner's, or for the promised rate, or else a fixed one."""
         chosen, names = self._config.thresholds, self._label_map.names
         for name in sorted(chosen.keys() - set(names) - self._warned):
             self._warned.add(name)
             log.warning("[detector.thresholds] %s: no sound has this label yet; known: %s", name, ", ".join(names))
-        return np.array([chosen.get(name, self._config.threshold) for name in names], np.float32)
+        default, rate = self._config.threshold, self._config.false_accepts_per_hour
+        fitted = {name: tail.threshold(rate) for name, tail in tails.items()} if default is None else {}
+        fixed = THRESHOLD if default is None else default
+        return np.array([(fitted | chosen).get(name, fixed) for name in names], np.float32)
 
     def _hops(self, samples: Floats) -> Iterator[None]:
         """Take samples; yield after every hop that completes a window."""

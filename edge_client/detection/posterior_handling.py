@@ -11,9 +11,9 @@ import numpy as np
 from fleet_protocol.arrays import Floats
 
 # A label that was heard can be heard again after its averaged score fell below this share of its threshold.
-_RELEASE = 0.5
+RELEASE = 0.5
 # Hops are counted in float seconds.
-_ROUNDING_S = 1e-6
+ROUNDING_S = 1e-6
 
 
 class PosteriorHandler:
@@ -42,14 +42,14 @@ class PosteriorHandler:
     def update(self, scores: Floats, at_s: float) -> int | None:
         """Take the scores of one window, float32 [labels]; return the label that is heard now, if any."""
         self._scores.append((at_s, scores))
-        while self._scores[0][0] < at_s - self._average_s + _ROUNDING_S and len(self._scores) > 1:
+        while self._scores[0][0] < at_s - self._average_s + ROUNDING_S and len(self._scores) > 1:
             self._scores.popleft()
         self.averaged = np.mean([row for _, row in self._scores], axis=0, dtype=np.float32)
-        self._armed |= self.averaged < _RELEASE * self._thresholds
+        self._armed |= self.averaged < RELEASE * self._thresholds
         if not len(scores):
             return None
         best = int(self.averaged.argmax())
-        rested = at_s - self._heard_at[best] >= self._refractory_s - _ROUNDING_S
+        rested = at_s - self._heard_at[best] >= self._refractory_s - ROUNDING_S
         if self.averaged[best] < self._thresholds[best] or not self._armed[best] or not rested:
             return None
         self._armed[best] = False

@@ -9,7 +9,8 @@ import dataclasses
 import json
 import re
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class Progress:
         overtaken: Whether a round's result was learned since, which knows nothing of the owner's sounds and room.
         held_out: Share of the clips by which the device judges what it makes of a round's result, 0..1.
         features: Digest of the front end's settings; "" for those of the bundle.
+        tails: By label, level and scale of ``edge_client.detection.calibration.Tail``, as last taught.
         background_trained: Whether the outputs for what is no label are trained in the weights that listen.
     """
 
@@ -65,6 +67,7 @@ class Progress:
     overtaken: bool = False
     held_out: float = HELD_OUT
     features: str = ""
+    tails: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     background_trained: bool = False
 
     @property
@@ -160,6 +163,7 @@ class DeviceState:
                 overtaken=bool(document.get("overtaken", False)),
                 held_out=float(document.get("held_out", HELD_OUT)),
                 features=str(document.get("features", "")) or manifest.feature_settings.digest,
+                tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document.get("tails", {})).items()},
                 background_trained=bool(document.get("background_trained", False)),
             )
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:

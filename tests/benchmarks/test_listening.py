@@ -1,12 +1,24 @@
 """The listening benchmark counts as the literature does, and runs from teaching to figures."""
 
+import io
+import itertools
 import json
+import re
+import struct
 from collections import Counter
 
+import numpy as np
 import pytest
 
+from benchmarks.listening.decisions import averaged, decisions
+from benchmarks.listening.dialogue import dialogue, sentences
+from benchmarks.listening.material import RATE_HZ, Half
+from benchmarks.listening.measurement import at_most, taken_words
+from benchmarks.listening.picture import draw, steps
 from benchmarks.listening.scoring import Heard, score
 from benchmarks.listening.streams import Word
+from benchmarks.listening.workers.protocol import serve
+from edge_client.detection.posterior_handling import PosteriorHandler
 from tests.support.checkout import DATA, run_python
 
 WORDS = (Word(10.0, "yes"), Word(14.0, None), Word(18.0, "no"), Word(22.0, "yes"))
@@ -38,21 +50,121 @@ def test_silence_is_no_accept_and_all_rejects():
     assert found.false_accepts_per_hour == 0.0
 
 
+def test_decisions_at_once_are_those_of_the_posterior_handler():
+    rng = np.random.default_rng(0)
+    scores = rng.random((400, 3)).astype(np.float32) ** 2
+    at_s = 0.25 * np.arange(1, 401)
+    thresholds = np.array([0.4, 0.5, 0.6], np.float32)
+    labels = ("yes", "no", "up")
+    for average_s in (0.0, 0.25, 0.5):
+        handler = PosteriorHandler(thresholds, average_s, 1.0)
+        slots = [(time, handler.update(row, time)) for row, time in zip(scores, at_s.tolist(), strict=True)]
+        expected = [Heard(time, labels[slot]) for time, slot in slots if slot is not None]
+        assert len(expected) > 20
+        assert decisions(averaged(scores, at_s, average_s), at_s, labels, thresholds, 1.0) == expected
+
+
+def test_no_sentence_of_the_dialogue_has_a_taught_word():
+    spoken = itertools.islice(sentences(("Down", "salt", "bank"), np.random.default_rng(0)), 300)
+    assert not [one for one in spoken if {"down", "salt", "bank"} & set(re.findall("[a-z]+", one.lower()))]
+
+
+def test_the_dialogue_is_as_long_as_asked_and_the_same_each_time():
+    half = Half((), (np.random.default_rng(0).normal(size=RATE_HZ).astype(np.float32),))
+    first, again = (np.concatenate(list(dialogue(half, 20 / 3600, ("yes",), 3))) for _ in range(2))
+    assert len(first) == 20 * RATE_HZ
+    assert np.array_equal(first, again)
+    assert np.abs(first).max() > 0.05
+
+
+class Echo:
+    """A listener that says how loud each hop is."""
+
+    labels, hop_samples = ("loud",), 100
+
+    def __init__(self):
+        self.resets = 0
+
+    def reset(self):
+        self.resets += 1
+
+    def scores(self, samples):
+        return samples.reshape(-1, self.hop_samples).max(axis=1, keepdims=True).astype(np.float32)
+
+
+def test_a_worker_scores_whole_hops_and_begins_anew_when_told():
+    def request(samples):
+        return struct.pack("<I", len(samples)) + np.array(samples, "<i2").tobytes()
+
+    listener, sink = Echo(), io.BytesIO()
+    asked = [[], [5] * 150, [7] * 60, [], [9] * 100]
+    serve(listener, io.BytesIO(b"".join(map(request, asked))), sink)
+    line, answers = sink.getvalue().split(b"\n", 1)
+    assert json.loads(line) == {"labels": ["loud"], "hop_s": 100 / 16_000}
+    rows = []
+    while answers:
+        (count,) = struct.unpack_from("<I", answers)
+        rows.append(np.frombuffer(answers, "<f4", count, 4).tolist())
+        answers = answers[4 + 4 * count :]
+    assert rows == [[], [5.0], [7.0], [], [9.0]]
+    assert listener.resets == 2
+
+
+def test_the_fewest_false_rejects_within_a_rate_are_found():
+    points = [
+        {"false_accepts_per_hour": rate, "false_reject_percent": rejects}
+        for rate, rejects in ((30.0, 10.0), (9.0, 20.0), (10.0, 19.0), (1.0, 40.0))
+    ]
+    assert at_most(points, 10.0) == 19.0
+    assert at_most(points, 0.5) is None
+
+
+def test_a_picture_shows_the_curves_of_all_results(tmp_path):
+    curve = [{"threshold": 0.5, "false_accepts_per_hour": 40.0, "false_reject_percent": 5.0},
+             {"threshold": 0.9, "false_accepts_per_hour": 0.0, "false_reject_percent": 60.0}]  # fmt: skip
+    ratio = {"snr_db": 20.0, "curve": curve}
+    one, other = tmp_path / "one.txt", tmp_path / "other.txt"
+    one.write_text(
+        "a table\n" + json.dumps({"front_ends": [{"front_end": "base", "snr": [ratio, ratio | {"snr_db": 5.0}]}]})
+    )
+    other.write_text(json.dumps({"packages": [{"package": "rival", "snr": [ratio, ratio | {"snr_db": 5.0}]}]}))
+    draw([one, other], tmp_path / "images" / "curves.svg")
+    picture = (tmp_path / "images" / "curves.svg").read_text()
+    assert all(text in picture for text in ("base", "rival", "20 dB", "5 dB", "false accepts per hour"))
+    assert steps(curve) == [(0.5, 60.0), (40.0, 5.0)]
+
+
+def test_the_words_that_were_taken_for_a_label_are_counted():
+    words = (Word(1.0, None, "go"), Word(4.0, "no", "no"), Word(8.0, None, "go"))
+    heard = [Heard(0.5, "no"), Heard(2.0, "no"), Heard(5.0, "no"), Heard(9.0, "no")]
+    assert taken_words(words, heard) == {"go as no": 2}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
-def test_it_runs_from_teaching_to_figures(bundles):
-    arguments = ["--architectures", "cnn2", "--bundles", str(bundles["cnn2"].parent), "--minutes", "2", "--json"]
+@pytest.mark.parametrize("name", ["cnn2", "base"])
+def test_it_runs_from_teaching_to_figures(name, request):
+    bundle = (
+        request.getfixturevalue("pretrained_bundle") if name == "base" else request.getfixturevalue("bundles")[name]
+    )
+    arguments = ["--front-ends", name, "--bundles", str(bundle.parent), "--minutes", "2", "--hours", "0.02", "--json"]
     printed = run_python("-m", "benchmarks.listening", "--data", str(DATA), *arguments)
     result = json.loads(printed.splitlines()[-1])
     assert result["import_s"] > 0
-    (network,) = result["architectures"]
-    assert network["architecture"] == "cnn2"
-    assert network["clips_per_label"] > 100
-    assert network["idle_mb"] < 70
-    assert 0 < network["real_time_factor"] < 1
-    assert [ratio["snr_db"] for ratio in network["snr"]] == [20, 10, 5]
-    for ratio in network["snr"]:
+    (found,) = result["front_ends"]
+    assert found["front_end"] == name
+    assert found["clips_per_label"] > 100
+    assert found["idle_mb"] < 70
+    assert 0 < found["real_time_factor"] < 1
+    assert found["quiet_false_accepts_per_hour"] >= 0
+    assert [ratio["snr_db"] for ratio in found["snr"]] == [20, 10, 5]
+    for ratio in found["snr"]:
         assert set(ratio["false_reject_percent_by_label"]) == {"yes", "no", "up", "down"}
-        at_default = next(point for point in ratio["curve"] if point["threshold"] == 0.7)
-        assert at_default["false_accepts_per_hour"] == ratio["false_accepts_per_hour"]
-        assert at_default["false_reject_percent"] == ratio["false_reject_percent"]
+        rates = [point["false_accepts_per_hour"] for point in ratio["curve"]]
+        assert rates[0] > rates[-1]
+        # What the detector itself did is what is decided again for the promise that is its default.
+        for point in ratio["promised"]:
+            if point["promised_per_label"] == 1:
+                assert point["false_accepts_per_hour"] == ratio["false_accepts_per_hour"]
+                assert point["false_reject_percent"] == ratio["false_reject_percent"]
+    assert bool(found["snr"][0]["promised"]) == (name == "base")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from edge_client.config import Config
+from edge_client.detection.calibration import fit_tails
 from edge_client.errors import RecordingError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.teaching.expectation import expectations
@@ -18,9 +19,12 @@ from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, SavedModel
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.labels import LabelMap
 
 # Where nothing else tells of a class, its data impressions do.
 _IMPRESSIONS = Synthesis(count=32)
+# Embeddings of other words by which thresholds are set.
+_OTHERS = 4000
 
 
 def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int) -> Taught:
@@ -52,9 +56,24 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         model, read_bundle(config.model.bundle).weights, label_map, material,
         settings.teach_epochs, settings.teach_learning_rate, seed,
     )  # fmt: skip
+    others = material.draws(label_map.background[0], _OTHERS, np.random.default_rng([seed, 3]))
+    rejected = [clips[:, 0] for clips in heard.rejected.values()]
+    tails = _tails(model, label_map, np.concatenate([others, statistics.noise, heard.nothing, *rejected]))
     expected = expectations(model, label_map, heard, statistics, np.random.default_rng([seed, 2]))
     clips = sum(len(takes) for takes in heard.takes.values())
-    return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected)
+    return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected, tails=tails)
+
+
+def _tails(model: ModelRuntime, label_map: LabelMap, negatives: Floats) -> dict[str, tuple[float, float]]:
+    """Return by label how often sounds that are no label's score high for it, with the weights that listen.
+
+    Args:
+        model: with these weights.
+        label_map: its labels.
+        negatives: embeddings of such sounds, float32 [rows, numbers].
+    """
+    scores = model.predict(model.normalise(negatives[:, None]), label_map.listening_mask)[:, : len(label_map.slots)]
+    return {name: (tail.level, tail.scale) for name, tail in zip(label_map.names, fit_tails(scores), strict=True)}
 
 
 def _imagination(model: ModelRuntime, saved: SavedModel, rng: np.random.Generator) -> Callable[[int], Floats]:

@@ -88,14 +88,14 @@ class HeadMaterial:
         x = np.concatenate([self.rows(sound, count, rng) for sound, count in zip(self.sounds, counts, strict=True)])
         return x, from_slots(np.repeat([sound.slot for sound in self.sounds], counts), capacity)
 
-    def of_output(self, slot: int, count: int, rng: np.random.Generator) -> Floats:
-        """Return about ``count`` embeddings of an output's sounds, float32 [rows, numbers]; each sound gives as many.
+    def draws(self, slot: int, count: int, rng: np.random.Generator) -> Floats:
+        """Return embeddings drawn around the centres of an output's sounds, float32 [count, numbers]; none without.
 
-        Of the background's outputs these are the negatives by which thresholds can be set.
+        Of the background's output for other words these are negatives that nothing was trained on.
         """
-        sounds = [sound for sound in self.sounds if sound.slot == slot]
-        parts = [self.rows(sound, -(-count // len(sounds)), rng) for sound in sounds]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.scatter)), np.float32)
+        centres = np.concatenate([sound.centres for sound in self.sounds if sound.slot == slot])
+        nobody = np.zeros((0, centres.shape[1]), np.float32)
+        return self.rows(Sound(slot, nobody, centres), count if len(centres) else 0, rng)
 
 
 def head_material(

@@ -82,6 +82,7 @@ def teach(config: Config, state: DeviceState) -> None:
         taught=digest or "",
         overtaken=False,
         background_trained=taught.background_trained,
+        tails=taught.tails,
     )
     state.save_model(taught.trained, taught.listening, progress)
     state.save_expectations([dataclasses.asdict(expected) for expected in taught.expected])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from edge_client.learning.teaching.expectation import Expectation
 from fleet_protocol.labels import LabelMap
@@ -21,6 +21,7 @@ class Taught:
         clips: how many clips were learned from.
         background_trained: whether the outputs for what is no label are trained.
         expected: how well each label will be recognised, where that can be told.
+        tails: by label, level and scale of ``edge_client.detection.calibration.Tail``.
     """
 
     trained: Arrays
@@ -29,6 +30,7 @@ class Taught:
     clips: int
     background_trained: bool = False
     expected: tuple[Expectation, ...] = ()
+    tails: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def with_labels(label_map: LabelMap, labels: Iterable[str]) -> LabelMap:

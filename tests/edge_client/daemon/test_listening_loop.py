@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.listening.idle import idle_mb
 from edge_client.config.sections import DetectorConfig
-from edge_client.daemon.listening_loop import ListeningLoop
+from edge_client.daemon.listening_loop import ListeningLoop, Loaded
 from edge_client.errors import AudioError, StateError
 from edge_client.events.publisher import Publisher
 from edge_client.model.runtime import ModelRuntime
@@ -55,7 +55,7 @@ class Running:
         self.thread = threading.Thread(target=self.loop.run, args=[self.stop], daemon=True)
 
     def load(self):
-        return self.model, self.label_map
+        return Loaded(self.model, self.label_map)
 
     def __enter__(self):
         self.thread.start()
@@ -169,7 +169,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one_listening(running):
 def test_a_source_of_another_rate_is_refused(bundles):
     model = ModelRuntime.open(bundles["cnn2"])
     with pytest.raises(AudioError, match="16000 Hz, but the model needs 14400 Hz"):
-        ListeningLoop(SoundStream(16_000), lambda: (model, LabelMap(32)), CONFIG, Publisher([]), lambda: None)
+        ListeningLoop(SoundStream(16_000), lambda: Loaded(model, LabelMap(32)), CONFIG, Publisher([]), lambda: None)
 
 
 def test_a_slow_board_is_not_asked_for_more_windows_than_its_hop(bundles):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from edge_client.audio.resampling import resample
-from edge_client.config.sections import DetectorConfig
+from edge_client.config.sections import THRESHOLD, DetectorConfig
+from edge_client.detection.calibration import Tail
 from edge_client.detection.detector import Detector
 from edge_client.features.augmentation import augment
 from edge_client.features.mfcc import Mfcc
@@ -68,7 +69,7 @@ def test_each_sound_is_heard_once_and_with_the_right_name(taught):
     said = ["yes", "no", "up", "no", "yes", "up"] * 3
     events = hear(Detector(*taught, CONFIG), stream_of(*said))
     assert [event.label for event in events if event.kind == "detected"] == said
-    assert all(CONFIG.threshold <= event.score <= 1 for event in events if event.kind == "detected")
+    assert all(THRESHOLD <= event.score <= 1 for event in events if event.kind == "detected")
 
 
 def test_how_the_stream_is_cut_changes_nothing(taught):
@@ -125,6 +126,19 @@ def test_a_label_can_be_made_hard_of_hearing(taught):
     events = hear(Detector(*taught, config), stream_of("yes", "no"))
     assert "yes" not in [event.label for event in events]
     assert "no" in [event.label for event in events]
+
+
+def test_a_tail_makes_a_label_hard_of_hearing_unless_the_owner_gives_a_threshold(taught):
+    model, label_map = taught
+    tails, stream = {"yes": Tail(level=12.0, scale=1.0)}, stream_of("yes", "no")
+
+    def heard(config):
+        return {event.label for event in hear(Detector(model, label_map, config, tails=tails), stream)}
+
+    assert "yes" not in heard(CONFIG)
+    assert "no" in heard(CONFIG)
+    assert "yes" in heard(dataclasses.replace(CONFIG, threshold=0.7))
+    assert "yes" in heard(dataclasses.replace(CONFIG, thresholds={"yes": 0.7}))
 
 
 def test_a_threshold_for_a_label_that_is_not_there_yet_is_said_once(taught, caplog):

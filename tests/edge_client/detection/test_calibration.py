@@ -1,0 +1,41 @@
+"""A threshold follows from how often other sounds score high, and keeps what it promises on sounds of that kind."""
+
+import numpy as np
+import pytest
+
+from edge_client.detection.calibration import Tail, fit_tails
+
+
+def sounds(count, level, scale, seed=0):
+    """Scores whose logits fall off exponentially, float32 [count, 1]."""
+    logits = level + np.random.default_rng(seed).exponential(scale, (count, 1))
+    return (1 / (1 + np.exp(-logits))).astype(np.float32)
+
+
+def test_the_tail_of_exponential_logits_is_found():
+    (tail,) = fit_tails(sounds(20_000, 0.0, 0.8))
+    assert tail.scale == pytest.approx(0.8, rel=0.1)
+    share = (sounds(1_000_000, 0.0, 0.8, seed=1) >= tail.threshold(100.0)).mean()
+    assert share == pytest.approx(100 / 3_000, rel=0.15)  # of the looks of an hour
+
+
+def test_a_rarer_false_accept_takes_a_higher_threshold():
+    (tail,) = fit_tails(sounds(2_000, -3.0, 0.8))
+    thresholds = [tail.threshold(rate) for rate in (100.0, 10.0, 1.0, 0.1)]
+    assert thresholds == sorted(thresholds)
+    assert 0.5 <= thresholds[0] < thresholds[-1] < 1.0
+
+
+def test_each_label_has_a_tail_of_its_own():
+    far, near = fit_tails(np.hstack([sounds(2_000, -6.0, 0.5), sounds(2_000, -2.0, 1.0, seed=1)]))
+    assert far.threshold(1.0) < near.threshold(1.0)
+
+
+def test_scores_of_exactly_0_and_1_give_finite_thresholds():
+    for value in (0.0, 1.0):
+        (tail,) = fit_tails(np.full((100, 1), value, np.float32))
+        assert 0.5 <= tail.threshold(1.0) < 1.0
+
+
+def test_no_threshold_is_below_a_half():
+    assert Tail(-5.0, 1.0).threshold(1.0) == 0.5
