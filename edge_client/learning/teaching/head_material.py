@@ -22,7 +22,7 @@ _ROWS = 50
 # Rows in one pass, as shares of a label's: of `_other_`, of either kind of `_nothing_`, of spliced clips, and of what
 # the owner said is not a label. The more of `_other_`, the fewer other words are taken for a label, and the fewer of
 # the label's own sounds are recognised.
-_OTHER, _NOTHING, _SPLICED, _REJECTED = 0.5, 0.5, 0.1, 0.5
+_OTHER, _NOTHING, _SPLICED, _REJECTED = 1.0, 0.5, 0.1, 0.5
 # Whitened cosines of a label's mean and the nearest word's from which the word is what the label's name says, and from
 # which it may be the label's sound under another name.
 _SAME_NAME, SAME_SOUND = 0.4, 0.75

@@ -54,7 +54,9 @@ def test_sounds_are_told_from_one_another_from_noise_and_from_other_words(tmp_pa
 def test_a_single_sound_is_heard_because_it_is_told_from_what_is_no_label(device):
     write_clips(device.clips, "stop", 8, seed=1)
     device.teach()
-    detector = Detector(*load_listening(device.config), dataclasses.replace(device.config.detector, hop_s=0.1))
+    loaded = load_listening(device.config)
+    config = dataclasses.replace(device.config.detector, hop_s=0.1)
+    detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails)
     stream, rng = np.zeros(16_000 * 6, np.float32), np.random.default_rng(5)
     stream += rng.normal(scale=0.003, size=len(stream)).astype(np.float32)
     stream[32_000:48_000] += melody("stop", rng)
