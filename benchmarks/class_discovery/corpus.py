@@ -68,6 +68,11 @@ class Corpus:
     labels: NDArray[np.str_]
     speakers: NDArray[np.str_]
 
+    @property
+    def is_embedding(self) -> bool:
+        """Whether the features are embeddings of a pretrained network."""
+        return isinstance(self.settings, EmbeddingSettings)
+
     def open_model(self, architecture: str) -> ModelRuntime:
         """Open a model with its initial weights."""
         return ModelRuntime.open(self.bundles / f"{architecture}.auricle")

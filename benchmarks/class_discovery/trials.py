@@ -18,6 +18,7 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from benchmarks.class_discovery.corpus import WORDS, Corpus
 from edge_client.learning.new_sounds.describe import describe
+from edge_client.learning.new_sounds.prototypes import prototypes
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips
@@ -100,7 +101,8 @@ def run_trial(corpus: Corpus, case: Case, seed: int) -> tuple[bool, float]:
             own = rng.choice(corpus.speakers_with(own, needed), 1)
         clips = _clips(corpus, np.isin(corpus.speakers, own), words, rng)
         model = corpus.open_model(architectures[device])
-        contributions.append(contribution(device, words, described(model, clips, x0, corpus, rng)))
+        arrays = _prototypes(model, clips) if corpus.is_embedding else described(model, clips, x0, corpus, rng)
+        contributions.append(contribution(device, words, arrays))
     return judge(case, public_set, contributions)
 
 
@@ -108,6 +110,13 @@ def _clips(corpus: Corpus, own: Bools, words: Sequence[str], rng: np.random.Gene
     """Draw a device's clips; the slot of a word is its place."""
     rows = [corpus.draw(own, word, corpus.front_end.clips[1], rng) for word in words]
     return Clips(corpus.x[np.concatenate(rows)][None], np.repeat(np.arange(len(words)), [len(part) for part in rows]))
+
+
+def _prototypes(model: ModelRuntime, clips: Clips) -> Arrays:
+    """Return what describes every word on an embedding: no training changes it, and impressions are not looked at."""
+    slots = range(int(clips.slots.max()) + 1)
+    nothing = np.zeros((len(slots), 1, *model.manifest.input_shape), np.float32)
+    return {"impressions": nothing, "prototypes": prototypes(model.denormalise(clips.x[0]), clips.slots, slots)}
 
 
 def described(model: ModelRuntime, clips: Clips, x0: Floats, corpus: Corpus, rng: np.random.Generator) -> Arrays:
