@@ -206,10 +206,11 @@ class ReportInfo:
 
 @dataclass(frozen=True)
 class GroupInfo:
-    """Reports that are one class, new in this round."""
+    """Reports that are one class: new in this round, or ``known`` to the fleet under another name."""
 
     class_id: str
     members: tuple[int, ...]
+    known: bool = False
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ class DiscoveryInfo:
 
     Attributes:
         reports: Reports that ``members`` and ``left_open`` are indices of.
-        groups: Groups of reports, one for each new class.
+        groups: Groups of reports, one for each class that they are.
         left_open: Reports that found no class, because another sound of their device is in that group.
         details: Details of the clustering, such as a projection of the reports onto a plane.
     """

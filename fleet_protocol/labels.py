@@ -106,10 +106,10 @@ class LabelMap:
         return dataclasses.replace(self, slots=(*self.slots, Slot(name, class_id)))
 
     def link(self, slot: int, class_id: str) -> LabelMap:
-        """Say which class of the fleet a slot is; linking it to the same class again changes nothing."""
+        """Say which class of the fleet a slot is; another slot that was this class is none any more."""
         if not 0 <= slot < len(self.slots):
             raise LabelError(f"slot {slot} is not in use; in use: 0 to {len(self.slots) - 1}")
-        slots = list(self.slots)
+        slots = [Slot(other.name) if other.class_id == class_id else other for other in self.slots]
         slots[slot] = Slot(slots[slot].name, class_id)
         return dataclasses.replace(self, slots=tuple(slots))
 

@@ -8,6 +8,8 @@ the best silhouette, which can also be one.
 
 (The paper clusters data impressions. On Speech Commands, from networks of different designs, they agreed no better than
 chance: docs/class-discovery.md. They are used where a device sent no profile.)
+
+Where the features are embeddings of one network, reports are described by prototypes instead, which need no profile.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from aggregator_server.discovery.prototypes import PublicEmbedding
 from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.public_set import PublicSet
 
@@ -39,6 +42,7 @@ class ReportedClass:
         impressions: Data impressions, float32 [n, frames, coefficients].
         profile: Scores of the public recordings for this sound, float32 [public samples]; None where the device sent
             none.
+        prototype: Mean embedding of its clips, float32 [1, numbers]; None where the features are no embedding.
     """
 
     device_id: str
@@ -46,6 +50,7 @@ class ReportedClass:
     name: str | None
     impressions: Floats
     profile: Floats | None = None
+    prototype: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,14 @@ class KnownClass:
         impressions: Data impressions, float32 [n, frames, coefficients].
         profile: Scores of the public recordings for this class, float32 [public samples]; None where the device sent
             none.
+        prototype: Mean embedding of its clips, float32 [1, numbers]; None where the features are no embedding.
     """
 
     device_id: str
     class_id: str
     impressions: Floats
     profile: Floats | None = None
+    prototype: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -72,9 +79,11 @@ class Group:
 
     Attributes:
         members: Indices into the reports, ascending.
+        class_id: The fleet's class that they are; None for a new class.
     """
 
     members: tuple[int, ...]
+    class_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ def discover(
     Args:
         reports: at least one.
         known: the reporting devices' descriptions of classes that the fleet has.
-        public_set: the public set whose recordings the profiles score.
+        public_set: the public set whose recordings the profiles score, or prototypes are compared by.
         count: number of new classes; None: the number of different names where every report has one, else the
             number between the most reports of one device and all reports that has the best silhouette.
         seed: seed of the medoids' random start.
@@ -189,6 +198,9 @@ def _descriptors(
     items: Sequence[ReportedClass | KnownClass], known: Sequence[KnownClass], public_set: PublicSet
 ) -> Doubles:
     """Return float64 [items, features], whose cosines say how alike two items are."""
+    prototypes = [item.prototype for item in items if item.prototype is not None]
+    if len(prototypes) == len(items):
+        return PublicEmbedding(public_set).directions(np.stack(prototypes))
     profiles = [item.profile for item in items if item.profile is not None]
     if len(profiles) == len(items):
         return _residuals(np.stack(profiles), public_set)

@@ -1,6 +1,7 @@
 """From groups of reports to new classes of the fleet (Gudur & Perepu 2021, algorithm 1: D_new = D_0 u X^i).
 
-A group that is no class yet becomes one: the average of its members' data impressions joins the public set as rows.
+A group that is no class yet becomes one. Its rows in the public set are the average of its members' data impressions,
+or, where the features are embeddings, draws around the mean of their prototypes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import Assigned
 from aggregator_server.discovery.clustering import Discovery, ReportedClass
+from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.names import majority_name, unique_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.messages import ClassInfo
@@ -39,6 +41,7 @@ def settle(
     round_id: int,
     reports: Sequence[ReportedClass],
     discovery: Discovery,
+    seed: int = 0,
 ) -> Settled:
     """Turn groups into classes, rows and assignments.
 
@@ -50,19 +53,22 @@ def settle(
         round_id: number of the round, which new classes name as ``discovered_in``.
         reports: the reports that were grouped.
         discovery: groups of indices into ``reports``.
+        seed: seed of the rows that are drawn.
     """
     grown = public_set
     assignments: list[Assigned] = []
     groups: list[dict[str, Any]] = []
     left_open: list[int] = []
     for group in discovery.groups:
-        class_id = _free_class_id(grown.class_ids)
+        class_id = group.class_id or _free_class_id(grown.class_ids)
         first_of = {reports[index].device_id: index for index in reversed(group.members)}
         members = sorted(first_of.values())
         left_open += [index for index in group.members if index not in members]
-        grown = _add_class(grown, class_id, round_id, [reports[index] for index in members])
+        if group.class_id is None:
+            rows = _rows(public_set, [reports[index] for index in members], np.random.default_rng([seed, members[0]]))
+            grown = _add_class(grown, class_id, round_id, [reports[index].name for index in members], rows)
         assignments += [Assigned(reports[i].device_id, reports[i].slot, class_id) for i in members]
-        groups.append({"class_id": class_id, "members": members})
+        groups.append({"class_id": class_id, "members": members, "known": group.class_id is not None})
     details = {
         "reports": [{"device_id": r.device_id, "slot": r.slot, "name": r.name} for r in reports],
         "groups": groups,
@@ -86,16 +92,24 @@ def _free_class_id(taken: Sequence[str]) -> str:
     return f"c{number}"
 
 
-def _add_class(public_set: PublicSet, class_id: str, round_id: int, members: list[ReportedClass]) -> PublicSet:
-    """Add a class and, as its rows, the mean over the members of their k-th impressions."""
-    rows = min(len(member.impressions) for member in members)
-    mean = np.mean([member.impressions[:rows] for member in members], axis=0, dtype=np.float64).astype(np.float32)
-    wanted = majority_name(member.name for member in members) or f"sound-{class_id.removeprefix('c')}"
+def _rows(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.random.Generator) -> Floats:
+    """Return the rows that stand for a new class, float32 [rows, frames, coefficients]."""
+    prototypes = [member.prototype for member in members if member.prototype is not None]
+    if len(prototypes) == len(members):
+        return PublicEmbedding(public_set).draw(np.stack(prototypes), rng)
+    count = min(len(member.impressions) for member in members)
+    return np.asarray(np.mean([member.impressions[:count] for member in members], axis=0, dtype=np.float64), np.float32)
+
+
+def _add_class(
+    public_set: PublicSet, class_id: str, round_id: int, names: Sequence[str | None], rows: Floats
+) -> PublicSet:
+    wanted = majority_name(names) or f"sound-{class_id.removeprefix('c')}"
     name = unique_name(wanted, [info.name for info in public_set.classes])
     return PublicSet(
         public_set.settings,
         (*public_set.classes, ClassInfo(class_id, name, round_id)),
-        np.concatenate([public_set.features, mean]),
-        np.concatenate([public_set.labels, np.full(rows, len(public_set.classes), np.int64)]),
-        np.concatenate([public_set.synthetic, np.ones(rows, np.bool_)]),
+        np.concatenate([public_set.features, rows]),
+        np.concatenate([public_set.labels, np.full(len(rows), len(public_set.classes), np.int64)]),
+        np.concatenate([public_set.synthetic, np.ones(len(rows), np.bool_)]),
     )

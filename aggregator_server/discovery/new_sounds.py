@@ -8,17 +8,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
-from aggregator_server.discovery.clustering import KnownClass, ReportedClass, discover
+from aggregator_server.discovery.clustering import Discovery, Group, KnownClass, ReportedClass, discover
 from aggregator_server.discovery.new_classes import Settled, settle
+from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
 from aggregator_server.names import check_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import TensorError
+from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays, require
 
 _SLOTS = 65_536
 _REPORTS = 256  # clustering takes memory by the square of the reports
+
+_OPTIONAL = ("profiles", "prototypes")
 
 Shapes = dict[str, tuple[int | None, ...]]
 
@@ -71,6 +75,8 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
         wanted = wanted | {"impressions": (described, None, *terms.settings.shape)}
         if "profiles" in arrays:
             wanted["profiles"] = (described, terms.samples)
+        if "prototypes" in arrays and isinstance(terms.settings, EmbeddingSettings):
+            wanted["prototypes"] = (described, *terms.settings.shape)
     extra = sorted(set(arrays) - set(wanted))
     if extra:
         raise MalformedUpdateError(f"array {extra[0]!r} does not belong to this upload; expected: {', '.join(wanted)}")
@@ -82,13 +88,6 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
         raise MalformedUpdateError(str(error)) from error
     if described and not arrays["impressions"].shape[1]:
         raise MalformedUpdateError("array 'impressions' holds no impression of any class; send at least one of each")
-
-
-def _described(arrays: Arrays) -> list[tuple[Floats, Floats | None]]:
-    """Return the impressions and the profile of every class that an upload describes, without the rest of it."""
-    impressions, profiles = arrays["impressions"].copy(), arrays.get("profiles")
-    copied = [None] * len(impressions) if profiles is None else [profile.copy() for profile in profiles]
-    return list(zip(impressions, copied, strict=True))
 
 
 def recognise(
@@ -117,5 +116,38 @@ def recognise(
         return tuple(reassigned), None
     reporting = {report.device_id for report in reports}
     references = [item for item in known if item.device_id in reporting]
-    found = discover(reports, references, inputs.public_set, count=inputs.new_classes, seed=inputs.plan.seed)
-    return tuple(reassigned), settle(inputs.public_set, inputs.round_id, reports, found)
+    found = _grouped(inputs, reports, references)
+    return tuple(reassigned), settle(inputs.public_set, inputs.round_id, reports, found, inputs.plan.seed)
+
+
+def _described(arrays: Arrays) -> list[tuple[Floats, Floats | None, Floats | None]]:
+    """Return impressions, profile and prototype of every class that an upload describes, without the rest of it."""
+    impressions = arrays["impressions"].copy()
+    parts = [arrays[name].copy() if name in arrays else [None] * len(impressions) for name in _OPTIONAL]
+    return list(zip(impressions, *parts, strict=True))
+
+
+def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: Sequence[KnownClass]) -> Discovery:
+    """Group the reports that are a class of the fleet already, and those that are new.
+
+    A device never gets a class that it has clips of, or was told of another of its sounds: its owner has two names for
+    them. So an owner who disagrees gives the clips another label.
+    """
+    known: dict[str, list[int]] = {}
+    if all(report.prototype is not None for report in reports):
+        space, theirs = PublicEmbedding(inputs.public_set), {(item.device_id, item.class_id) for item in references}
+        theirs |= {(device_id, class_id) for (device_id, _), class_id in inputs.assigned.items()}
+        for index, report in enumerate(reports):
+            class_id = space.known_as(report.prototype)
+            if class_id is not None and (report.device_id, class_id) not in theirs:
+                known.setdefault(class_id, []).append(index)
+    taken = {index for members in known.values() for index in members}
+    new = [index for index in range(len(reports)) if index not in taken]
+    groups, details = [Group(tuple(members), class_id) for class_id, members in known.items()], {}
+    if new:
+        found = discover(
+            [reports[i] for i in new], references, inputs.public_set, count=inputs.new_classes, seed=inputs.plan.seed
+        )
+        groups += [Group(tuple(new[index] for index in group.members)) for group in found.groups]
+        details = found.details
+    return Discovery(tuple(groups), details)

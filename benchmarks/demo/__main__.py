@@ -19,11 +19,12 @@ from benchmarks.demo.corpus import cached
 from benchmarks.demo.deal import KEYWORDS, deal
 from benchmarks.demo.display import Display
 from benchmarks.demo.federation import Options, run
+from benchmarks.demo.fleets import PRETRAINED, PUBLISHED
 from benchmarks.demo.paper import NEW_CLASS_ROUNDS, ROUNDS, new_class_rounds
 from benchmarks.demo.report import write_report
 from benchmarks.demo.result import Result
 from benchmarks.demo.split import Split, read_labels, split
-from benchmarks.demo.tables import accuracy_table, course_table, discovery_table, recognition_table
+from benchmarks.demo.tables import accuracy_table, course_table, discovery_table, gain_table, recognition_table
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
 
@@ -43,18 +44,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 2
     try:
-        with Display(options.rounds) as display:
-            order = Options(options.rounds, options.seed, dict(options.set), folder, started)
-            result = run(order, source, parts, display)
-        write_report(options.report, result)
+        results = []
+        for kind in (PUBLISHED, PRETRAINED):
+            with Display(options.rounds) as display:
+                order = Options(options.rounds, options.seed, dict(options.set), folder / kind.key, started)
+                results.append(run(order, kind, source, parts, display))
+            for table in (accuracy_table, course_table):
+                display.table(table(results[-1]))
+        write_report(options.report, results)
         if options.json:
-            write_durably(options.json, json.dumps(result.to_json(), indent=1).encode(), mode=0o644)
-        return _conclude(display, result, options, folder)
+            document = results[0].to_json() | {PRETRAINED.key: results[1].to_json()}
+            write_durably(options.json, json.dumps(document, indent=1).encode(), mode=0o644)
+        return _conclude(display, results, options, folder)
     except (AuricleError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         print("demo: interrupted; everything that it started was stopped", file=sys.stderr)
-    print(f"demo: FAILED; logs are in {folder / 'logs'}", file=sys.stderr)
+    print(f"demo: FAILED; logs are in {folder}", file=sys.stderr)
     return 1
 
 
@@ -119,20 +125,18 @@ def _recordings(options: argparse.Namespace) -> tuple[str, Split]:
     return source, dataclasses.replace(parts, arrivals=tuple(arrivals))
 
 
-def _conclude(display: Display, result: Result, options: argparse.Namespace, folder: Path) -> int:
-    """Print the tables and the verdict; return the exit status."""
-    for table in (accuracy_table, course_table, discovery_table, recognition_table):
-        display.table(table(result))
+def _conclude(display: Display, results: Sequence[Result], options: argparse.Namespace, folder: Path) -> int:
+    """Print the tables that hold both fleets against one another, and the verdict; return the exit status."""
+    for table in (gain_table, discovery_table, recognition_table):
+        display.table(table(results))
     written = [str(options.report), *([str(options.json)] if options.json else [])]
-    display.console.print(
-        f"\nwritten: {', '.join(written)}; logs: {folder / 'logs'}; {result.seconds:.0f} s", markup=False
-    )
-    wrong = [item for item in result.new_classes if not item.matched]
-    for item in wrong:
+    display.console.print(f"\nwritten: {', '.join(written)}; logs: {folder}; {results[-1].seconds:.0f} s", markup=False)
+    wrong = [(result.kind.title, item) for result in results for item in result.new_classes if not item.matched]
+    for title, item in wrong:
         problem = (
             "was not found" if item.class_id is None else "was found, but the devices' reports were not matched rightly"
         )
-        print(f"demo: FAILED: the new sound {item.label!r} {problem}", file=sys.stderr)
+        print(f"demo: FAILED: {title}: the new sound {item.label!r} {problem}", file=sys.stderr)
     return 1 if wrong else 0
 
 

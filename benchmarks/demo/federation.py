@@ -1,4 +1,4 @@
-"""The demonstration itself: a fleet of three devices goes through the paper's homogeneous schedule."""
+"""A fleet of three devices goes through the paper's homogeneous schedule."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from aggregator_server.store.blobs import BlobFolder
 from benchmarks.demo.devices import Device, link
 from benchmarks.demo.display import Display
 from benchmarks.demo.fleet import Fleet
+from benchmarks.demo.fleets import FleetKind
 from benchmarks.demo.outcome import NewClass, Recognition, RoundOutcome, new_classes, round_outcome
-from benchmarks.demo.paper import ARCHITECTURES, ROUNDS, SHOWN_AS, published
+from benchmarks.demo.paper import ROUNDS, SHOWN_AS, published
 from benchmarks.demo.recognition import (
+    HeldOut,
     Impressions,
     impressions,
     read_held_out,
@@ -24,11 +26,11 @@ from benchmarks.demo.recognition import (
 from benchmarks.demo.result import Result, User
 from benchmarks.demo.split import Split
 from edge_client.clips.public_set import build_public_set
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.ready_bundles import find_bundle
 from model_export.quiet import native_output_hidden
 
-FEATURES = "gudur"
 # A round of the demonstration takes seconds, on a busy machine minutes; one that takes so long has failed.
 _ROUND_S = 600.0
 
@@ -60,11 +62,12 @@ class _Course:
     uploads: tuple[tuple[int, str, str, Mapping[int, str]], ...]
 
 
-def run(options: Options, source: str, split: Split, display: Display) -> Result:
+def run(options: Options, kind: FleetKind, source: str, split: Split, display: Display) -> Result:
     """Start, run all rounds, stop, and look at what was learned.
 
     Args:
         options: how.
+        kind: what the devices listen with.
         source: says where the recordings are from.
         split: of them.
         display: is told what happens.
@@ -73,17 +76,18 @@ def run(options: Options, source: str, split: Split, display: Display) -> Result
         DemoError: something failed; nothing that was started runs on.
         AuricleError: recordings or models cannot be used.
     """
-    setting = _setting(source, split, options)
+    setting = _setting(kind, source, split, options)
     display.start(setting)
     test = options.folder / "test"
     link(split.test, test)
     link(split.public, options.folder / "public")
     size = len(split.public[split.deal.known[0]])
     display.stage("the public set's features are computed")
-    public_set = build_public_set(options.folder / "public", preset(FEATURES), split.deal.known, size, options.seed)
+    settings = read_bundle(find_bundle(kind.bundles[0])).manifest.feature_settings
+    public_set = build_public_set(options.folder / "public", settings, split.deal.known, size, options.seed)
     devices = [
         Device(f"user {number}", name, labels, options.folder / f"user-{number}", find_bundle(name))
-        for number, (name, labels) in enumerate(zip(ARCHITECTURES, split.deal.devices, strict=True), 1)
+        for number, (name, labels) in enumerate(zip(kind.bundles, split.deal.devices, strict=True), 1)
     ]
     display.stage("the aggregator and the devices start")
     with Fleet(options.folder, _ROUND_S) as fleet:
@@ -95,15 +99,16 @@ def run(options: Options, source: str, split: Split, display: Display) -> Result
         fleet.wait_for_devices({device.name for device in devices})
         course = _run_rounds(options, fleet, devices, split, display)
     display.stage("the devices' models are asked for the new sounds")
-    return _result(options, setting, split, devices, course, test)
+    held_out = _held_out(test, settings)
+    return _result(options, kind, setting, split, devices, course, held_out)
 
 
-def _setting(source: str, split: Split, options: Options) -> tuple[str, ...]:
+def _setting(kind: FleetKind, source: str, split: Split, options: Options) -> tuple[str, ...]:
     """Say in sentences what will be done on what, and what the paper's sizes were."""
     deal, paper = split.deal, published(split.deal)
     users = "; ".join(
         f"user {number}: {SHOWN_AS[name]}, {', '.join(labels)}"
-        for number, (name, labels) in enumerate(zip(ARCHITECTURES, deal.devices, strict=True), 1)
+        for number, (name, labels) in enumerate(zip(kind.bundles, deal.devices, strict=True), 1)
     )
     arrivals = "; ".join(
         f"before round {arrival.round_number}, {len(arrival.clips)} of {arrival.label} for user {arrival.device + 1}"
@@ -111,6 +116,7 @@ def _setting(source: str, split: Split, options: Options) -> tuple[str, ...]:
     )
     test = [len(clips) for clips in split.test.values()]
     return (
+        f"{kind.title[0].upper()}{kind.title[1:]}.",
         f"Recordings: {source}. {users}. New on the way: {', '.join(deal.new)}.",
         f"{options.rounds} rounds (paper: {ROUNDS}), sizes scaled down to what is there: public set "
         f"{len(split.public[deal.known[0]])} recordings of each label (paper: {deal.paper.public}); "
@@ -156,7 +162,13 @@ def _name(item: Mapping[str, Any]) -> str:
 
 
 def _result(
-    options: Options, setting: tuple[str, ...], split: Split, devices: list[Device], course: _Course, test: Path
+    options: Options,
+    kind: FleetKind,
+    setting: tuple[str, ...],
+    split: Split,
+    devices: list[Device],
+    course: _Course,
+    held_out: HeldOut,
 ) -> Result:
     appeared: dict[int, list[str]] = {}
     owners: dict[str, tuple[str, ...]] = dict.fromkeys(split.deal.new, ())
@@ -168,21 +180,26 @@ def _result(
     found = new_classes(course.rounds, owners)
     words = {item.class_id: item.label for item in found if item.class_id is not None}
     return Result(
+        kind=kind,
         setting=setting,
         published=published(split.deal),
         users=tuple(User(device.name, device.architecture, device.labels) for device in devices),
         rounds=course.rounds,
         appeared=appeared,
         new_classes=found,
-        recognition=_recognition(devices, test, found),
+        recognition=_recognition(devices, held_out, found),
         similarities=tuple(similarity(device, words) for device in devices),
         impressions=_impressions(options.folder, course, words),
         seconds=time.monotonic() - options.started,
     )
 
 
-def _recognition(devices: list[Device], test: Path, found: tuple[NewClass, ...]) -> tuple[Recognition, ...]:
-    held_out = read_held_out(test, preset(FEATURES))
+def _held_out(test: Path, settings: FeatureSettings) -> HeldOut:
+    with native_output_hidden():  # the runtime greets everybody who opens a network
+        return read_held_out(test, settings)
+
+
+def _recognition(devices: list[Device], held_out: HeldOut, found: tuple[NewClass, ...]) -> tuple[Recognition, ...]:
     with native_output_hidden():  # the runtime greets everybody who opens a model
         rows = [row for device in devices for row in recognise(device, held_out, found)]
     return tuple(sorted(rows, key=lambda row: ([item.label for item in found].index(row.label), row.user)))

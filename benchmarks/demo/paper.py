@@ -10,11 +10,13 @@ ROUNDS = 10
 # Before these rounds new sounds appear.
 NEW_CLASS_ROUNDS = (4, 8)
 # Table 1. The softmax activation of user 1 is taken to be the output's; hidden layers use ReLU.
-ARCHITECTURES = ("cnn2", "cnn3", "dscnn3")
+ARCHITECTURES: tuple[str, str, str] = ("cnn2", "cnn3", "dscnn3")
 SHOWN_AS = {
     "cnn2": "2-layer CNN (16, 32)",
     "cnn3": "3-layer CNN (16, 16, 32)",
     "dscnn3": "3-layer depth-separable CNN (16, 16, 32)",
+    "base": "linear head",
+    "base_hidden": "head with one hidden layer (64)",
 }
 
 

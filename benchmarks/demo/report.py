@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.demo.figures import curves, impression_planes, similarities
@@ -12,6 +13,7 @@ from benchmarks.demo.tables import (
     accuracy_table,
     course_table,
     discovery_table,
+    gain_table,
     recognition_table,
     round_table,
 )
@@ -48,32 +50,39 @@ svg {{ max-width: 100%; height: auto; }}
 """
 
 
-def write_report(path: Path, result: Result) -> None:
-    """Write the page."""
-    users = [user.name for user in result.users]
+def write_report(path: Path, results: Sequence[Result]) -> None:
+    """Write the page: both fleets against one another, and then each in detail."""
+    parts = [_table(table(results)) for table in (gain_table, discovery_table, recognition_table)]
+    for result in results:
+        parts += _details(result)
+    write_durably(path, _PAGE.format(body="\n".join(parts)).encode(), mode=0o644)
+
+
+def _details(result: Result) -> list[str]:
+    users, key = [user.name for user in result.users], result.kind.key
     parts = [
+        f"<h2>{html.escape(f'{key}: {result.kind.title}')}</h2>",
         _paragraphs(result.setting),
         _table(accuracy_table(result)),
-        _section("Accuracy by round", curves(result.rounds, users, result.appeared)),
+        _section(f"{key}: accuracy by round", curves(result.rounds, users, result.appeared)),
         _table(course_table(result)),
-        _table(discovery_table(result)),
-        _table(recognition_table(result)),
     ]
     if result.impressions:
         text = (
-            "What the aggregator saw of the sounds: the data impressions that were uploaded in the rounds with new "
+            "What the aggregator got of the sounds: the data impressions that were uploaded in the rounds with new "
             "sounds, less each device's mean over the classes that it knew. Small marks are impressions, large ones "
-            "their means; shapes are devices, colours sounds. First two principal components; the aggregator compares "
-            "the means by the angle between them, in all dimensions."
+            "their means; shapes are devices, colours sounds. First two principal components."
         )
-        parts.append(_section("Data impressions in two dimensions", impression_planes(result.impressions), text))
+        parts.append(
+            _section(f"{key}: data impressions in two dimensions", impression_planes(result.impressions), text)
+        )
     text = (
         "Cosine between the weights that lead into two classes, in every device's last layer at the end (equation 1 "
         "of the paper): which sounds a device holds to be alike. From it the impressions' soft labels are drawn."
     )
-    parts.append(_section("Class similarity", similarities(result.similarities), text))
+    parts.append(_section(f"{key}: class similarity", similarities(result.similarities), text))
     parts.append(_table(round_table(result)))
-    write_durably(path, _PAGE.format(body="\n".join(parts)).encode(), mode=0o644)
+    return parts
 
 
 def _paragraphs(lines: tuple[str, ...]) -> str:

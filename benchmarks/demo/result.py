@@ -7,6 +7,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.demo.fleets import FleetKind
 from benchmarks.demo.outcome import NewClass, Recognition, RoundOutcome, mean_of
 from benchmarks.demo.paper import Published
 from benchmarks.demo.recognition import Impressions, Similarity
@@ -26,6 +27,7 @@ class Result:
     """What a run found.
 
     Attributes:
+        kind: what the devices listen with.
         setting: sentences that say what was done on what.
         published: what the paper reports of the like.
         users: in order.
@@ -38,6 +40,7 @@ class Result:
         seconds: from the start of the command.
     """
 
+    kind: FleetKind
     setting: tuple[str, ...]
     published: Published
     users: tuple[User, ...]
@@ -86,6 +89,7 @@ class Result:
                 }
                 for item in self.new_classes
             ],
+            "recognition": [dataclasses.asdict(row) for row in self.recognition],
             "seconds": self.seconds,
         }
 

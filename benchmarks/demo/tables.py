@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.demo.outcome import RoundOutcome, UserRound, mean_of, row_of
@@ -47,7 +48,7 @@ def accuracy_table(result: Result) -> Table:
     own, fleet = result.average
     rows.append(("average", "", *_triple(own, fleet), *_triple(*paper.average)))
     return Table(
-        f"Accuracy in %, averaged over {len(result.rounds)} rounds, beside the paper's ({paper.name})",
+        f"{result.kind.key}: accuracy in %, mean of {len(result.rounds)} rounds, beside the paper's ({paper.name})",
         ("", "model", "local", "global", "gain", "paper: local", "global", "gain"),
         tuple(rows),
         left=(0, 1),
@@ -71,7 +72,7 @@ def course_table(result: Result) -> Table:
         after = mean_of(result.rounds, user.name, lambda row: row.held_out_after)
         rows.append((user.name, *public, *held, _arrow(before, after)))
     return Table(
-        "First and last round, accuracy in %",
+        f"{result.kind.key}: first and last round, accuracy in %",
         (
             "",
             f"local → global, round {first.number}",
@@ -88,47 +89,68 @@ def _arrow(before: float, after: float) -> str:
     return f"{before:.1f} → {after:.1f} ({after - before:+.1f})"
 
 
-def discovery_table(result: Result) -> Table:
+def gain_table(results: Sequence[Result]) -> Table:
+    """Every user's own model on held-out recordings, before and after it learned from the fleet, on each front end."""
+    rows = []
+    for index, user in enumerate(results[0].users):
+        cells = []
+        for result in results:
+            name = result.users[index].name
+            before = mean_of(result.rounds, name, lambda row: row.held_out_before)
+            after = mean_of(result.rounds, name, lambda row: row.held_out_after)
+            cells += [SHOWN_AS[result.users[index].architecture], _arrow(before, after)]
+        rows.append((user.name, *cells))
+    head = ("", *(text for result in results for text in (result.kind.key, "held-out, before → after")))
+    return Table(
+        "Both fleets: each user's own model, mean of all rounds, accuracy in %",
+        head,
+        tuple(rows),
+        left=(0, *range(1, len(head), 2)),
+        note="; ".join(f"{result.kind.key}: {result.kind.title}" for result in results) + ".",
+    )
+
+
+def discovery_table(results: Sequence[Result]) -> Table:
     """Which new sounds were found, when, from whose reports, and whether they were matched rightly."""
     rows = tuple(
         (
             item.label,
+            result.kind.key,
             ", ".join(item.devices),
             "not found" if item.round is None else f"round {item.round}",
             "—" if item.class_id is None else item.class_id,
             "yes" if item.matched else "NO",
         )
-        for item in result.new_classes
+        for items in zip(*(result.new_classes for result in results), strict=True)
+        for result, item in zip(results, items, strict=True)
     )
     return Table(
-        "New sounds (devices do not say which word it is; only impressions travel)",
-        ("sound", "met by", "found", "class", "matched rightly"),
+        "New sounds (devices do not say which word it is; only descriptions travel)",
+        ("sound", "fleet", "met by", "found", "class", "matched rightly"),
         rows,
-        left=(0, 1, 2, 3, 4),
+        left=(0, 1, 2, 3, 4, 5),
     )
 
 
-def recognition_table(result: Result) -> Table:
-    """How well each device recognises the new sounds in the end."""
-    rows = tuple(
-        (
-            item.label,
-            item.user,
-            "yes" if item.heard else "never",
-            _percent(item.recognised),
-            _percent(item.mistaken),
-            str(item.classes),
-            str(item.recordings),
-        )
-        for item in result.recognition
-    )
+def recognition_table(results: Sequence[Result]) -> Table:
+    """How well each device recognises the new sounds in the end, on each front end."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for place, result in enumerate(results):
+        for item in result.recognition:
+            cells = rows.setdefault(
+                (item.label, item.user, "yes" if item.heard else "never"), ["—"] * (2 * len(results))
+            )
+            cells[2 * place : 2 * place + 2] = [_percent(item.recognised), _percent(item.mistaken)]
+    head = (text for result in results for text in (f"{result.kind.key}: recognised, %", "others taken for it, %"))
     return Table(
         "New sounds on held-out recordings, at the end",
-        ("sound", "device of", "heard it", "recognised, %", "others taken for it, %", "among classes", "recordings"),
-        rows,
+        ("sound", "device of", "heard it", *head),
+        tuple((*key, *cells) for key, cells in rows.items()),
         left=(0, 1, 2),
-        note="'never': the device learned the sound from the fleet's data impressions alone (zero-shot). "
-        "Chance is 100 % divided by the number of classes that the device chooses from.",
+        note="'never': the device learned the sound from what other devices sent of it: data impressions (published), "
+        "the mean embedding of their clips (base, whose network learned thirty-five words from other people, "
+        "'stop' and 'go' among them). Chance is 100 % divided by the number of classes that the device "
+        f"chooses from, here {max(item.classes for result in results for item in result.recognition)} at most.",
     )
 
 
@@ -136,7 +158,7 @@ def round_table(result: Result) -> Table:
     """Every round, every user."""
     rows = [_round_row(outcome, row) for outcome in result.rounds for row in outcome.users]
     return Table(
-        "Every round, accuracy in %",
+        f"{result.kind.key}: every round, accuracy in %",
         ("round", "user", "clips", "local", "global", "own, learned", "held-out before", "held-out after"),
         tuple(rows),
         left=(0, 1),

@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassAssignment, ClassInfo
 
+log = logging.getLogger(__name__)
+
 
 def take_labels(label_map: LabelMap, labels: Sequence[str], classes: Iterable[ClassInfo]) -> LabelMap:
     """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
+
+    A class that another label was linked to goes to the label of its name when the other has no clips any more: the
+    owner has renamed them.
+
+    Args:
+        label_map: of the device's model.
+        labels: that there are clips of.
+        classes: of the fleet.
 
     Raises:
         LabelError: the head has no free slot.
     """
     known = {info.name: info.class_id for info in classes}
     for label in labels:
-        class_id = known.get(label)
-        if class_id in label_map.class_ids:
-            class_id = None
         if label not in label_map.names:
-            label_map = label_map.add(label, class_id)
-        elif class_id is not None and label_map.slots[label_map.slot_of(label)].class_id is None:
-            label_map = label_map.link(label_map.slot_of(label), class_id)
+            label_map = label_map.add(label)
+        slot, class_id = label_map.slot_of(label), known.get(label)
+        if class_id is None or label_map.slots[slot].class_id is not None:
+            continue
+        holder = label_map.slot_of_class(class_id)
+        if holder is None or label_map.names[holder] not in labels:
+            label_map = label_map.link(slot, class_id)
     return label_map
 
 
 def link_recognised(label_map: LabelMap, assignments: Iterable[ClassAssignment]) -> LabelMap:
-    """Link the slots of new sounds that the aggregator recognised."""
+    """Link the slots of new sounds that the aggregator recognised.
+
+    A class keeps the slot that it has: an owner who calls it by two names can give its clips one.
+    """
     for assignment in assignments:
-        if label_map.slot_of_class(assignment.class_id) is None:
+        holder = label_map.slot_of_class(assignment.class_id)
+        if holder is None:
             label_map = label_map.link(assignment.slot, assignment.class_id)
+        elif holder != assignment.slot:
+            heard, holds = label_map.names[assignment.slot], label_map.names[holder]
+            log.info(
+                "the fleet takes %r for %r, which this device has a slot for; if they are the same sound, give the "
+                "clips that name: auricle-edge clips relabel --label OLD NEW", heard, holds,
+            )  # fmt: skip
     return label_map
 
 

@@ -11,12 +11,30 @@ import numpy as np
 
 from fleet_protocol.arrays import Floats, Ints
 
+_SURE = 0.99
+
 
 def from_slots(slots: Ints, capacity: int) -> Floats:
     """Turn int64 [rows] slots into one-hot targets: plain cross-entropy."""
     targets = np.zeros((len(slots), capacity), np.float32)
     targets[np.arange(len(slots)), slots] = 1.0
     return targets
+
+
+def at_temperature(targets: Floats, mask: Floats, temperature: float) -> Floats:
+    """Return what a network that is 99 % sure of one-hot targets at temperature 1 answers at another.
+
+    Distillation compares answers at its temperature. A one-hot target would ask there for logits that grow without end,
+    and the labels' rows would outweigh the others.
+
+    Args:
+        targets: one-hot, float32 [rows, capacity].
+        mask: float32 [capacity]: the classes that the network chooses from.
+        temperature: T of the softmax.
+    """
+    certain = np.log(_SURE / (1 - _SURE) * max(1.0, float(mask.sum()) - 1)) / temperature
+    powers = np.exp(certain * targets) * mask
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True), np.float32)
 
 
 def from_consensus(scores: Floats, slots: Sequence[int], capacity: int) -> Floats:

@@ -62,7 +62,9 @@ def small_run(tmp_path_factory):
 
 def test_the_figures_have_the_promised_form(small_run):
     _, figures, _ = small_run
-    assert set(figures) == {"users", "average", "rounds", "new_classes", "seconds"}
+    assert set(figures) == {"users", "average", "rounds", "new_classes", "recognition", "seconds", "base"}
+    assert set(figures["base"]) == set(figures) - {"base"}
+    assert [user["architecture"] for user in figures["base"]["users"]] == ["base", "base_hidden", "base"]
     assert [(user["architecture"], len(user["labels"])) for user in figures["users"]] == [
         ("cnn2", 4),
         ("cnn3", 4),
@@ -89,12 +91,25 @@ def test_the_averages_are_those_of_the_rounds_and_users(small_run):
 
 def test_new_sounds_are_found_when_devices_meet_them_and_matched(small_run):
     output, figures, _ = small_run
-    assert figures["new_classes"] == [
-        {"label": "stop", "devices": ["user 1", "user 2"], "round": 2, "matched": True},
-        {"label": "go", "devices": ["user 2"], "round": 3, "matched": True},
-    ]
+    for found in (figures, figures["base"]):
+        assert found["new_classes"] == [
+            {"label": "stop", "devices": ["user 1", "user 2"], "round": 2, "matched": True},
+            {"label": "go", "devices": ["user 2"], "round": 3, "matched": True},
+        ]
     assert [outcome["appeared"] for outcome in figures["rounds"]] == [[], ["stop"], ["stop", "go"]]
     assert "paper: 200 to 300" in " ".join(output.split())
+
+
+def test_both_fleets_stand_side_by_side_and_the_pretrained_one_hears_better(small_run):
+    output, figures, _ = small_run
+
+    def held_out(found):
+        return [row["held_out_after"] for row in found["rounds"][-1]["users"]]
+
+    assert min(held_out(figures["base"])) > max(50, sum(held_out(figures)) / 3)
+    for found in (figures, figures["base"]):
+        assert len([row for row in found["recognition"] if not row["heard"]]) == 3  # stop by user 3, go by 1 and 3
+    assert "Both fleets: each user's own model" in output
 
 
 def test_the_report_is_whole_and_asks_nothing_of_a_network(small_run):
@@ -102,9 +117,10 @@ def test_the_report_is_whole_and_asks_nothing_of_a_network(small_run):
     visible = re.sub(r"data:image/png;base64,[A-Za-z0-9+/=\s]*", "", page)
     assert "//" not in re.sub(r"<style>.*?</style>", "", visible, flags=re.DOTALL)
     assert "<script" not in page
-    assert page.count("<svg") == 3
-    for title in ("Accuracy by round", "Data impressions in two dimensions", "Class similarity"):
-        assert title in page
+    assert page.count("<svg") == 6
+    for title in ("accuracy by round", "data impressions in two dimensions", "class similarity"):
+        assert f"published: {title}" in page
+        assert f"base: {title}" in page
     assert f"{figures['average']['global_accuracy']:.1f}" in page
 
 

@@ -21,14 +21,16 @@ from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
 from edge_client.events.journal import JOURNAL, Journal
-from edge_client.features.mfcc import Mfcc
+from edge_client.features.front_end import open_front_end
 from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.methods.registry import local_methods
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
-from tests.support.aggregator_process import ENROL, SETTINGS, Aggregator
+from tests.support.aggregator_process import ENROL, Aggregator
 from tests.support.checkout import ROOT
 from tests.support.recording_proxy import RecordingProxy, Request
 from tests.support.sounds import write_clips
@@ -94,6 +96,10 @@ class Round:
     sent: bytes
 
     @property
+    def settings(self) -> FeatureSettings:
+        return read_bundle(self.own).manifest.feature_settings
+
+    @property
     def state(self) -> DeviceState:
         return DeviceState(self.folder / "state")
 
@@ -130,8 +136,9 @@ def taught_device(folder: Path, bundle: Path, url: str) -> Path:
         write_clips(clips, label, 6, seed=1)
     (clips / "stop").rename(clips / SECRET_LABEL)
     write_clips(folder / "evaluation", "yes", 2, seed=3)
-    noise = np.random.default_rng(2).uniform(-0.4, 0.4, SETTINGS.clip_samples).astype(np.float32)
-    UnknownClips(state.unknown_folder, ClipsConfig(), SETTINGS.sample_rate_hz).add(time.time(), 0.2, noise)
+    settings = read_bundle(bundle).manifest.feature_settings
+    noise = np.random.default_rng(2).uniform(-0.4, 0.4, settings.clip_samples).astype(np.float32)
+    UnknownClips(state.unknown_folder, ClipsConfig(), settings.sample_rate_hz).add(time.time(), 0.2, noise)
     journal = Journal(state.folder / JOURNAL)
     journal.publish(Event(1_700_000_000.5, "detected", SECRET_LABEL, None, 0.9, -20.0))
     journal.close()
@@ -162,18 +169,23 @@ def play(strategy: str, client, config: Path) -> list[dict]:
             daemon.wait(20)
 
 
-@pytest.fixture(scope="module", params=sorted(strategies()))
-def round_(request, tmp_path_factory, bundles):
+# On cepstra every strategy; on a pretrained front end, which describes new sounds otherwise, one of either kind.
+ROUNDS = [(name, "cnn1") for name in sorted(strategies())] + [("zero_shot", "base"), ("fedavg", "base_hidden")]
+
+
+@pytest.fixture(scope="module", params=ROUNDS, ids="-".join)
+def round_(request, tmp_path_factory):
     """A round between a real device and a real aggregator, with a proxy between them that sees what is sent."""
-    strategy = request.param
+    strategy, bundle = request.param
     local = local_methods()[strategies()[strategy].local]
-    own = shared = bundles["cnn1"]
+    own = shared = find_bundle(bundle)
     if isinstance(local, LocalMethod) and local.any_architecture:
-        shared = bundles["ann3"]
+        shared = find_bundle("ann3")
     folder = tmp_path_factory.mktemp(strategy)
     for label in ("yes", "no", "up"):
         write_clips(folder / "public", label, 8, seed=99)
-    public = build_public_set(folder / "public", SETTINGS, ["yes", "no", "up"], 8)
+    settings = read_bundle(own).manifest.feature_settings
+    public = build_public_set(folder / "public", settings, ["yes", "no", "up"], 8)
     server = Aggregator(folder / "server").start()
     address = urlsplit(server.url)
     proxy = RecordingProxy(address.hostname, address.port)
@@ -214,7 +226,7 @@ def test_an_upload_has_the_arrays_of_the_strategy_s_row(round_):
     arrays, document = round_.upload
     described = len(document["known"]) + len(document["reports"])
     assert described > len(document["reports"]) == 1
-    frames, coefficients = SETTINGS.shape
+    frames, coefficients = round_.settings.shape
     sizes = {
         "samples": round_.public_samples, "classes": len(document["classes"]), "sounds": described,
         "impressions": SHORT["impressions"], "frames": frames, "coefficients": coefficients,
@@ -227,6 +239,7 @@ def test_an_upload_has_the_arrays_of_the_strategy_s_row(round_):
             wanted |= {f"weights/{key}": tuple(value) for key, value in shapes.items()}
         else:
             wanted[name] = tuple(sizes[size] for size in shape.split(", "))
+    del wanted["profiles" if isinstance(round_.settings, EmbeddingSettings) else "prototypes"]
     assert {name: array.shape for name, array in arrays.items()} == wanted
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
 
@@ -265,14 +278,15 @@ def occurring(windows: list[bytes], sent: bytes) -> int:
 
 def secrets_of(folder: Path, bundle: Path) -> dict[str, list[bytes]]:
     """What must not leave the device, in the forms in which it could: samples, and features of each clip."""
-    model, mfcc = ModelRuntime(read_bundle(bundle)), Mfcc(SETTINGS)
-    recordings = Recordings(folder, SETTINGS)
+    model = ModelRuntime(read_bundle(bundle))
+    front_end = open_front_end(model.manifest.feature_settings)
+    recordings = Recordings(folder, front_end.settings)
     found: dict[str, list[bytes]] = {name: [] for name in ("int16", "float32", "features", "normalised")}
     for path in sorted(folder.rglob("*.wav")):
         found["int16"] += windows_of(soundfile.read(path, dtype="int16")[0].astype("<i2").tobytes(), 2)
         clip = recordings.load([path])
         found["float32"] += windows_of(clip.astype("<f4").tobytes(), 4)
-        features = mfcc(clip)
+        features = front_end(clip)
         found["features"] += windows_of(features.tobytes(), 4)
         found["normalised"] += windows_of(model.normalise(features).tobytes(), 4)
     assert all(len(windows) > 1_000 for windows in found.values())

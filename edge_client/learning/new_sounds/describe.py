@@ -1,4 +1,8 @@
-"""How a device describes sounds that the fleet does not know, whatever the strategy: impressions and profiles."""
+"""How a device describes sounds that the fleet does not know, whatever the strategy.
+
+By data impressions, and by prototypes where the front end is an embedding that all devices have in common, else by
+profiles.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ import numpy as np
 
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.new_sounds.profiles import profiles
+from edge_client.learning.new_sounds.prototypes import prototypes
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
+from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -24,7 +30,7 @@ def describe(
     settings: Mapping[str, Value],
     rng: np.random.Generator,
 ) -> Arrays:
-    """Return the arrays ``impressions`` and ``profiles`` of some classes, in the order of ``slots``.
+    """Return the arrays ``impressions``, and ``prototypes`` or ``profiles``, of some classes in the order of ``slots``.
 
     Args:
         model: that was trained on the clips.
@@ -45,5 +51,8 @@ def describe(
         temperature=float(settings["temperature"]),
     )
     impressions = synthesise(model, mask, list(slots), synthesis, rng)
+    if isinstance(model.manifest.feature_settings, EmbeddingSettings):
+        features = model.denormalise(clips.x[0])
+        return {"impressions": impressions, "prototypes": prototypes(features, clips.slots, slots)}
     own, heard = model.embed(clips.x[0]), model.embed(public)
     return {"impressions": impressions, "profiles": profiles(heard, own, clips.slots, slots)}

@@ -17,7 +17,7 @@ from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.rounds.job import RoundContext, percent, round_rng
 from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
 from edge_client.learning.sgd import Optimiser, accuracy, train_epoch
-from edge_client.learning.targets import from_consensus, from_slots
+from edge_client.learning.targets import at_temperature, from_consensus, from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
@@ -160,6 +160,7 @@ class ZeroShot:
         targets = targets * (1.0 - own.sum(axis=1, keepdims=True)) + own
         if rehearse:
             impressions, labels = self._rehearsal(own=set())
+            labels = at_temperature(labels, mask, temperature)
             x, targets = np.concatenate([x, impressions]), np.concatenate([targets, labels])
         optimiser = Optimiser(
             float(self.settings["distill_learning_rate"]), float(self.settings["momentum"]), temperature

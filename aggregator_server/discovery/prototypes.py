@@ -1,0 +1,85 @@
+"""Prototypes in a common embedding: which class of the fleet a report is, and rows that stand for a new class.
+
+The front end's network is the same on every device, so that mean embeddings of clips can be compared as they are.
+Distances are whitened by the covariance within the classes of the public recordings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.public_set import PublicSet
+
+# Whitened cosine to the mean of a fleet's class from which a report counts as that class under another name. Chosen on
+# seeds 200 to 209 (docs/class-discovery.md).
+KNOWN_FROM = 0.8
+# Rows of a new class for each recording of a public class. Once: 3 points less of a class is recognised unheard; three
+# times: more of the other classes is taken for it (seeds 200 to 205).
+_SHARE = 2
+
+
+class PublicEmbedding:
+    """The public set of a fleet whose features are embeddings.
+
+    Attributes:
+        class_ids: the fleet's classes.
+        rows: number of rows that stand for a new class.
+    """
+
+    def __init__(self, public_set: PublicSet) -> None:
+        """Measure the classes: covariance within them on the recordings, their means on all rows."""
+        points = public_set.features.reshape(len(public_set.features), -1).astype(np.float64)
+        real, labels = ~public_set.synthetic, public_set.labels
+        present, counts = np.unique(labels, return_counts=True)
+        means = np.stack([points[labels == label].mean(axis=0) for label in present])
+        residuals = (points - means[np.searchsorted(present, labels)])[real]
+        recorded = len(np.unique(labels[real]))
+        nothing = np.zeros((len(present), 0, points.shape[1]), np.float32)
+        self.class_ids = tuple(public_set.class_ids[label] for label in present)
+        self.rows = max(1, _SHARE * len(residuals) // max(1, recorded))
+        self._statistics = EmbeddingStatistics(
+            words=self.class_ids,
+            means=means.astype(np.float32),
+            counts=counts,
+            within=(residuals.T @ residuals / max(1, len(residuals) - recorded)).astype(np.float32),
+            samples=nothing,
+            noise=nothing[0],
+        )
+
+    def directions(self, prototypes: Floats) -> Doubles:
+        """Return directions of length 1, float64 [n, numbers], whose products say how alike prototypes are.
+
+        Args:
+            prototypes: float32 [n, 1, numbers].
+        """
+        return self._statistics.whitened(prototypes.reshape(len(prototypes), -1))
+
+    def nearest(self, prototype: Floats) -> tuple[str, float]:
+        """Return the fleet's class that is most like a prototype, float32 [1, numbers], and the whitened cosine."""
+        cosines = self._statistics.whitened(self._statistics.means) @ self.directions(prototype[None])[0]
+        return self.class_ids[int(cosines.argmax())], float(cosines.max())
+
+    def known_as(self, prototype: Floats | None) -> str | None:
+        """Return the fleet's class that a prototype is so like that it is that class; None: it is like none of them."""
+        if prototype is None:
+            return None
+        class_id, cosine = self.nearest(prototype)
+        return class_id if cosine >= KNOWN_FROM else None
+
+    def draw(self, prototypes: Floats, rng: np.random.Generator) -> Floats:
+        """Draw rows for a new class from N(mean of the n prototypes, (1 + 1/n) covariance within a class).
+
+        The mean of few devices may lie off the class, so what is drawn for it scatters more.
+
+        Args:
+            prototypes: of the devices that have clips of it, float32 [n, 1, numbers]; each counts the same.
+            rng: draws them.
+
+        Returns:
+            float32 [rows, 1, numbers].
+        """
+        mean = prototypes.mean(axis=0, dtype=np.float64)[0]
+        scatter = self._statistics.draw(np.zeros_like(mean), self.rows, rng)
+        return np.asarray(mean + np.sqrt(1 + 1 / len(prototypes)) * scatter, np.float32)[:, None]

@@ -1,0 +1,192 @@
+"""Trials: devices train, describe what they met, and the aggregator says which reports are which class.
+
+Every trial trains four devices with disjoint speakers, overlapping label sets and mixed architectures; each device then
+meets one more word, does not say which, and describes it as it would in a round (Gudur & Perepu 2021, appendix E).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aggregator_server.aggregation.contract import Contribution, RoundInputs
+from aggregator_server.discovery.new_classes import Settled
+from aggregator_server.discovery.new_sounds import recognise
+from aggregator_server.rounds.plan import make_plan
+from aggregator_server.schemas import RoundRequest
+from benchmarks.class_discovery.corpus import WORDS, Corpus
+from edge_client.learning.new_sounds.describe import describe
+from edge_client.learning.new_sounds.prototypes import prototypes
+from edge_client.learning.sgd import Optimiser, train_epoch
+from edge_client.learning.targets import from_slots
+from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Bools, Floats, Ints
+from fleet_protocol.messages import ClassReport, Update
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays
+
+KNOWN, NEW = WORDS[:8], ("stop", "go")
+DEVICES = 4
+PUBLIC_SPEAKERS = 0.3
+EPOCHS = 12
+# Takes of one speaker: at least so many of the new word, and of every other word of the device.
+ONE_SPEAKER = (5, 3)
+_PLAN = make_plan(RoundRequest("zero_shot"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the devices of a trial meet.
+
+    Attributes:
+        name: for people.
+        known: words of the public set.
+        labels: what each device knows.
+        meets: what each device meets; a word of the public set is one that the fleet knows under another name.
+        told: whether the aggregator is told the number of new classes.
+        one_speaker: whether all clips of a device are by one speaker.
+    """
+
+    name: str
+    known: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+    meets: tuple[str, ...]
+    told: bool = False
+    one_speaker: bool = False
+
+
+def _neighbours(known: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Deal eight words so that each device knows four and neighbours share two, as in the paper's table 1."""
+    return known[0:4], known[2:6], known[4:8], (*known[6:8], *known[0:2])
+
+
+def cases(seed: int) -> list[Case]:
+    """Return the cases of a seed, which decides who meets what."""
+    rng = np.random.default_rng([seed, 0])
+    two = tuple(str(word) for word in rng.permutation(NEW * 2))
+    labels = _neighbours(KNOWN)
+    others = (*KNOWN[:6], *NEW)
+    beside_no = tuple(("no", *(word for word in part if word != "no"))[:4] for part in labels)
+    # Each device may meet any word that it does not know.
+    renamed = tuple(str(rng.choice([word for word in KNOWN if word not in part])) for part in labels[:2])
+    return [
+        Case("two new classes, number told", KNOWN, labels, two, told=True),
+        Case("two new classes", KNOWN, labels, two),
+        Case("one shared class", KNOWN, labels, (NEW[seed % 2],) * 4),
+        Case("one speaker per device", KNOWN, labels, two, one_speaker=True),
+        Case("go beside no", KNOWN, beside_no, ("go",) * 4),
+        Case(
+            "on and off", others, _neighbours(others), tuple(str(word) for word in rng.permutation(("on", "off") * 2))
+        ),
+        Case("known under another name", KNOWN, labels, (*renamed, NEW[seed % 2], NEW[seed % 2])),
+    ]
+
+
+def run_trial(corpus: Corpus, case: Case, seed: int) -> tuple[bool, float]:
+    """Train the devices of one trial; return (exact, adjusted Rand index) of what the aggregator makes of them."""
+    rng = np.random.default_rng([seed, int(case.name == "one shared class")])
+    speakers = rng.permutation(np.unique(corpus.speakers))
+    public, private = np.split(speakers, [int(PUBLIC_SPEAKERS * len(speakers))])
+    public_set, x0 = corpus.public_set(np.isin(corpus.speakers, public), case.known, rng)
+    architectures = rng.permutation(corpus.front_end.architectures)
+    contributions = []
+    for device, word in enumerate(case.meets):
+        own = private[device::DEVICES]
+        words = (*case.labels[device], word)
+        if case.one_speaker:
+            needed = dict.fromkeys(case.labels[device], ONE_SPEAKER[1]) | {word: ONE_SPEAKER[0]}
+            own = rng.choice(corpus.speakers_with(own, needed), 1)
+        clips = _clips(corpus, np.isin(corpus.speakers, own), words, rng)
+        model = corpus.open_model(architectures[device])
+        arrays = _prototypes(model, clips) if corpus.is_embedding else described(model, clips, x0, corpus, rng)
+        contributions.append(contribution(device, words, arrays))
+    return judge(case, public_set, contributions)
+
+
+def _clips(corpus: Corpus, own: Bools, words: Sequence[str], rng: np.random.Generator) -> Clips:
+    """Draw a device's clips; the slot of a word is its place."""
+    rows = [corpus.draw(own, word, corpus.front_end.clips[1], rng) for word in words]
+    return Clips(corpus.x[np.concatenate(rows)][None], np.repeat(np.arange(len(words)), [len(part) for part in rows]))
+
+
+def _prototypes(model: ModelRuntime, clips: Clips) -> Arrays:
+    """Return what describes every word on an embedding: no training changes it, and impressions are not looked at."""
+    slots = range(int(clips.slots.max()) + 1)
+    nothing = np.zeros((len(slots), 1, *model.manifest.input_shape), np.float32)
+    return {"impressions": nothing, "prototypes": prototypes(model.denormalise(clips.x[0]), clips.slots, slots)}
+
+
+def described(model: ModelRuntime, clips: Clips, x0: Floats, corpus: Corpus, rng: np.random.Generator) -> Arrays:
+    """Train a device on its words, the last one joining half way; return what describes every word."""
+    count, optimiser = int(clips.slots.max()) + 1, Optimiser(corpus.front_end.rate)
+    for known in (count - 1, count):
+        rows = clips.slots < known
+        mask = mask_of(model, known)
+        targets = from_slots(clips.slots[rows], model.manifest.capacity)
+        for _ in range(EPOCHS):
+            train_epoch(model, shifted(clips.x[0][rows], rng), targets, mask, optimiser, rng)
+    return describe(model, mask, clips, x0, range(count), _PLAN.local.settings, rng)
+
+
+def mask_of(model: ModelRuntime, count: int) -> Floats:
+    """Return the mask of a model's first outputs."""
+    mask = np.zeros(model.manifest.capacity, np.float32)
+    mask[:count] = 1.0
+    return mask
+
+
+def shifted(x: Floats, rng: np.random.Generator) -> Floats:
+    """Shift clips in time by up to two frames; an embedding has one frame, and stays."""
+    if x.shape[1] == 1:
+        return x
+    return np.stack([np.roll(clip, by, axis=0) for clip, by in zip(x, rng.integers(-2, 3, len(x)), strict=True)])
+
+
+def contribution(device: int, words: Sequence[str], arrays: Arrays) -> Contribution:
+    """Return the upload of a device that knows all words but the last, which it reports."""
+    update = Update(
+        round_id=1, device_id=f"device-{device}", features="", public_set="", classes=tuple(words[:-1]), clips=1,
+        reports=(ClassReport(len(words) - 1, None, 1),), known=tuple(words[:-1]),
+    )  # fmt: skip
+    return Contribution(update, lambda: arrays)
+
+
+def settle(public_set: PublicSet, contributions: Sequence[Contribution], count: int | None) -> Settled:
+    """Return what the aggregator makes of the uploads."""
+    consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
+    inputs = RoundInputs(
+        round_id=1, plan=_PLAN, public_set=public_set, consensus=consensus, contributions=tuple(contributions),
+        new_classes=count,
+    )  # fmt: skip
+    found = recognise(inputs, contributions)[1]
+    assert found is not None
+    return found
+
+
+def judge(case: Case, public_set: PublicSet, contributions: Sequence[Contribution]) -> tuple[bool, float]:
+    """Return (exact, adjusted Rand index); exact: equal groups, and every word that the fleet knows is that class."""
+    count = len(set(case.meets) - set(case.known)) if case.told else None
+    found = settle(public_set, contributions, count)
+    classes = {item.device_id: item.class_id for item in found.assignments}
+    names = [classes[item.update.device_id] for item in contributions]
+    index = adjusted_rand_index(case.meets, names)
+    right = all((name in case.known) == (word in case.known) and (word not in case.known or name == word)
+                for word, name in zip(case.meets, names, strict=True))  # fmt: skip
+    return right and index == 1.0 and len(set(names)) == len(set(case.meets)), index
+
+
+def adjusted_rand_index(truth: Sequence[str], found: Sequence[str]) -> float:
+    """Agreement of two partitions: 1 for equal ones, about 0 for chance (Hubert & Arabie 1985)."""
+    pairs = list(zip(truth, found, strict=True))
+    table = np.array([[pairs.count((t, f)) for f in sorted(set(found))] for t in sorted(set(truth))])
+
+    def within(counts: Ints) -> float:
+        return float((counts * (counts - 1) / 2).sum())
+
+    both, rows, columns = within(table), within(table.sum(axis=1)), within(table.sum(axis=0))
+    chance = rows * columns / within(np.array([len(pairs)]))
+    most = (rows + columns) / 2
+    return 1.0 if most == chance else (both - chance) / (most - chance)

@@ -1,0 +1,61 @@
+"""The benchmark of class discovery, on clusters of numbers in place of real words."""
+
+import numpy as np
+import pytest
+
+from benchmarks.class_discovery.corpus import WORDS, Corpus, FrontEnd
+from benchmarks.class_discovery.trials import KNOWN, adjusted_rand_index, cases, run_trial
+from benchmarks.class_discovery.unheard import SENDERS, run_unheard
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.ready_bundles import FOLDER
+
+SPEAKERS, TAKES = 80, 6
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """Ten words of eighty speakers in the embedding of `base`, far apart."""
+    rng = np.random.default_rng(0)
+    manifest = ModelRuntime.open(FOLDER / "base.auricle").manifest
+    labels = np.repeat(WORDS, SPEAKERS * TAKES)
+    centres = 3 * rng.normal(size=(len(WORDS), 64))
+    x = np.repeat(centres, SPEAKERS * TAKES, axis=0) + rng.normal(size=(len(labels), 64))
+    speakers = np.tile(np.repeat([f"{who:08x}" for who in range(SPEAKERS)], TAKES), len(WORDS))
+    front_end = FrontEnd("base", ("base", "base_hidden", "base", "base_hidden"), (20, 8))
+    return Corpus(front_end, FOLDER, manifest.feature_settings, x.astype(np.float32)[:, None], labels, speakers)
+
+
+def test_every_case_is_solved_where_words_lie_apart(corpus):
+    found = {case.name: run_trial(corpus, case, seed=1) for case in cases(1)}
+    assert len(found) == 7
+    assert set(found.values()) == {(True, 1.0)}
+
+
+def test_the_cases_are_what_they_are_called():
+    for seed in range(5):
+        by_name = {case.name: case for case in cases(seed)}
+        renamed = by_name["known under another name"]
+        for labels, word in zip(renamed.labels[:2], renamed.meets[:2], strict=True):
+            assert word in KNOWN
+            assert word not in labels
+        assert all("no" in labels for labels in by_name["go beside no"].labels)
+        assert {len(labels) for case in by_name.values() for labels in case.labels} == {4}
+        assert not {"on", "off"} & set(by_name["on and off"].known)
+
+
+@pytest.mark.slow
+def test_a_device_learns_a_word_from_prototypes_that_it_hardly_learns_from_impressions(corpus):
+    rows = run_unheard(corpus, "stop", seed=1)
+    assert [(row.description, row.speakers) for row in rows] == [
+        (kind, count) for kind in ("impressions", "prototypes") for count in SENDERS
+    ]
+    assert all(row.known > 95 and row.mistaken < 2 for row in rows)
+    assert all(row.recognised > 95 for row in rows[3:])
+
+
+@pytest.mark.parametrize(
+    ("truth", "found", "index"),
+    [("aabb", "xxyy", 1.0), ("aaaa", "xxxx", 1.0), ("aaaa", "xxyy", 0.0), ("aabb", "xyxy", -0.5)],
+)
+def test_the_index_is_hubert_s_and_arabie_s(truth, found, index):
+    assert adjusted_rand_index(list(truth), list(found)) == pytest.approx(index)
