@@ -77,6 +77,12 @@ class EmbeddingStatistics:
         return result
 
     @property
+    def scatter(self) -> Doubles:
+        """Matrix S, [embedding, embedding]: normal numbers, [n, embedding], times S have the shrunk covariance."""
+        result: Doubles = np.linalg.cholesky(self.shrunk).T
+        return result
+
+    @property
     def whitening(self) -> Doubles:
         """Matrix W for z = (e - mean) W, after which clips scatter alike in all directions, [embedding, embedding].
 
@@ -101,5 +107,5 @@ class EmbeddingStatistics:
         Returns:
             float32 [count, embedding].
         """
-        noise = rng.standard_normal((count, len(mean))) @ np.linalg.cholesky(self.shrunk).T
+        noise = rng.standard_normal((count, len(mean))) @ self.scatter
         return np.asarray(mean + noise, np.float32)

@@ -62,26 +62,6 @@ def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], S
         yield name, inputs, shape(operator.Outputs(0)), name == "BATCH_MATMUL" and _turns_first(operator)
 
 
-def constants_of(graph: bytes, operator: str) -> Iterator[list[Floats]]:
-    """Yield the constant inputs, float32, of every operator of one name in the first subgraph, in their order.
-
-    Raises:
-        OperatorError: the bytes are no TFLite graph.
-    """
-    model, names = _open(graph)
-    subgraph = model.Subgraphs(0)
-    for index in range(subgraph.OperatorsLength()):
-        found = subgraph.Operators(index)
-        if names[found.OpcodeIndex()] != operator:
-            continue
-        tensors = [subgraph.Tensors(found.Inputs(i)) for i in range(found.InputsLength())]
-        yield [
-            np.frombuffer(model.Buffers(tensor.Buffer()).DataAsNumpy(), np.float32).reshape(tensor.ShapeAsNumpy())
-            for tensor in tensors
-            if model.Buffers(tensor.Buffer()).DataLength()
-        ]
-
-
 def convolutions(graph: bytes) -> list[tuple[Floats, Floats]]:
     """Return kernel [rows, columns, channels, filters] and bias of a float32 graph's convolutions, in running order.
 

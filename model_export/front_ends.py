@@ -20,15 +20,14 @@ from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.normalisation import Normalisation
 from model_export.pretraining import front_end_file
-from model_export.pretraining.front_end_file import FrontEndFile
+from model_export.pretraining.front_end_file import SUFFIX, FrontEndFile
 from model_export.specification import Pretrained
 from model_export.speech_embedding import package as speech_embedding
 
 PRECISIONS = ("float32", "int8")
 TRAINED = ("head", "last_block", "all")
-_SUFFIX = ".frontend"
 _CONSTANT = 1e-3
-SHIPPED = {path.stem: path for path in sorted((Path(edge_client.__file__).parent / "front_ends").glob(f"*{_SUFFIX}"))}
+SHIPPED = {path.stem: path for path in sorted((Path(edge_client.__file__).parent / "front_ends").glob(f"*{SUFFIX}"))}
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,9 @@ def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFron
         if trains != "head":
             raise ExportError(f"{name} comes as a frozen network: --train {trains} is for base and files of `pretrain`")
         return _without_statistics(precision)
-    if name not in SHIPPED and not name.endswith(_SUFFIX):
+    if name not in SHIPPED and not name.endswith(SUFFIX):
         known = ", ".join([*PRESETS, *SHIPPED, speech_embedding.NAME])
-        raise ExportError(f"unknown features {name!r}; known: {known}, or a file NAME{_SUFFIX}")
+        raise ExportError(f"unknown features {name!r}; known: {known}, or a file NAME{SUFFIX}")
     file = front_end_file.read(SHIPPED.get(name, Path(name)))
     settings = FeatureSettings.from_json(file.description["features"])
     if not isinstance(settings, NetworkSettings):
@@ -97,7 +96,7 @@ def _without_statistics(precision: str) -> FoundFrontEnd:
     if precision != "float32":
         raise ExportError(
             f"the {precision} form of {speech_embedding.NAME} needs recordings: make a file by `auricle-export "
-            f"speech-embedding --data FOLDER -o {speech_embedding.NAME}{_SUFFIX}`, and name it in --features"
+            f"speech-embedding --data FOLDER -o {speech_embedding.NAME}{SUFFIX}`, and name it in --features"
         )
     convolutions = speech_embedding.read_convolutions()
 

@@ -197,10 +197,9 @@ class DeviceState:
         Raises:
             BundleError: the bundle cannot be read.
         """
-        try:
-            document = unpack((self.folder / "model.safetensors").read_bytes())[1]
-        except (OSError, TensorError):
-            return False  # there is none, or load_model says what is wrong
+        document = self._document()
+        if not document:
+            return False  # there is no model, or load_model says what is wrong
         bundle = read_bundle(bundle_path)
         start = _start(bundle.manifest)
         same = document.get("features", "") in ("", start.features)

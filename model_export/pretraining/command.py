@@ -13,6 +13,7 @@ import numpy as np
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
 from model_export.errors import ExportError
+from model_export.pretraining import front_end_file
 from model_export.pretraining.augmentation import Augmentation
 from model_export.pretraining.corpus import SETTINGS, Division, divide, read_corpus, require_recordings, speakers_of
 
@@ -106,10 +107,7 @@ def _require_sensible(chosen: argparse.Namespace) -> None:
             raise ExportError(f"--{name.replace('_', '-')} must be positive, not {getattr(chosen, name)}")
     if chosen.contrastive < 0:
         raise ExportError(f"--contrastive must not be negative, but is {chosen.contrastive}")
-    if chosen.output.suffix != ".frontend":
-        raise ExportError(f"--output must end in .frontend, not be {chosen.output}")
-    if not chosen.output.parent.is_dir():
-        raise ExportError(f"there is no folder {chosen.output.parent}; make it first")
+    front_end_file.require_output(chosen.output)
 
 
 def _speakers(chosen: argparse.Namespace) -> set[str]:
@@ -121,7 +119,7 @@ def _finish(
 ) -> dict[str, Any]:
     """Convert, measure, write the file; return the report."""
     from model_export import cost
-    from model_export.pretraining import conversion, front_end_file, measurement
+    from model_export.pretraining import conversion, measurement
     from model_export.pretraining.network import DESIGNS, fold
 
     design = DESIGNS[options.size]

@@ -18,6 +18,7 @@ from fleet_protocol.tensors import Arrays, unpack
 from model_export.errors import ExportError
 
 FORMAT, VERSION = "auricle-front-end", 1
+SUFFIX = ".frontend"
 DESCRIPTION, FLOAT32, INT8, STATISTICS = (
     "frontend.json", "network.tflite", "network_int8.tflite", "statistics.safetensors",
 )  # fmt: skip
@@ -77,6 +78,18 @@ def read(path: Path) -> FrontEndFile:
             raise ExportError(f"{path} is damaged: {name} does not match its digest; copy or make it again")
     statistics, document = unpack(members[STATISTICS])
     return FrontEndFile(description, members[FLOAT32], members[INT8], statistics, tuple(document["words"]))
+
+
+def require_output(path: Path) -> None:
+    """Refuse a path to which no front end can be written, before hours are spent on it.
+
+    Raises:
+        ExportError: its suffix is another, or its folder is missing.
+    """
+    if path.suffix != SUFFIX:
+        raise ExportError(f"--output must end in {SUFFIX}, not be {path}")
+    if not path.parent.is_dir():
+        raise ExportError(f"there is no folder {path.parent}; make it first")
 
 
 def _digest(data: bytes) -> str:

@@ -85,12 +85,9 @@ def make(chosen: argparse.Namespace, progress: TextIO) -> str:
 
 
 def _require_sensible(chosen: argparse.Namespace) -> None:
-    if chosen.output.suffix != ".frontend":
-        raise ExportError(f"--output must end in .frontend, not be {chosen.output}")
+    front_end_file.require_output(chosen.output)
     if chosen.seed < 0:
         raise ExportError(f"--seed must be at least 0, not {chosen.seed}")
-    if not chosen.output.parent.is_dir():
-        raise ExportError(f"there is no folder {chosen.output.parent}; make it first")
     for folder in chosen.data:
         require_recordings(folder)
 

@@ -15,7 +15,7 @@ import numpy as np
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FrozenNetwork, SpeechEmbeddingSettings
 from model_export.errors import ExportError
-from model_export.flatbuffer import constants_of
+from model_export.flatbuffer import convolutions
 
 NAME = "speech_embedding"
 COLUMNS = 13
@@ -79,10 +79,7 @@ def read_convolutions() -> list[Convolution]:
     digest = hashlib.sha256(data).hexdigest()
     if digest != _SHA256:
         raise ExportError(f"{path} has the SHA-256 digest {digest}, but {_SHA256} is the network known; {_advice()}")
-    return [
-        Convolution(np.ascontiguousarray(kernel.transpose(1, 2, 3, 0)), bias)
-        for kernel, bias in constants_of(data, "CONV_2D")
-    ]
+    return [Convolution(np.ascontiguousarray(kernel), bias) for kernel, bias in convolutions(data)]
 
 
 def _advice() -> str:

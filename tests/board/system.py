@@ -79,13 +79,13 @@ def build(folder: Path, base: Path) -> None:
 
 
 def _install_packages(root: Path) -> None:
-    """Install what a board has, and leave the kernel's and BusyBox' packages in /root/debs."""
+    """Install what a board has, and leave the kernel's and BusyBox' packages in /var/tmp/debs."""
     for name in ("resolv.conf", "hosts"):
         shutil.copy(Path("/etc") / name, root / "etc" / name)
     script = (
         f"set -e; apt-get update -qq; apt-get install -y -qq --no-install-recommends {' '.join(_PACKAGES)}; "
         "kernel=$(apt-cache depends linux-image-armmp | sed -n 's/.*Depends: //p' | head -n 1); "
-        "mkdir /root/debs; cd /root/debs; apt-get download -qq busybox-static $kernel; "
+        "mkdir /var/tmp/debs; cd /var/tmp/debs; apt-get download -qq busybox-static $kernel; "
         "apt-get clean; rm -rf /var/lib/apt/lists/*"
     )
     proxies = {name: os.environ[name] for name in ("http_proxy", "https_proxy") if name in os.environ}
@@ -96,9 +96,9 @@ def _install_packages(root: Path) -> None:
 def _install_kernel(root: Path, folder: Path) -> None:
     """Unpack the kernel: installing it would build an initramfs under emulation, for ten minutes."""
     unpacked = root.parent / "unpacked"
-    for package in (root / "root/debs").glob("*.deb"):
+    for package in (root / "var/tmp/debs").glob("*.deb"):
         run("dpkg-deb", "-x", package, unpacked)
-    shutil.rmtree(root / "root/debs")
+    shutil.rmtree(root / "var/tmp/debs")
     version = next((unpacked / "lib/modules").iterdir()).name
     run("cp", "-a", unpacked / "lib/modules", root / "usr/lib/modules")
     run("depmod", "-b", root, version)

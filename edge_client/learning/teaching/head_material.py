@@ -131,7 +131,7 @@ def head_material(
             centres = [parts[0].mean(axis=0)]
         sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres)))
     sounds += _background(label_map, heard, statistics, words.other)
-    return HeadMaterial(tuple(sounds), np.linalg.cholesky(statistics.shrunk).T)
+    return HeadMaterial(tuple(sounds), statistics.scatter)
 
 
 @dataclass(frozen=True)
