@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.bundles import BenchmarkError, build_bundles
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import FeatureSettings
 from model_export.front_ends import PRECISIONS, find_front_end
@@ -40,7 +40,7 @@ class Ear:
 
     name: str
     settings: FeatureSettings
-    statistics: EmbeddingStatistics
+    statistics: Scatter
 
 
 def parser() -> argparse.ArgumentParser:
@@ -84,11 +84,11 @@ def _of_bundle(name: str, path: Path) -> Ear:
     return Ear(name, manifest.feature_settings, statistics)
 
 
-def _standardising(mean: Sequence[float], std: Sequence[float]) -> EmbeddingStatistics:
+def _standardising(mean: Sequence[float], std: Sequence[float]) -> Scatter:
     """Return the statistics by which whitening standardises each number alone."""
     one = np.array([mean], np.float32)
     within = np.diag(np.square(std)).astype(np.float32)
-    return EmbeddingStatistics((_MEAN,), one, np.ones(1, np.int64), within, one[None], one[:0])
+    return Scatter(one, within)
 
 
 def measure(ear: Ear, folder: Path, seed: int) -> list[FewShot]:

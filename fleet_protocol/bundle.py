@@ -31,7 +31,7 @@ SIGNATURES = ("train", "predict", "input_gradient", "embed", "get_weights", "set
 _MEMBERS = ("manifest.json", "model.tflite", "weights.safetensors")
 _FRONT_END, _STATISTICS = "front_end.tflite", "embedding.safetensors"
 BACKGROUND = ("_other_", "_nothing_")
-"""What is no class: sounds that the device was not taught, and no sound in particular."""
+"""What is no class and no word of the pretraining: other sounds, and no sound in particular."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that zip can hold: equal content gives equal bytes
 
 
@@ -50,7 +50,7 @@ class Manifest:
     Attributes:
         architecture: name in the zoo, e.g. ``cnn2``.
         options: the zoo's options that the network was built with.
-        capacity: outputs of the head (slots for classes).
+        capacity: outputs of the head: slots for classes, and those of ``background``.
         batch: rows of one training step; fewer rows are padded with zero targets.
         input_shape: (frames, coefficients) of one clip's features.
         embedding: width of the penultimate layer.
@@ -62,8 +62,8 @@ class Manifest:
         parameters: number of weights.
         seed: seed of the initial weights.
         sha256: digests of the bundle's other members, by member name.
-        background: names of what the head's last outputs mean where they are no classes, but what is no class:
-            :data:`BACKGROUND`, or nothing.
+        background: names of what the head's last outputs mean where they are no classes, but what is no class: the
+            words of the front end's pretraining and :data:`BACKGROUND`, or nothing.
         front_end: the front end's network, a TFLite file, a member of its own; empty where the front end has none.
         statistics: the words of the network's pretraining in the embedding, a member of its own; or empty.
     """

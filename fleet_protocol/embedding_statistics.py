@@ -16,56 +16,23 @@ from fleet_protocol.errors import BundleError
 from fleet_protocol.tensors import Arrays, pack, unpack
 
 _SHRINKAGE = 0.05
-_RANKS = {"means": 2, "counts": 1, "within_covariance": 2, "samples": 3, "noise": 2}
+_RANKS = {
+    "means": 2, "counts": 1, "within_covariance": 2, "samples": 3, "noise": 2,
+    "varied_means": 2, "varied_covariance": 2,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class EmbeddingStatistics:
-    """Embeddings of the words of a pretraining.
+class Scatter:
+    """Where classes of sounds lie in an embedding, and how far clips of one class scatter.
 
     Attributes:
-        words: the words.
-        means: mean embedding of every word, float32 [words, embedding].
-        counts: clips of every word, int64 [words].
-        within: covariance of the embeddings within a word, pooled over the words, float32 [embedding, embedding].
-        samples: embeddings of clips of every word, float32 [words, clips, embedding].
-        noise: embeddings of clips in which nobody speaks, float32 [clips, embedding].
+        means: mean embedding of every class, float32 [classes, embedding].
+        within: covariance of the embeddings within a class, pooled over the classes, float32 [embedding, embedding].
     """
 
-    words: tuple[str, ...]
     means: Floats
-    counts: NDArray[np.int64]
     within: Floats
-    samples: Floats
-    noise: Floats
-
-    def pack(self, more: Mapping[str, Array] | None = None) -> bytes:
-        """Return them, and more arrays, as a safetensors file."""
-        arrays: Arrays = {
-            "means": self.means, "counts": self.counts, "within_covariance": self.within,
-            "samples": self.samples, "noise": self.noise, **(more or {}),
-        }  # fmt: skip
-        return pack(arrays, {"words": list(self.words)})
-
-    @classmethod
-    def unpack(cls, data: bytes) -> EmbeddingStatistics:
-        """Read what :meth:`pack` wrote; other arrays are ignored.
-
-        Raises:
-            TensorError: the bytes are no safetensors file.
-            BundleError: an array or the words are missing, or do not fit one another.
-        """
-        arrays, document = unpack(data)
-        words = tuple(document.get("words", ()))
-        for name, rank in _RANKS.items():
-            if name not in arrays or arrays[name].ndim != rank:
-                raise BundleError(f"the embedding's statistics have no array {name!r} with {rank} axes")
-        means, samples, noise = arrays["means"], arrays["samples"], arrays["noise"]
-        numbers = means.shape[1]
-        sizes = {samples.shape[2], noise.shape[1], *arrays["within_covariance"].shape}
-        if sizes != {numbers} or {len(words), len(samples), len(arrays["counts"])} != {len(means)}:
-            raise BundleError("the embedding's statistics do not fit one another; make the bundle again")
-        return cls(words, means, arrays["counts"], arrays["within_covariance"], samples, noise)
 
     @property
     def shrunk(self) -> Doubles:
@@ -109,3 +76,56 @@ class EmbeddingStatistics:
         """
         noise = rng.standard_normal((count, len(mean))) @ self.scatter
         return np.asarray(mean + noise, np.float32)
+
+
+@dataclass(frozen=True)
+class EmbeddingStatistics(Scatter):
+    """Embeddings of the words of a pretraining.
+
+    Attributes:
+        words: the words; ``means`` and ``within`` are theirs.
+        counts: clips of every word, int64 [words].
+        samples: embeddings of clips of every word, float32 [words, clips, embedding].
+        noise: embeddings of clips in which nobody speaks, float32 [clips, embedding].
+        varied: of the same words, over clips and variants of them: moved, stretched, in noise.
+    """
+
+    words: tuple[str, ...]
+    counts: NDArray[np.int64]
+    samples: Floats
+    noise: Floats
+    varied: Scatter
+
+    def pack(self, more: Mapping[str, Array] | None = None) -> bytes:
+        """Return them, and more arrays, as a safetensors file; single clips as float16."""
+        arrays: Arrays = {
+            "means": self.means, "counts": self.counts, "within_covariance": self.within,
+            "samples": self.samples.astype(np.float16), "noise": self.noise.astype(np.float16),
+            "varied_means": self.varied.means, "varied_covariance": self.varied.within, **(more or {}),
+        }  # fmt: skip
+        return pack(arrays, {"words": list(self.words)})
+
+    @classmethod
+    def unpack(cls, data: bytes) -> EmbeddingStatistics:
+        """Read what :meth:`pack` wrote; other arrays are ignored.
+
+        Raises:
+            TensorError: the bytes are no safetensors file.
+            BundleError: an array or the words are missing, or do not fit one another.
+        """
+        arrays, document = unpack(data)
+        words = tuple(document.get("words", ()))
+        for name, rank in _RANKS.items():
+            if name not in arrays or arrays[name].ndim != rank:
+                raise BundleError(f"the embedding's statistics have no array {name!r} with {rank} axes")
+        means, samples, noise = arrays["means"], *(arrays[name].astype(np.float32) for name in ("samples", "noise"))
+        varied = Scatter(arrays["varied_means"], arrays["varied_covariance"])
+        within, counts, numbers = arrays["within_covariance"], arrays["counts"], means.shape[1]
+        sizes = {samples.shape[2], noise.shape[1], *within.shape, *varied.within.shape}
+        if (
+            varied.means.shape != means.shape
+            or sizes != {numbers}
+            or {len(words), len(samples), len(counts)} != {len(means)}
+        ):
+            raise BundleError("the embedding's statistics do not fit one another; make the bundle again")
+        return cls(means, within, words, counts, samples, noise, varied)

@@ -58,7 +58,7 @@ class LabelMap:
 
     @property
     def background(self) -> tuple[int, ...]:
-        """The outputs that stand for what is no label: `_other_` and `_nothing_`, or none."""
+        """The outputs that stand for what is no label, `_other_` and `_nothing_` last; or none."""
         return tuple(range(self.free, self.capacity))
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from fleet_protocol.arrays import Array
-from fleet_protocol.bundle import BACKGROUND, Layer, Manifest, write_bundle
+from fleet_protocol.bundle import Layer, Manifest, write_bundle
 from fleet_protocol.feature_settings import NetworkSettings
 from fleet_protocol.tensors import Arrays
 from model_export import network
@@ -102,7 +102,7 @@ def describe(model: keras.Model, specification: Specification) -> Manifest:
     return Manifest(
         architecture=specification.architecture,
         options=specification.options,
-        capacity=specification.capacity,
+        capacity=specification.capacity + len(specification.background),
         batch=specification.batch,
         input_shape=settings.shape,
         embedding=model.layers[-1].input.shape[-1],
@@ -114,6 +114,6 @@ def describe(model: keras.Model, specification: Specification) -> Manifest:
         parameters=sum(array.size for array in weights.values()),
         seed=specification.seed,
         front_end=settings.network.data if isinstance(settings, NetworkSettings) else b"",
-        background=BACKGROUND if specification.statistics else (),
+        background=specification.background,
         statistics=specification.statistics,
     )

@@ -80,10 +80,9 @@ def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFron
             raise ExportError(f"--train {trains} is for the networks that `pretrain` makes, not for {name}: take base")
         return _training(file, settings, precision, trains)
     network = FrozenNetwork.of(file.int8 if precision == "int8" else file.float32)
+    statistics = EmbeddingStatistics.unpack(pack(file.statistics, {"words": list(file.words)}))
     return FoundFrontEnd(
-        dataclasses.replace(settings, network=network),
-        _measured(file.statistics["samples"]),
-        EmbeddingStatistics.unpack(pack(file.statistics, {"words": list(file.words)})).pack(),
+        dataclasses.replace(settings, network=network), _measured(statistics.samples), statistics.pack()
     )
 
 

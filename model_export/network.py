@@ -26,7 +26,7 @@ def build(specification: Specification, *, stock: bool = False) -> keras.Model:
     pretrained = specification.pretrained
     features = pretrained.connect(source, x) if pretrained else x
     embedding = design.connect(source, features, specification.activation, specification.downsampling)
-    logits = source.Dense(specification.capacity, name="head")(embedding)
+    logits = source.Dense(specification.capacity + len(specification.background), name="head")(embedding)
     model = keras.Model(x, logits, name=specification.architecture)
     given = pretrained.weights if pretrained else {}
     for variable in model.trainable_variables:

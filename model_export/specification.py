@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
+from fleet_protocol.bundle import BACKGROUND
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.tensors import Arrays
 from model_export.errors import ExportError
@@ -51,7 +53,7 @@ class Specification:
         architecture: a name in the zoo.
         settings: of the features that the model takes.
         normalisation: of those features.
-        capacity: outputs of the head.
+        capacity: slots for classes.
         batch: rows of a training step.
         activation: of the hidden layers; an option of some networks (convolutional.py) alone.
         downsampling: how activations shrink; likewise.
@@ -92,6 +94,13 @@ class Specification:
             raise ExportError(f"--width {self.width:g} is not from 0.01 to 4; 1 is the network as it was published")
         if self.batch < 1:
             raise ExportError(f"a training step needs at least 1 row, not --batch {self.batch}")
+
+    @property
+    def background(self) -> tuple[str, ...]:
+        """What the head's outputs beyond the slots mean: the words of the pretraining, and what is none of them."""
+        if not self.statistics:
+            return ()
+        return (*EmbeddingStatistics.unpack(self.statistics).words, *BACKGROUND)
 
     @property
     def options(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.embedding_statistics import Scatter
 from fleet_protocol.public_set import PublicSet
 
 # Whitened cosine to the mean of a fleet's class from which a report counts as that class under another name. Chosen on
@@ -32,20 +32,14 @@ class PublicEmbedding:
         """Measure the classes: covariance within them on the recordings, their means on all rows."""
         points = public_set.features.reshape(len(public_set.features), -1).astype(np.float64)
         real, labels = ~public_set.synthetic, public_set.labels
-        present, counts = np.unique(labels, return_counts=True)
+        present = np.unique(labels)
         means = np.stack([points[labels == label].mean(axis=0) for label in present])
         residuals = (points - means[np.searchsorted(present, labels)])[real]
         recorded = len(np.unique(labels[real]))
-        nothing = np.zeros((len(present), 0, points.shape[1]), np.float32)
         self.class_ids = tuple(public_set.class_ids[label] for label in present)
         self.rows = max(1, _SHARE * len(residuals) // max(1, recorded))
-        self._statistics = EmbeddingStatistics(
-            words=self.class_ids,
-            means=means.astype(np.float32),
-            counts=counts,
-            within=(residuals.T @ residuals / max(1, len(residuals) - recorded)).astype(np.float32),
-            samples=nothing,
-            noise=nothing[0],
+        self._scatter = Scatter(
+            means.astype(np.float32), (residuals.T @ residuals / max(1, len(residuals) - recorded)).astype(np.float32)
         )
 
     def directions(self, prototypes: Floats) -> Doubles:
@@ -54,11 +48,11 @@ class PublicEmbedding:
         Args:
             prototypes: float32 [n, 1, numbers].
         """
-        return self._statistics.whitened(prototypes.reshape(len(prototypes), -1))
+        return self._scatter.whitened(prototypes.reshape(len(prototypes), -1))
 
     def nearest(self, prototype: Floats) -> tuple[str, float]:
         """Return the fleet's class that is most like a prototype, float32 [1, numbers], and the whitened cosine."""
-        cosines = self._statistics.whitened(self._statistics.means) @ self.directions(prototype[None])[0]
+        cosines = self._scatter.whitened(self._scatter.means) @ self.directions(prototype[None])[0]
         return self.class_ids[int(cosines.argmax())], float(cosines.max())
 
     def known_as(self, prototype: Floats | None) -> str | None:
@@ -81,5 +75,5 @@ class PublicEmbedding:
             float32 [rows, 1, numbers].
         """
         mean = prototypes.mean(axis=0, dtype=np.float64)[0]
-        scatter = self._statistics.draw(np.zeros_like(mean), self.rows, rng)
+        scatter = self._scatter.draw(np.zeros_like(mean), self.rows, rng)
         return np.asarray(mean + np.sqrt(1 + 1 / len(prototypes)) * scatter, np.float32)[:, None]

@@ -112,7 +112,7 @@ def _new_columns(
     assigned: Sequence[Assigned],
 ) -> Arrays:
     """Return the weights with a column for every class that was discovered: the mean of its reporters' columns."""
-    former, capacity = len(inputs.public_set.classes), model.manifest.capacity
+    former, capacity = len(inputs.public_set.classes), model.manifest.slots
     reports = {
         (c.update.device_id, report.slot): (c, former + place)
         for c in contributions for place, report in enumerate(c.update.reports)

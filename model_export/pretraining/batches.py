@@ -6,7 +6,7 @@ embedding must tell apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -77,6 +77,24 @@ class Batches:
         varied = augment(clips, self._noises(self.size, rng), self.augmentation, rng)
         classes = np.where(chosen == words, 2 * words, chosen + words * backwards)
         return normalised(varied), classes.astype(np.int32)
+
+    def variants(self, each: int) -> tuple[Floats, NDArray[np.str_]]:
+        """Return inputs as in training, but forwards and with nothing hidden, and the word of each.
+
+        Args:
+            each: variants of every word, and of noise.
+
+        Returns:
+            float32 [clips, 98, 40], and the words or NOISE.
+        """
+        rng = np.random.default_rng([self.seed, _POOL, each])
+        seen = replace(self.augmentation, masks=0)
+        parts = []
+        for found in self._clips[:-1]:
+            clips = LOG_POWERS[self.corpus.pixels[rng.choice(found, each)]]
+            parts.append(augment(clips, self._noises(each, rng), seen, rng))
+        parts.append(augment(self._noises(each, rng), self._noises(each, rng), seen, rng))
+        return normalised(np.concatenate(parts)), np.repeat([*self.corpus.vocabulary, NOISE], each)
 
     def _noises(self, count: int, rng: np.random.Generator) -> Floats:
         """Draw recorded noises and synthesised ones, float32 [count, 98, 40]."""

@@ -129,7 +129,7 @@ def _finish(
     multiply_adds = cost.multiply_adds_of(float32, conversion.SIGNATURE)
     conversion.require_within(design, multiply_adds, network.count_params())
     head = training.head()
-    statistics = measurement.statistics(network, division.training, options.seed)
+    statistics = measurement.statistics(network, training.batches, options.seed)
     embeddings = measurement.Embeddings(network, int8, head, division, statistics)
     report = {
         "network": {

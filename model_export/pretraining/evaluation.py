@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.embedding_statistics import Scatter
 from model_export.pretraining.corpus import NOISE
 
 KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
@@ -118,7 +118,7 @@ def few_shot(
     embeddings: Floats,
     words: NDArray[np.str_],
     speakers: NDArray[np.str_],
-    statistics: EmbeddingStatistics,
+    statistics: Scatter,
     seed: int,
 ) -> list[FewShot]:
     """Teach words by takes and recognise others: nearest prototype by whitened cosine, over 20 draws.

@@ -12,20 +12,25 @@ import numpy as np
 from fleet_protocol.arrays import Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from model_export.pretraining.augmentation import normalised
+from model_export.pretraining.batches import Batches
 from model_export.pretraining.conversion import run
 from model_export.pretraining.corpus import NOISE, Corpus, Division, read_log_mel
 from model_export.pretraining.evaluation import ClosedSet, FewShot, closed_set, few_shot, twelve_classes
 from model_export.pretraining.pictures import LOG_POWERS
-from model_export.pretraining.statistics import measure
+from model_export.pretraining.statistics import Embedded, measure
 from model_export.pretraining.training import embed
 
 _SAMPLES, _NOISES = 6, 64  # embeddings of each word, and of noise, that a file keeps
+_VARIANTS = 120  # of each word's clips, whose scatter is measured
 _CLIPS = 2048  # that are held as float32 at a time
 
 
-def statistics(network: keras.Model, corpus: Corpus, seed: int) -> EmbeddingStatistics:
-    """Return the statistics of a corpus' embeddings."""
-    return measure(_embedded(network, corpus), corpus.words, _SAMPLES, _NOISES, seed)
+def statistics(network: keras.Model, batches: Batches, seed: int) -> EmbeddingStatistics:
+    """Return the statistics of a corpus' embeddings, and of variants drawn as in training, with nothing hidden."""
+    corpus = batches.corpus
+    variants, words = batches.variants(_VARIANTS)
+    varied = Embedded(embed(network, variants), words)
+    return measure(Embedded(_embedded(network, corpus), corpus.words), varied, _SAMPLES, _NOISES, seed)
 
 
 def _embedded(network: keras.Model, corpus: Corpus) -> Floats:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from edge_client.features.augmentation import BackgroundNoise, augment_takes
 from edge_client.features.speech_embedding import clip_parts
+from edge_client.learning.teaching.negatives import artificial_noise
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import FrozenNetwork, SpeechEmbeddingSettings
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _SAMPLES, _NOISES = 6, 64  # embeddings of each word, and of noise, that a file keeps
 _CALIBRATION_CLIPS = 100
+_BACKGROUNDS = 12  # artificial noises in which variants are measured
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -58,18 +61,19 @@ def make(chosen: argparse.Namespace, progress: TextIO) -> str:
     convolutions = read_convolutions()
 
     from model_export import cost
-    from model_export.pretraining.statistics import measure
+    from model_export.pretraining.statistics import Embedded, measure
     from model_export.speech_embedding.network import SIGNATURE, SpeechNetwork, float32_graph, int8_graph
 
     network = SpeechNetwork(convolutions)
     float32 = float32_graph(network)
     features = settings(FrozenNetwork.of(float32))
-    embeddings, words, some = _heard(chosen, network, features, progress)
+    clips, words, some = _heard(chosen, network, features, progress)
     if len(set(words.tolist()) - {NOISE}) < 2:
         raise CorpusError(f"the recordings hold {len(words)} clips of {sorted(set(words))}; two words are needed")
     print("measuring the ranges of the int8 form", file=progress, flush=True)
     int8 = int8_graph(network, some)
-    statistics = measure(embeddings, words, _SAMPLES, _NOISES, chosen.seed)
+    as_recorded, varied = (Embedded(kind, words) for kind in clips)
+    statistics = measure(as_recorded, varied, _SAMPLES, _NOISES, chosen.seed)
     description: dict[str, Any] = {
         "name": chosen.output.stem,
         "features": features.to_json() | {"preset": chosen.output.stem},
@@ -94,11 +98,15 @@ def _require_sensible(chosen: argparse.Namespace) -> None:
 
 def _heard(
     chosen: argparse.Namespace, network: SpeechNetwork, features: SpeechEmbeddingSettings, progress: TextIO
-) -> tuple[Floats, NDArray[np.str_], Floats]:
-    """Return the embeddings of all clips, their words, and the mel features of some clips."""
+) -> tuple[tuple[Floats, Floats], NDArray[np.str_], Floats]:
+    """Return embeddings of all clips and of a variant of each, the clips' words, and the mel features of some clips."""
+    rng = np.random.default_rng([chosen.seed, 1])
+    noise = BackgroundNoise(tuple(artificial_noise(_BACKGROUNDS, features, rng)))
 
     def parts_of(clips: Floats) -> Floats:
-        return np.stack([clip_parts(clip, features) for clip in clips])
+        variants = augment_takes(clips, features.sample_rate_hz, rng, noise)
+        pairs = zip(clips, variants, strict=True)
+        return np.stack([[clip_parts(clip, features), clip_parts(variant, features)] for clip, variant in pairs])
 
     rows, words = [], []
     for folder in chosen.data:
@@ -109,5 +117,6 @@ def _heard(
         words.append(spoken[kept])
     parts = np.concatenate(rows)
     print(f"computing {len(parts)} embeddings", file=progress, flush=True)
-    some = parts[:: -(-len(parts) // _CALIBRATION_CLIPS)]
-    return network.columns(parts).mean(axis=1), np.concatenate(words), some
+    some = parts[:: -(-len(parts) // _CALIBRATION_CLIPS), 0]
+    embeddings = [network.columns(parts[:, kind]).mean(axis=1) for kind in (0, 1)]
+    return (embeddings[0], embeddings[1]), np.concatenate(words), some

@@ -78,7 +78,7 @@ def test_with_recordings_it_becomes_a_file_that_knows_words(speech_bundles, tmp_
         chosen = ["--features", str(path), "--front-end-precision", precision, "-o", str(bundle)]
         run_python("-m", "model_export.cli", "build", "linear", *chosen)
         manifest = read_bundle(bundle).manifest
-        assert manifest.background == BACKGROUND
+        assert manifest.background == ("no", "up", "yes", *BACKGROUND)
         assert manifest.embedding_statistics.words == ("no", "up", "yes")
         assert manifest.feature_settings.shape == (1, 96)
 

@@ -56,7 +56,7 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         model, read_bundle(config.model.bundle).weights, label_map, material,
         settings.teach_epochs, settings.teach_learning_rate, seed,
     )  # fmt: skip
-    others = material.draws(label_map.background[0], _OTHERS, np.random.default_rng([seed, 3]))
+    others = material.draws(label_map.background, _OTHERS, np.random.default_rng([seed, 3]))
     rejected = [clips[:, 0] for clips in heard.rejected.values()]
     tails = _tails(model, label_map, np.concatenate([others, statistics.noise, heard.nothing, *rejected]))
     expected = expectations(model, label_map, heard, statistics, np.random.default_rng([seed, 2]))

@@ -6,7 +6,7 @@ distance with the covariance within a word. They also stand for what no label is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,10 +19,10 @@ from fleet_protocol.public_set import PublicSet
 
 # Rows of a label in one pass.
 _ROWS = 50
-# Rows in one pass, as shares of a label's: of `_other_`, of either kind of `_nothing_`, of spliced clips, and of what
-# the owner said is not a label. The more of `_other_`, the fewer other words are taken for a label, and the fewer of
-# the label's own sounds are recognised.
-_OTHER, _NOTHING, _SPLICED, _REJECTED = 1.0, 0.5, 0.1, 0.5
+# Rows in one pass, as shares of a label's: of each word of the pretraining, of either kind of `_nothing_`, of spliced
+# clips, and of what the owner said is not a label. The more of the words, the fewer other words are taken for a label,
+# and the fewer of the label's own sounds are recognised.
+_WORD, _NOTHING, _SPLICED, _REJECTED = 0.2, 0.5, 0.1, 0.5
 # Whitened cosines of a label's mean and the nearest word's from which the word is what the label's name says, and from
 # which it may be the label's sound under another name.
 _SAME_NAME, SAME_SOUND = 0.4, 0.75
@@ -78,9 +78,7 @@ class HeadMaterial:
         """Return so many embeddings of a sound, float32 [count, numbers]: half of them drawn, where both can be."""
         drawn = count if not len(sound.rows) else count // 2 if len(sound.centres) else 0
         real = sound.rows[rng.integers(max(1, len(sound.rows)), size=count - drawn)]
-        centres = sound.centres[rng.integers(max(1, len(sound.centres)), size=drawn)]
-        distances = rng.standard_normal((drawn, len(self.scatter))) @ self.scatter
-        return np.concatenate([real, (centres + distances).astype(np.float32)])
+        return np.concatenate([real, self._around(sound.centres, drawn, rng)])
 
     def one_pass(self, capacity: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Draw the embeddings and targets of one pass: float32 [rows, numbers] and [rows, capacity]."""
@@ -88,14 +86,17 @@ class HeadMaterial:
         x = np.concatenate([self.rows(sound, count, rng) for sound, count in zip(self.sounds, counts, strict=True)])
         return x, from_slots(np.repeat([sound.slot for sound in self.sounds], counts), capacity)
 
-    def draws(self, slot: int, count: int, rng: np.random.Generator) -> Floats:
-        """Return embeddings drawn around the centres of an output's sounds, float32 [count, numbers]; none without.
+    def draws(self, slots: Container[int], count: int, rng: np.random.Generator) -> Floats:
+        """Return embeddings drawn around the centres of some outputs' sounds, float32 [count, numbers]; none without.
 
-        Of the background's output for other words these are negatives that nothing was trained on.
+        Of the background's outputs these are negatives that nothing was trained on.
         """
-        centres = np.concatenate([sound.centres for sound in self.sounds if sound.slot == slot])
-        nobody = np.zeros((0, centres.shape[1]), np.float32)
-        return self.rows(Sound(slot, nobody, centres), count if len(centres) else 0, rng)
+        centres = np.concatenate([sound.centres for sound in self.sounds if sound.slot in slots])
+        return self._around(centres, count if len(centres) else 0, rng)
+
+    def _around(self, centres: Floats, count: int, rng: np.random.Generator) -> Floats:
+        chosen = centres[rng.integers(max(1, len(centres)), size=count)]
+        return np.asarray(chosen + rng.standard_normal((count, len(self.scatter))) @ self.scatter, np.float32)
 
 
 def head_material(
@@ -125,13 +126,13 @@ def head_material(
         centres = [part.mean(axis=0) for part in parts]
         if slot in words.same:
             word = words.same[slot]
-            parts, centres = [*parts, statistics.samples[word]], [*centres, statistics.means[word]]
+            parts, centres = [*parts, statistics.samples[word]], [*centres, statistics.varied.means[word]]
         elif not parts:
             parts = [imagine(slot)]
             centres = [parts[0].mean(axis=0)]
         sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres)))
     sounds += _background(label_map, heard, statistics, words.other)
-    return HeadMaterial(tuple(sounds), statistics.scatter)
+    return HeadMaterial(tuple(sounds), statistics.varied.scatter)
 
 
 @dataclass(frozen=True)
@@ -198,12 +199,13 @@ def _background(
 ) -> list[Sound]:
     """Return the sounds of the outputs that are no label's."""
     rejected = [_no_label_s(clips, label, heard, statistics) for label, clips in heard.rejected.items()]
-    other_slot, nothing_slot = label_map.background
+    *word_slots, other_slot, nothing_slot = label_map.background
     numbers = statistics.means.shape[1]
     nobody = np.zeros((0, numbers), np.float32)
-    samples = statistics.samples[list(other)].reshape(-1, numbers)
     sounds = [
-        Sound(other_slot, samples, statistics.means[list(other)], _OTHER),
+        Sound(word_slots[word], statistics.samples[word], statistics.varied.means[[word]], _WORD) for word in other
+    ]
+    sounds += [
         Sound(other_slot, heard.spliced, nobody, _SPLICED),
         Sound(nothing_slot, statistics.noise, nobody, _NOTHING),
         Sound(nothing_slot, heard.nothing, nobody, _NOTHING),

@@ -12,11 +12,11 @@ def sounds(count, level, scale, seed=0):
     return (1 / (1 + np.exp(-logits))).astype(np.float32)
 
 
-def test_the_tail_of_exponential_logits_is_found():
+def test_the_tail_of_exponential_logits_is_found_and_a_stream_s_falls_twice_as_fast():
     (tail,) = fit_tails(sounds(20_000, 0.0, 0.8))
-    assert tail.scale == pytest.approx(0.8, rel=0.1)
-    share = (sounds(1_000_000, 0.0, 0.8, seed=1) >= tail.threshold(100.0)).mean()
-    assert share == pytest.approx(100 / 3_000, rel=0.15)  # of the looks of an hour
+    assert tail.scale == pytest.approx(0.8 / 2, rel=0.1)
+    share = (sounds(1_000_000, 0.0, 0.8, seed=1) >= tail.threshold(1.0)).mean()
+    assert share == pytest.approx(1 / 5_000, rel=0.3)  # of the looks of an hour
 
 
 def test_a_rarer_false_accept_takes_a_higher_threshold():
@@ -26,9 +26,10 @@ def test_a_rarer_false_accept_takes_a_higher_threshold():
     assert 0.5 <= thresholds[0] < thresholds[-1] < 1.0
 
 
-def test_each_label_has_a_tail_of_its_own():
-    far, near = fit_tails(np.hstack([sounds(2_000, -6.0, 0.5), sounds(2_000, -2.0, 1.0, seed=1)]))
-    assert far.threshold(1.0) < near.threshold(1.0)
+def test_each_label_has_a_level_of_its_own_and_all_have_one_scale():
+    far, near = fit_tails(np.hstack([sounds(20_000, -6.0, 0.5), sounds(20_000, -2.0, 1.0, seed=1)]))
+    assert near.level - far.level == pytest.approx(4.0, abs=2.0)
+    assert far.scale == near.scale == pytest.approx(0.75 / 2, rel=0.1)
 
 
 def test_scores_of_exactly_0_and_1_give_finite_thresholds():

@@ -31,7 +31,8 @@ def takes_of(statistics, mean, count, share=1.0, seed=0):
 
 def told(bundle, statistics, **takes):
     """Return what is expected of labels, by label."""
-    labels, heard = LabelMap(32, reserved=2), Heard(takes, NOBODY, NOBODY)
+    manifest, heard = bundle.manifest, Heard(takes, NOBODY, NOBODY)
+    labels = LabelMap(manifest.capacity, reserved=len(manifest.background))
     for label in takes:
         labels = labels.add(label)
     model = ModelRuntime(bundle)

@@ -120,7 +120,7 @@ def test_after_a_round_a_device_without_clips_learns_what_is_no_label(device):
     assert device.to_teach() == NO_CLIPS
     saved = device.teach()
     assert device.to_teach() is None
-    assert load_listening(device.config)[1].background == (30, 31)
+    assert len(load_listening(device.config)[1].background) == len(statistics.words) + 2
     model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
     for slot, word in enumerate(("yes", "no")):
         rows = statistics.samples[statistics.words.index(word)]
