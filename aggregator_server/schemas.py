@@ -250,6 +250,8 @@ class RoundDetail:
         model: Blob of the shared model's bundle; None in a round without one.
         weights: Blob of the weights that the round started from; None for the bundle's own.
         result_weights: Blob of the weights after the round.
+        prototypes: Blob of the fleet's prototypes before the round.
+        result_prototypes: Blob of the fleet's prototypes after the round.
         aggregation: Details of the aggregation rule, such as the devices that it left out.
         groups: Devices of each group, fewest clips first; empty without group-balanced personalisation.
         group_rounds: Number of rounds within each group.
@@ -270,6 +272,8 @@ class RoundDetail:
     model: str | None
     weights: str | None
     result_weights: str | None
+    prototypes: str | None
+    result_prototypes: str | None
     aggregation: dict[str, Any]
     groups: tuple[tuple[str, ...], ...]
     group_rounds: tuple[int, ...]

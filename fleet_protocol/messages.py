@@ -147,6 +147,7 @@ class Work:
             personalisation says, and listen with the better of the two.
         fleet_weights: for ``learn`` from a group's round: digest of the whole fleet's weights, which count as the
             global model then; None: they are ``weights``.
+        prototypes: digest of the fleet's prototypes; None before a round of the strategy ``prototypes`` has ended.
     """
 
     kind: WorkKind
@@ -160,11 +161,12 @@ class Work:
     weights: str | None = None
     fine_tune: bool = False
     fleet_weights: str | None = None
+    prototypes: str | None = None
 
 
 @dataclass(frozen=True)
 class ClassReport:
-    """A new sound that a device met, described by its data impressions alone.
+    """A new sound that a device met, described by an upload's arrays.
 
     Attributes:
         slot: the slot that the device gave it; the aggregator's answer names it.
@@ -188,8 +190,8 @@ class Update:
         public_set: digest of the public set that was scored.
         classes: classes of the score matrix' columns, in order.
         clips: clips that the device trained on in this round.
-        reports: new sounds; row blocks of the array ``impressions`` follow ``known`` and then these, in order.
-        known: classes whose impressions are sent along, as reference classes for the new ones.
+        reports: new sounds; the rows of the arrays that describe classes follow ``known`` and then these, in order.
+        known: classes that are described too, as reference classes for the new ones.
         metrics: what the device measured, for people; never used in the aggregation.
         label_entropy: of the clips' distribution over the labels, in nats.
     """

@@ -48,6 +48,11 @@ class PublicEmbedding:
             noise=nothing[0],
         )
 
+    @property
+    def whitening(self) -> Doubles:
+        """Matrix after which clips of a class scatter alike in all directions, float64 [numbers, numbers]."""
+        return self._statistics.whitening
+
     def directions(self, prototypes: Floats) -> Doubles:
         """Return directions of length 1, float64 [n, numbers], whose products say how alike prototypes are.
 

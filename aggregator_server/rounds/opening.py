@@ -7,16 +7,18 @@ from dataclasses import asdict, replace
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import NoDevicesError, NoPublicSetError
+from aggregator_server.errors import InvalidPlanError, NoDevicesError, NoPublicSetError
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.rounds.candidates import read_candidates, read_history
-from aggregator_server.rounds.history import Group, starting_point
-from aggregator_server.rounds.queries import current_consensus
+from aggregator_server.rounds.history import Group, kept_state, starting_point
+from aggregator_server.rounds.queries import current_consensus, current_prototypes
 from aggregator_server.selection.draw import select
-from aggregator_server.store.tables import OPEN, ParticipantRow, RoundRow
+from aggregator_server.store.tables import OPEN, ParticipantRow, PublicSetRow, RoundRow
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.statistics import read_statistics
+from aggregator_server.strategies.strategy import Strategy
+from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
 from fleet_protocol.messages import RoundPlan
 
 
@@ -29,11 +31,13 @@ def insert_round(
         NoPublicSetError: there is nothing to score.
         NoModelError, ModelTooSmallError: the strategy shares a model, and there is none that would do.
         NoDevicesError: there is nobody to do it.
+        InvalidPlanError: the strategy needs embeddings, and the public set has other features.
     """
     public_set = current_version(session)
     if public_set is None:
         raise NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
     how = lookup(strategy)
+    _require_embeddings(how, public_set)
     follows, index = (None, None) if group is None else (group.follows, group.index)
     start = starting_point(session, group) if how.shares_model else None
     local = how.prepare(plan.local, read_statistics(session), len(all_classes(session)))
@@ -49,7 +53,8 @@ def insert_round(
         consensus=current_consensus(session),
         model_version=None if start is None else start.version,
         weights=None if start is None else start.weights,
-        server_state=None if start is None else start.server_state,
+        server_state=kept_state(session, strategy) if start is None else start.server_state,
+        prototypes=current_prototypes(session),
         follows=follows,
         group_index=index,
         details={},
@@ -60,6 +65,15 @@ def insert_round(
     chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in selected]
     session.execute(insert(ParticipantRow), chosen)
     return row
+
+
+def _require_embeddings(how: Strategy, public_set: PublicSetRow) -> None:
+    settings = FeatureSettings.from_json(public_set.features)
+    if how.needs_embeddings and not isinstance(settings, EmbeddingSettings):
+        raise InvalidPlanError(
+            f"strategy {how.name!r} compares embeddings of one network, and the public set's features are "
+            f"{settings.describe()}; publish a public set with the features of a pretrained front end, such as base"
+        )
 
 
 def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> tuple[str, ...]:

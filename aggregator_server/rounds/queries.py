@@ -78,6 +78,12 @@ def current_consensus(session: Session) -> str | None:
     return None if newest is None else newest.result_consensus
 
 
+def current_prototypes(session: Session) -> str | None:
+    """Return the digest of the fleet's prototypes; None before a round made some."""
+    newest = newest_done(session)
+    return None if newest is None else newest.result_prototypes
+
+
 def count_group_rounds(session: Session, follows: int) -> int:
     """Return how many rounds of groups, in any state, follow a round of the fleet."""
     return session.scalar(select(func.count()).where(RoundRow.follows == follows)) or 0

@@ -76,6 +76,8 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         model=model,
         weights=row.weights,
         result_weights=row.result_weights,
+        prototypes=row.prototypes,
+        result_prototypes=row.result_prototypes,
         aggregation=details.get("aggregation", {}),
         groups=planned.groups,
         group_rounds=planned.rounds,

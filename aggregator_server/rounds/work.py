@@ -98,5 +98,6 @@ def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Wo
         model=model_blob(session, row.model_version),
         weights=row.result_weights if learning else row.weights,
         fine_tune=learning and fine_tuning_due(session, row, device_id),
+        prototypes=row.result_prototypes if learning else row.prototypes,
         fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
     )

@@ -27,7 +27,7 @@ class Base(DeclarativeBase):
 class BlobRow(Base):
     """A blob on disk; an update only until its round is over.
 
-    ``kind``: devices may fetch public_set, consensus, model, weights; not update, server_state.
+    ``kind``: devices may fetch public_set, consensus, model, weights, prototypes; not update, server_state.
     """
 
     __tablename__ = "blobs"
@@ -78,6 +78,8 @@ class RoundRow(Base):
     consensus: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     result_public_set: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     result_consensus: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    prototypes: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    result_prototypes: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     model_version: Mapped[int | None] = mapped_column(ForeignKey("models.version"))
     weights: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     server_state: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))

@@ -1,0 +1,27 @@
+"""Words as a made-up network embeds them: each has a centre, and its clips scatter about it alike."""
+
+import numpy as np
+
+from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.public_set import PublicSet
+
+NUMBERS = 12
+_MEL = {name: getattr(PRESETS["log_mel"], name) for name in (
+    "sample_rate_hz", "clip_s", "window_s", "hop_s", "frames", "mel_bands", "fft_size", "low_hz", "high_hz",
+)}  # fmt: skip
+SETTINGS = EmbeddingSettings(preset="any", **_MEL, numbers=NUMBERS, network=FrozenNetwork.of(b"a network"))
+WORDS = ("yes", "no", "up", "down")
+SPREAD = np.random.default_rng(4).normal(size=(NUMBERS, NUMBERS)) / 3
+CENTRES = dict(zip((*WORDS, "stop", "go"), 4 * np.random.default_rng(1).normal(size=(6, NUMBERS)), strict=True))
+
+
+def clips(word, count, rng):
+    return (CENTRES[word] + rng.normal(size=(count, NUMBERS)) @ SPREAD).astype(np.float32)[:, None]
+
+
+def embedded_public_set(rng: np.random.Generator) -> PublicSet:
+    """Thirty recordings of each of the words."""
+    features = np.concatenate([clips(word, 30, rng) for word in WORDS])
+    classes = tuple(ClassInfo(f"c{index}", word) for index, word in enumerate(WORDS))
+    return PublicSet(SETTINGS, classes, features, np.repeat(np.arange(4), 30), np.zeros(120, np.bool_))
