@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 RoundState = Literal["open", "done", "failed"]
 WorkKind = Literal["contribute", "learn"]
+Rounds = Literal["single", "continuous"]
+CONTINUOUS: Rounds = "continuous"
 
 
 def parse(kind: type[T], document: object) -> T:
@@ -109,6 +111,8 @@ class RoundPlan:
         quorum: share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
         seed: of everything random in the round.
         personalisation: how the round's result becomes a model of each device's own.
+        rounds: ``continuous``: the round closes with the first upload, without deadline or quorum, and another follows.
+        every_s: seconds after which a device contributes to continuous rounds again.
     """
 
     local: Choice
@@ -118,6 +122,8 @@ class RoundPlan:
     quorum: float
     seed: int
     personalisation: Choice = field(default_factory=lambda: Choice("none"))
+    rounds: Rounds = "single"
+    every_s: float = 86_400.0
 
 
 @dataclass(frozen=True)

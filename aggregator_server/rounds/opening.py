@@ -19,13 +19,28 @@ from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.statistics import read_statistics
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
-from fleet_protocol.messages import RoundPlan
+from fleet_protocol.messages import CONTINUOUS, RoundPlan
 
 
 def insert_round(
-    session: Session, strategy: str, plan: RoundPlan, new_classes: int | None, now: float, group: Group | None = None
+    session: Session,
+    strategy: str,
+    plan: RoundPlan,
+    new_classes: int | None,
+    now: float,
+    group: Group | None = None,
+    series: int | None = None,
 ) -> RoundRow:
-    """Open a round; no other may be open.
+    """Open a round; no other may be open. A continuous one takes the uploads of all devices, and selects none.
+
+    Args:
+        session: a writing one.
+        strategy: its name.
+        plan: with every setting filled in.
+        new_classes: how many there are among the reports, where it is known.
+        now: seconds since 1970.
+        group: whose round it is; None for the whole fleet's.
+        series: the first of the continuous rounds that it goes on; None for that first one, and for other rounds.
 
     Raises:
         NoPublicSetError: there is nothing to score.
@@ -48,7 +63,7 @@ def insert_round(
         plan=asdict(plan),
         new_classes=new_classes,
         opened_at=now,
-        deadline_at=now + plan.deadline_s,
+        deadline_at=None if plan.rounds == CONTINUOUS else now + plan.deadline_s,
         public_set=public_set.sha256,
         consensus=current_consensus(session),
         model_version=None if start is None else start.version,
@@ -57,10 +72,14 @@ def insert_round(
         prototypes=current_prototypes(session),
         follows=follows,
         group_index=index,
+        series=series,
         details={},
     )
     session.add(row)
     session.flush()
+    if plan.rounds == CONTINUOUS:
+        row.series = series or row.round_id
+        return row
     selected = _of_fleet(session, row, plan, now) if group is None else group.members
     chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in selected]
     session.execute(insert(ParticipantRow), chosen)

@@ -36,7 +36,7 @@ def open_round_id(session: Session) -> int | None:
 
 
 def open_deadline(session: Session) -> float | None:
-    """Return when the open round closes at the latest, in seconds since 1970."""
+    """Return when the open round closes at the latest, in seconds since 1970; None where no round has a deadline."""
     return session.scalar(select(RoundRow.deadline_at).where(IS_OPEN))
 
 

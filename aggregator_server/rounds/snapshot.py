@@ -23,7 +23,7 @@ class RoundSnapshot:
         strategy: Name of the round's strategy.
         plan: The round's plan as JSON.
         new_classes: Number of new classes among the reports; None where nobody knows it.
-        deadline_at: Time at which the round closes at the latest, in seconds since 1970.
+        deadline_at: Time at which the round closes at the latest, in seconds since 1970; None for a continuous round.
         public_set: Blob of the public set that is scored.
         consensus: Blob of the fleet's scores on it; None before the first round has ended.
         selected: Number of selected devices that were not revoked since.
@@ -41,7 +41,7 @@ class RoundSnapshot:
     strategy: str
     plan: Json
     new_classes: int | None
-    deadline_at: float
+    deadline_at: float | None
     public_set: str
     consensus: str | None
     selected: int

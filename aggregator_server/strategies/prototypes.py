@@ -182,4 +182,5 @@ STRATEGY = Strategy(
     aggregate=aggregate,
     prepare=prepare,
     needs_embeddings=True,
+    continuous=True,
 )

@@ -37,6 +37,7 @@ class Strategy:
         prepare: (local part, what devices reported of their clips, number of classes) -> the local part, when a round
             opens; for settings that depend on the fleet.
         needs_embeddings: Whether the public set's features must be embeddings of a pretrained network.
+        continuous: Whether one upload alone is a round's worth, so that rounds can be continuous.
         aliases: Former names, which are still accepted.
     """
 
@@ -50,6 +51,7 @@ class Strategy:
     shares_model: bool = False
     prepare: Prepare = unchanged
     needs_embeddings: bool = False
+    continuous: bool = False
     aliases: tuple[str, ...] = ()
 
     @property

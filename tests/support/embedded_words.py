@@ -1,10 +1,13 @@
 """Words as a made-up network embeds them: each has a centre, and its clips scatter about it alike."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
+from tests.support.aggregator_process import FakeDevice
 
 NUMBERS = 12
 _MEL = {name: getattr(PRESETS["log_mel"], name) for name in (
@@ -25,3 +28,21 @@ def embedded_public_set(rng: np.random.Generator) -> PublicSet:
     features = np.concatenate([clips(word, 30, rng) for word in WORDS])
     classes = tuple(ClassInfo(f"c{index}", word) for index, word in enumerate(WORDS))
     return PublicSet(SETTINGS, classes, features, np.repeat(np.arange(4), 30), np.zeros(120, np.bool_))
+
+
+@dataclass
+class PrototypeDevice(FakeDevice):
+    """What a device sends in a round of the strategy `prototypes`, without a model behind it."""
+
+    settings: object = SETTINGS
+
+    def update(self, work: dict, **changes):
+        return super().update(work, known=self.classes, **changes)
+
+    def arrays(self, work: dict, samples: int) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng([self.number, 3])
+        sounds = {7: "stop", 8: "go"}
+        words = [WORDS[int(class_id[1:])] for class_id in self.classes]
+        words += [sounds[self.sounds[report.slot]] for report in self.reports]
+        means = np.stack([clips(word, 6, rng).mean(axis=0) for word in words])
+        return {"prototypes": means, "counts": np.full(len(words), 6, np.float32)}
