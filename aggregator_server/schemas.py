@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, RoundState
+from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Rounds, RoundState
 from fleet_protocol.setting import Value
 
 # A misspelt field of a request is refused, not ignored, also within the request's parts.
@@ -120,6 +120,8 @@ class RoundRequest:
         new_classes: Number of new classes among the reports, where it is known.
         selection: Method that selects the devices; None for the strategy's own.
         personalisation: Method that makes a model of each device's own from the result.
+        rounds: ``single``, or ``continuous``: uploads are merged when they arrive, one round after the other.
+        every_s: Seconds after which a device contributes to continuous rounds again.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
@@ -133,6 +135,8 @@ class RoundRequest:
     new_classes: int | None = None
     selection: Choice | None = None
     personalisation: Choice = field(default_factory=lambda: Choice("none"))
+    rounds: Rounds = "single"
+    every_s: float = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,13 +149,14 @@ class RoundSummary:
         reason: Reason of the failure.
         strategy: Name of the strategy.
         opened_at: Time of the opening.
-        deadline_at: Time at which the round closes at the latest.
+        deadline_at: Time at which the round closes at the latest; None for a continuous round.
         closed_at: Time of the end.
         selected: Number of devices that were selected.
         uploaded: Number of devices that uploaded.
         training_loss: Median of the uploaded training losses; None before the round is done, and without any.
         follows: Number of the fleet's round that a group's round personalises.
         group: Index of the group whose round it is, 0 for the devices with the fewest clips.
+        series: Number of the first of the continuous rounds that it is one of.
     """
 
     round_id: int
@@ -159,13 +164,14 @@ class RoundSummary:
     reason: str | None
     strategy: str
     opened_at: datetime
-    deadline_at: datetime
+    deadline_at: datetime | None
     closed_at: datetime | None
     selected: int
     uploaded: int
     training_loss: float | None
     follows: int | None
     group: int | None
+    series: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +256,8 @@ class RoundDetail:
         model: Blob of the shared model's bundle; None in a round without one.
         weights: Blob of the weights that the round started from; None for the bundle's own.
         result_weights: Blob of the weights after the round.
+        prototypes: Blob of the fleet's prototypes before the round.
+        result_prototypes: Blob of the fleet's prototypes after the round.
         aggregation: Details of the aggregation rule, such as the devices that it left out.
         groups: Devices of each group, fewest clips first; empty without group-balanced personalisation.
         group_rounds: Number of rounds within each group.
@@ -270,6 +278,8 @@ class RoundDetail:
     model: str | None
     weights: str | None
     result_weights: str | None
+    prototypes: str | None
+    result_prototypes: str | None
     aggregation: dict[str, Any]
     groups: tuple[tuple[str, ...], ...]
     group_rounds: tuple[int, ...]

@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 RoundState = Literal["open", "done", "failed"]
 WorkKind = Literal["contribute", "learn"]
+Rounds = Literal["single", "continuous"]
+CONTINUOUS: Rounds = "continuous"
 
 
 def parse(kind: type[T], document: object) -> T:
@@ -109,6 +111,8 @@ class RoundPlan:
         quorum: share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
         seed: of everything random in the round.
         personalisation: how the round's result becomes a model of each device's own.
+        rounds: ``continuous``: the round closes with the first upload, without deadline or quorum, and another follows.
+        every_s: seconds after which a device contributes to continuous rounds again.
     """
 
     local: Choice
@@ -118,6 +122,8 @@ class RoundPlan:
     quorum: float
     seed: int
     personalisation: Choice = field(default_factory=lambda: Choice("none"))
+    rounds: Rounds = "single"
+    every_s: float = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,7 @@ class Work:
             personalisation says, and listen with the better of the two.
         fleet_weights: for ``learn`` from a group's round: digest of the whole fleet's weights, which count as the
             global model then; None: they are ``weights``.
+        prototypes: digest of the fleet's prototypes; None before a round of the strategy ``prototypes`` has ended.
     """
 
     kind: WorkKind
@@ -160,11 +167,12 @@ class Work:
     weights: str | None = None
     fine_tune: bool = False
     fleet_weights: str | None = None
+    prototypes: str | None = None
 
 
 @dataclass(frozen=True)
 class ClassReport:
-    """A new sound that a device met, described by its data impressions alone.
+    """A new sound that a device met, described by an upload's arrays.
 
     Attributes:
         slot: the slot that the device gave it; the aggregator's answer names it.
@@ -188,8 +196,8 @@ class Update:
         public_set: digest of the public set that was scored.
         classes: classes of the score matrix' columns, in order.
         clips: clips that the device trained on in this round.
-        reports: new sounds; row blocks of the array ``impressions`` follow ``known`` and then these, in order.
-        known: classes whose impressions are sent along, as reference classes for the new ones.
+        reports: new sounds; the rows of the arrays that describe classes follow ``known`` and then these, in order.
+        known: classes that are described too, as reference classes for the new ones.
         metrics: what the device measured, for people; never used in the aggregation.
         label_entropy: of the clips' distribution over the labels, in nats.
     """

@@ -59,7 +59,7 @@ class PublicSet:
         try:
             settings = FeatureSettings.from_json(document["features"])
             classes = tuple(dacite.from_dict(ClassInfo, info) for info in document["classes"])
-        except (KeyError, TypeError, dacite.DaciteError) as error:
+        except (AttributeError, KeyError, TypeError, dacite.DaciteError) as error:
             raise TensorError(f"not a public set: {error}") from error
         features = require(arrays, "features", (None, *settings.shape))
         labels = require(arrays, "labels", (len(features),), kind="i")

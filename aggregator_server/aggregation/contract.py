@@ -10,6 +10,7 @@ from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import RoundPlan, Update
+from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 
@@ -76,6 +77,8 @@ class RoundInputs:
         assigned: what (device, slot) is known to be from earlier rounds.
         model: the shared model; None in a round without one.
         has_consensus: whether the fleet has a consensus yet.
+        state: what the aggregation kept from the strategy's round before, in a round without a model; empty at first.
+        revoked: devices of whose earlier uploads nothing may count.
     """
 
     round_id: int
@@ -87,6 +90,8 @@ class RoundInputs:
     assigned: Mapping[tuple[str, int], str] = field(default_factory=dict)
     model: SharedModel | None = None
     has_consensus: bool = True
+    state: Arrays = field(default_factory=dict)
+    revoked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class RoundResult:
         details: JSON-ready, for people: ``accuracies``, ``betas``, ``plain_mean``, ``discovery``, ``aggregation``.
         weights: the shared model's new weights; None in a round without one.
         state: what the next round's aggregation gets to see.
+        prototypes: the fleet's new prototypes; None: they stay as they are.
     """
 
     public_set: PublicSet
@@ -117,3 +123,4 @@ class RoundResult:
     details: dict[str, Any]
     weights: Arrays | None = None
     state: Arrays = field(default_factory=dict)
+    prototypes: FleetPrototypes | None = None

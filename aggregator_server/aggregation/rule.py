@@ -46,7 +46,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class ScoreRule:
-    """A rule that combines scores on the public set, which a strategy calls itself.
+    """A rule that combines what is no weights, which a strategy calls itself.
 
     Attributes:
         name: Name in plans.

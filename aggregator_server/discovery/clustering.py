@@ -9,7 +9,7 @@ the best silhouette, which can also be one.
 (The paper clusters data impressions. On Speech Commands, from networks of different designs, they agreed no better than
 chance: docs/class-discovery.md. They are used where a device sent no profile.)
 
-Where the features are embeddings of one network, reports are described by prototypes instead, which need no profile.
+Where the features are embeddings of one network, reports are described by prototypes alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ReportedClass:
         device_id: Device that reports it.
         slot: Slot that the device gave it.
         name: Name that the owner gave it; None where it is not shared. It helps to count, never to match.
-        impressions: Data impressions, float32 [n, frames, coefficients].
+        impressions: Data impressions, float32 [n, frames, coefficients]; None where the features are an embedding.
         profile: Scores of the public recordings for this sound, float32 [public samples]; None where the device sent
             none.
         prototype: Mean embedding of its clips, float32 [1, numbers]; None where the features are no embedding.
@@ -48,7 +48,7 @@ class ReportedClass:
     device_id: str
     slot: int
     name: str | None
-    impressions: Floats
+    impressions: Floats | None = None
     profile: Floats | None = None
     prototype: Floats | None = None
 
@@ -60,7 +60,7 @@ class KnownClass:
     Attributes:
         device_id: Device that describes it.
         class_id: The class.
-        impressions: Data impressions, float32 [n, frames, coefficients].
+        impressions: Data impressions, float32 [n, frames, coefficients]; None where the features are an embedding.
         profile: Scores of the public recordings for this class, float32 [public samples]; None where the device sent
             none.
         prototype: Mean embedding of its clips, float32 [1, numbers]; None where the features are no embedding.
@@ -68,7 +68,7 @@ class KnownClass:
 
     device_id: str
     class_id: str
-    impressions: Floats
+    impressions: Floats | None = None
     profile: Floats | None = None
     prototype: Floats | None = None
 
@@ -206,7 +206,8 @@ def _descriptors(
         return _residuals(np.stack(profiles), public_set)
     # What is particular to a device is in all of its impressions: their mean is taken out.
     scale = np.maximum(public_set.features.std(axis=(0, 1), dtype=np.float64), np.finfo(np.float32).tiny)
-    means = {id(item): item.impressions.mean(axis=0, dtype=np.float64) / scale for item in items}
+    impressions = {id(item): item.impressions for item in items if item.impressions is not None}
+    means = {key: rows.mean(axis=0, dtype=np.float64) / scale for key, rows in impressions.items()}
     centres = {
         device_id: np.mean([means[id(item)] for item in known if item.device_id == device_id], axis=0)
         for device_id in {item.device_id for item in known}

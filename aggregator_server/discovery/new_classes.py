@@ -97,8 +97,9 @@ def _rows(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.rando
     prototypes = [member.prototype for member in members if member.prototype is not None]
     if len(prototypes) == len(members):
         return PublicEmbedding(public_set).draw(np.stack(prototypes), rng)
-    count = min(len(member.impressions) for member in members)
-    return np.asarray(np.mean([member.impressions[:count] for member in members], axis=0, dtype=np.float64), np.float32)
+    impressions = [member.impressions for member in members if member.impressions is not None]
+    count = min(map(len, impressions))
+    return np.asarray(np.mean([rows[:count] for rows in impressions], axis=0, dtype=np.float64), np.float32)
 
 
 def _add_class(

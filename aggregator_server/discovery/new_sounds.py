@@ -22,7 +22,7 @@ from fleet_protocol.tensors import Arrays, require
 _SLOTS = 65_536
 _REPORTS = 256  # clustering takes memory by the square of the reports
 
-_OPTIONAL = ("profiles", "prototypes")
+_DESCRIPTIONS = ("impressions", "profiles", "prototypes")
 
 Shapes = dict[str, tuple[int | None, ...]]
 
@@ -71,12 +71,12 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
         MalformedUpdateError: naming the array, what was expected and what was given.
     """
     described = len(update.known) + len(update.reports)
-    if described:
+    if described and isinstance(terms.settings, EmbeddingSettings):
+        wanted = wanted | {"prototypes": (described, *terms.settings.shape)}
+    elif described:
         wanted = wanted | {"impressions": (described, None, *terms.settings.shape)}
         if "profiles" in arrays:
             wanted["profiles"] = (described, terms.samples)
-        if "prototypes" in arrays and isinstance(terms.settings, EmbeddingSettings):
-            wanted["prototypes"] = (described, *terms.settings.shape)
     extra = sorted(set(arrays) - set(wanted))
     if extra:
         raise MalformedUpdateError(f"array {extra[0]!r} does not belong to this upload; expected: {', '.join(wanted)}")
@@ -86,7 +86,7 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
                 raise MalformedUpdateError(f"array {name!r} must be float32, not {arrays[name].dtype}")
     except TensorError as error:
         raise MalformedUpdateError(str(error)) from error
-    if described and not arrays["impressions"].shape[1]:
+    if "impressions" in wanted and not arrays["impressions"].shape[1]:
         raise MalformedUpdateError("array 'impressions' holds no impression of any class; send at least one of each")
 
 
@@ -104,7 +104,7 @@ def recognise(
         update, device_id = contribution.update, contribution.update.device_id
         if not update.known and not update.reports:
             continue
-        described = _described(contribution.read())
+        described = _described(contribution.read(), len(update.known) + len(update.reports))
         for class_id, description in zip(update.known, described, strict=False):
             known.append(KnownClass(device_id, class_id, *description))
         for report, description in zip(update.reports, described[len(update.known) :], strict=True):
@@ -120,11 +120,10 @@ def recognise(
     return tuple(reassigned), settle(inputs.public_set, inputs.round_id, reports, found, inputs.plan.seed)
 
 
-def _described(arrays: Arrays) -> list[tuple[Floats, Floats | None, Floats | None]]:
-    """Return impressions, profile and prototype of every class that an upload describes, without the rest of it."""
-    impressions = arrays["impressions"].copy()
-    parts = [arrays[name].copy() if name in arrays else [None] * len(impressions) for name in _OPTIONAL]
-    return list(zip(impressions, *parts, strict=True))
+def _described(arrays: Arrays, count: int) -> list[tuple[Floats | None, Floats | None, Floats | None]]:
+    """Return impressions, profile and prototype of the classes that an upload describes, without the rest of it."""
+    parts = [arrays[name].copy() if name in arrays else [None] * count for name in _DESCRIPTIONS]
+    return list(zip(*parts, strict=True))
 
 
 def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: Sequence[KnownClass]) -> Discovery:

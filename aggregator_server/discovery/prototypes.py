@@ -42,6 +42,11 @@ class PublicEmbedding:
             means.astype(np.float32), (residuals.T @ residuals / max(1, len(residuals) - recorded)).astype(np.float32)
         )
 
+    @property
+    def whitening(self) -> Doubles:
+        """Matrix after which clips of a class scatter alike in all directions, float64 [numbers, numbers]."""
+        return self._scatter.whitening
+
     def directions(self, prototypes: Floats) -> Doubles:
         """Return directions of length 1, float64 [n, numbers], whose products say how alike prototypes are.
 

@@ -25,7 +25,7 @@ from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.public_set import PublicSet
 
-_SERVED = ("public_set", "consensus", "model", "weights")
+_SERVED = ("public_set", "consensus", "model", "weights", "prototypes")
 
 
 def current_version(session: Session) -> PublicSetRow | None:
@@ -59,7 +59,7 @@ def describe(session: Session, consensus: str | None) -> PublicSetInfo:
 
 
 def require_served(store: Store, sha256: str) -> None:
-    """Check that a blob is one that devices may fetch: a public set, a consensus, a model or its weights.
+    """Check that a blob is one that devices may fetch: public set, consensus, model, weights or prototypes.
 
     Raises:
         BlobNotFoundError: it is not.
@@ -68,7 +68,8 @@ def require_served(store: Store, sha256: str) -> None:
         row = session.get(BlobRow, sha256)
     if row is None or row.kind not in _SERVED:
         raise BlobNotFoundError(
-            f"no public set, consensus, model or weights has the digest {sha256!r}; ask /v1/work for the current ones"
+            f"no public set, consensus, model, weights or prototypes have the digest {sha256!r}; ask /v1/work for the "
+            "current ones"
         )
 
 

@@ -70,6 +70,12 @@ def starting_point(session: Session, group: Group | None) -> StartingPoint:
     return StartingPoint(version, newest.result_weights, newest.result_server_state)
 
 
+def kept_state(session: Session, strategy: str) -> str | None:
+    """Return the blob that a strategy without a shared model kept from its last round of the fleet; None at first."""
+    newest = newest_done(session, OF_FLEET, RoundRow.strategy == strategy, RoundRow.model_version.is_(None))
+    return None if newest is None else newest.result_server_state
+
+
 def newest_with_model(session: Session, version: int) -> RoundRow | None:
     """Return the newest done round of the whole fleet that trained a version of the shared model."""
     return newest_done(session, OF_FLEET, RoundRow.model_version == version)

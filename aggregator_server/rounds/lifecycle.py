@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 
 from aggregator_server.errors import RoundClosedError, RoundOpenError
+from aggregator_server.rounds.continuous import open_next
 from aggregator_server.rounds.groups import go_on
 from aggregator_server.rounds.opening import insert_round
 from aggregator_server.rounds.plan import make_plan
@@ -54,7 +55,7 @@ def cancel_round(store: Store, round_id: int, now: float) -> None:
         row = require_round(session, round_id)
         if not is_open(row):
             raise RoundClosedError(f"round {round_id} is {row.state} already; only an open round can be cancelled")
-        mark_failed(session, round_id, now, "cancelled by an administrator")  # and no other group's round follows
+        mark_failed(session, round_id, now, "cancelled by an administrator")  # and no other round follows
     remove_uploads(store, round_id)
 
 
@@ -87,11 +88,12 @@ def advance(store: Store, now: float) -> int | None:
                 apply_result(session, snapshot.round_id, result, now)
             session.expire_all()
             go_on(session, snapshot.round_id, now)
+            open_next(session, snapshot.round_id, now)
         remove_uploads(store, snapshot.round_id)
         return snapshot.round_id
 
 
 def next_deadline(store: Store) -> float | None:
-    """Return when the open round closes at the latest, in seconds since 1970; None where no round is open."""
+    """Return when the open round closes at the latest, in seconds since 1970; None where no round has a deadline."""
     with store.reading() as session:
         return open_deadline(session)

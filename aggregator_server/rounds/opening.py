@@ -7,33 +7,52 @@ from dataclasses import asdict, replace
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import NoDevicesError, NoPublicSetError
+from aggregator_server.errors import InvalidPlanError, NoDevicesError, NoPublicSetError
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.rounds.candidates import read_candidates, read_history
-from aggregator_server.rounds.history import Group, starting_point
-from aggregator_server.rounds.queries import current_consensus
+from aggregator_server.rounds.history import Group, kept_state, starting_point
+from aggregator_server.rounds.queries import current_consensus, current_prototypes
 from aggregator_server.selection.draw import select
-from aggregator_server.store.tables import OPEN, ParticipantRow, RoundRow
+from aggregator_server.store.tables import OPEN, ParticipantRow, PublicSetRow, RoundRow
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.statistics import read_statistics
-from fleet_protocol.messages import RoundPlan
+from aggregator_server.strategies.strategy import Strategy
+from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+from fleet_protocol.messages import CONTINUOUS, RoundPlan
 
 
 def insert_round(
-    session: Session, strategy: str, plan: RoundPlan, new_classes: int | None, now: float, group: Group | None = None
+    session: Session,
+    strategy: str,
+    plan: RoundPlan,
+    new_classes: int | None,
+    now: float,
+    group: Group | None = None,
+    series: int | None = None,
 ) -> RoundRow:
-    """Open a round; no other may be open.
+    """Open a round; no other may be open. A continuous one takes the uploads of all devices, and selects none.
+
+    Args:
+        session: a writing one.
+        strategy: its name.
+        plan: with every setting filled in.
+        new_classes: how many there are among the reports, where it is known.
+        now: seconds since 1970.
+        group: whose round it is; None for the whole fleet's.
+        series: the first of the continuous rounds that it goes on; None for that first one, and for other rounds.
 
     Raises:
         NoPublicSetError: there is nothing to score.
         NoModelError, ModelTooSmallError: the strategy shares a model, and there is none that would do.
         NoDevicesError: there is nobody to do it.
+        InvalidPlanError: the strategy needs embeddings, and the public set has other features.
     """
     public_set = current_version(session)
     if public_set is None:
         raise NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
     how = lookup(strategy)
+    _require_embeddings(how, public_set)
     follows, index = (None, None) if group is None else (group.follows, group.index)
     start = starting_point(session, group) if how.shares_model else None
     local = how.prepare(plan.local, read_statistics(session), len(all_classes(session)))
@@ -44,22 +63,36 @@ def insert_round(
         plan=asdict(plan),
         new_classes=new_classes,
         opened_at=now,
-        deadline_at=now + plan.deadline_s,
+        deadline_at=None if plan.rounds == CONTINUOUS else now + plan.deadline_s,
         public_set=public_set.sha256,
         consensus=current_consensus(session),
         model_version=None if start is None else start.version,
         weights=None if start is None else start.weights,
-        server_state=None if start is None else start.server_state,
+        server_state=kept_state(session, strategy) if start is None else start.server_state,
+        prototypes=current_prototypes(session),
         follows=follows,
         group_index=index,
+        series=series,
         details={},
     )
     session.add(row)
     session.flush()
+    if plan.rounds == CONTINUOUS:
+        row.series = series or row.round_id
+        return row
     selected = _of_fleet(session, row, plan, now) if group is None else group.members
     chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in selected]
     session.execute(insert(ParticipantRow), chosen)
     return row
+
+
+def _require_embeddings(how: Strategy, public_set: PublicSetRow) -> None:
+    settings = FeatureSettings.from_json(public_set.features)
+    if how.needs_embeddings and not isinstance(settings, EmbeddingSettings):
+        raise InvalidPlanError(
+            f"strategy {how.name!r} compares embeddings of one network, and the public set's features are "
+            f"{settings.describe()}; publish a public set with the features of a pretrained front end, such as base"
+        )
 
 
 def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> tuple[str, ...]:

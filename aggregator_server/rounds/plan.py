@@ -5,10 +5,10 @@ from __future__ import annotations
 from aggregator_server.errors import InvalidPlanError
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.plan_methods import complete, known_settings
-from aggregator_server.strategies.registry import strategy
+from aggregator_server.strategies.registry import strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
-from fleet_protocol.messages import Choice, RoundPlan
+from fleet_protocol.messages import CONTINUOUS, Choice, RoundPlan
 from fleet_protocol.setting import Value
 
 _MAX_DEADLINE_S = 30 * 86_400.0
@@ -23,6 +23,8 @@ def make_plan(request: RoundRequest) -> RoundPlan:
     """
     chosen = strategy(request.strategy)
     _check(request)
+    if request.rounds == CONTINUOUS:
+        _check_continuous(request, chosen)
     selection = request.selection or Choice(chosen.selection)
     personalisation = request.personalisation
     if personalisation.name == "group_balanced" and not chosen.shares_model:
@@ -39,6 +41,8 @@ def make_plan(request: RoundRequest) -> RoundPlan:
             quorum=float(request.quorum),
             seed=request.seed,
             personalisation=complete("personalisation", personalisation),
+            rounds=request.rounds,
+            every_s=float(request.every_s),
         )
     except PlanError as error:
         raise InvalidPlanError(str(error)) from error
@@ -60,6 +64,26 @@ def _check(request: RoundRequest) -> None:
         raise InvalidPlanError(f"seed must be from 0 to {2**31 - 1}, not {request.seed!r}")
     if request.new_classes is not None and not 1 <= request.new_classes <= 1_000:
         raise InvalidPlanError(f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}")
+
+
+def _check_continuous(request: RoundRequest, chosen: Strategy) -> None:
+    """Check what continuous rounds allow.
+
+    Raises:
+        InvalidPlanError: the strategy needs several uploads at a time, or the request selects devices.
+    """
+    if not chosen.continuous:
+        able = ", ".join(sorted(name for name, other in strategies().items() if other.continuous))
+        raise InvalidPlanError(
+            f"strategy {request.strategy!r} combines the uploads of a round, so its rounds cannot be continuous; "
+            f"those of {able} can"
+        )
+    if request.selection is not None and request.selection.name != "all":
+        raise InvalidPlanError(
+            f"continuous rounds take every device, so leave out selection {request.selection.name!r}"
+        )
+    if not 1 <= request.every_s <= _MAX_DEADLINE_S:
+        raise InvalidPlanError(f"every_s must be from 1 to {_MAX_DEADLINE_S:g} s, not {request.every_s!r}")
 
 
 def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:

@@ -36,7 +36,7 @@ def open_round_id(session: Session) -> int | None:
 
 
 def open_deadline(session: Session) -> float | None:
-    """Return when the open round closes at the latest, in seconds since 1970."""
+    """Return when the open round closes at the latest, in seconds since 1970; None where no round has a deadline."""
     return session.scalar(select(RoundRow.deadline_at).where(IS_OPEN))
 
 
@@ -76,6 +76,12 @@ def current_consensus(session: Session) -> str | None:
     """Return the digest of the fleet's scores on the newest public set; None before the first round has ended."""
     newest = newest_done(session)
     return None if newest is None else newest.result_consensus
+
+
+def current_prototypes(session: Session) -> str | None:
+    """Return the digest of the fleet's prototypes; None before a round made some."""
+    newest = newest_done(session)
+    return None if newest is None else newest.result_prototypes
 
 
 def count_group_rounds(session: Session, follows: int) -> int:

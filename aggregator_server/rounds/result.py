@@ -22,7 +22,7 @@ from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.messages import RoundPlan, Update, parse
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
-from fleet_protocol.tensors import pack, read_document, unpack, view
+from fleet_protocol.tensors import Arrays, pack, read_document, unpack, view
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,7 @@ class StoredResult:
         grown: Whether the public set got new classes.
         weights: Blob of the shared model's weights; None in a round without one.
         server_state: Blob of what the next round's aggregation gets to see.
+        prototypes: Blob of the fleet's prototypes; None while it has none.
     """
 
     result: RoundResult
@@ -44,6 +45,7 @@ class StoredResult:
     grown: bool
     weights: str | None = None
     server_state: str | None = None
+    prototypes: str | None = None
 
 
 def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
@@ -56,14 +58,22 @@ def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
     result = strategy(snapshot.strategy).aggregate(read_inputs(store, snapshot))
     grown = len(result.public_set.classes) > len(snapshot.classes)
     public_set = store.blobs.put(result.public_set.pack()) if grown else snapshot.public_set
-    class_ids, consensus, weights, state = result.public_set.class_ids, None, None, None
+    class_ids, consensus, weights, prototypes = result.public_set.class_ids, None, None, snapshot.prototypes
     if result.consensus is not None:
         consensus = store.blobs.put(pack_consensus(result.consensus, class_ids))
     if result.weights is not None:
         weights = store.blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
-        state = store.blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
+    if result.prototypes is not None:
+        prototypes = store.blobs.put(result.prototypes.pack())
+    state = store.blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
     return StoredResult(
-        result=result, public_set=public_set, consensus=consensus, grown=grown, weights=weights, server_state=state
+        result=result,
+        public_set=public_set,
+        consensus=consensus,
+        grown=grown,
+        weights=weights,
+        server_state=state,
+        prototypes=prototypes,
     )
 
 
@@ -85,6 +95,8 @@ def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
         assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
         model=_read_model(store, snapshot),
         has_consensus=snapshot.consensus is not None,
+        state=_read_state(store, snapshot),
+        revoked=frozenset(snapshot.revoked),
     )
 
 
@@ -102,13 +114,17 @@ def _read_model(store: Store, snapshot: RoundSnapshot) -> SharedModel | None:
     if snapshot.model is None:
         return None
     bundle = unpack_bundle(store.blobs.read(snapshot.model), f"model {snapshot.model}")
-    weights, state = bundle.weights, {}
+    weights = bundle.weights
     if snapshot.weights is not None:
         weights, _ = unpack(store.blobs.read(snapshot.weights))
-    if snapshot.server_state is not None:
-        kept, document = unpack(store.blobs.read(snapshot.server_state))
-        state = kept if document["of"] == state_owner(snapshot.plan) else {}
-    return SharedModel(bundle.manifest, weights, state)
+    return SharedModel(bundle.manifest, weights, _read_state(store, snapshot))
+
+
+def _read_state(store: Store, snapshot: RoundSnapshot) -> Arrays:
+    if snapshot.server_state is None:
+        return {}
+    kept, document = unpack(store.blobs.read(snapshot.server_state))
+    return kept if document["of"] == state_owner(snapshot.plan) else {}
 
 
 def state_owner(plan: Json) -> str:
@@ -120,7 +136,12 @@ def state_owner(plan: Json) -> str:
 def apply_result(session: Session, round_id: int, stored: StoredResult, now: float) -> None:
     """Write all effects of a round, in the transaction that found the round unchanged."""
     result = stored.result
-    blobs = {"consensus": stored.consensus, "weights": stored.weights, "server_state": stored.server_state}
+    blobs = {
+        "consensus": stored.consensus,
+        "weights": stored.weights,
+        "server_state": stored.server_state,
+        "prototypes": stored.prototypes,
+    }
     for kind, sha256 in blobs.items():
         if sha256 is not None:
             session.merge(BlobRow(sha256=sha256, kind=kind))
@@ -146,6 +167,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
         "result_consensus": stored.consensus,
         "result_weights": stored.weights,
         "result_server_state": stored.server_state,
+        "result_prototypes": stored.prototypes,
         "details": result.details,
         "training_loss": training_loss(session, round_id),
     }

@@ -23,7 +23,7 @@ class RoundSnapshot:
         strategy: Name of the round's strategy.
         plan: The round's plan as JSON.
         new_classes: Number of new classes among the reports; None where nobody knows it.
-        deadline_at: Time at which the round closes at the latest, in seconds since 1970.
+        deadline_at: Time at which the round closes at the latest, in seconds since 1970; None for a continuous round.
         public_set: Blob of the public set that is scored.
         consensus: Blob of the fleet's scores on it; None before the first round has ended.
         selected: Number of selected devices that were not revoked since.
@@ -33,13 +33,15 @@ class RoundSnapshot:
         model: Blob of the shared model's bundle; None in a round without one.
         weights: Blob of the weights that the devices started from; None for the bundle's own.
         server_state: Blob of what the aggregation kept from the round before.
+        prototypes: Blob of the fleet's prototypes before the round; None where it has none.
+        revoked: Devices whose earlier uploads no longer count, where the aggregation kept something.
     """
 
     round_id: int
     strategy: str
     plan: Json
     new_classes: int | None
-    deadline_at: float
+    deadline_at: float | None
     public_set: str
     consensus: str | None
     selected: int
@@ -49,6 +51,8 @@ class RoundSnapshot:
     model: str | None
     weights: str | None
     server_state: str | None
+    prototypes: str | None
+    revoked: tuple[str, ...]
 
 
 def read_open_round(session: Session) -> RoundSnapshot | None:
@@ -84,4 +88,11 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         model=model_blob(session, row.model_version),
         weights=row.weights,
         server_state=row.server_state,
+        prototypes=row.prototypes,
+        revoked=_revoked(session) if row.server_state is not None else (),
     )
+
+
+def _revoked(session: Session) -> tuple[str, ...]:
+    revoked = select(DeviceRow.device_id).where(DeviceRow.revoked_at.is_not(None))
+    return tuple(session.scalars(revoked.order_by(DeviceRow.device_id)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import UploadTerms
@@ -22,11 +23,12 @@ from aggregator_server.fleet.devices import CLIPS_LIMIT
 from aggregator_server.fleet.public_sets import upload_terms
 from aggregator_server.fleet.shared_models import model_blob, read_manifest
 from aggregator_server.names import check_name
+from aggregator_server.rounds.continuous import is_due, present_round
 from aggregator_server.rounds.queries import require_round
 from aggregator_server.rounds.states import is_open
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
-from aggregator_server.store.tables import BlobRow, DeviceRow, ParticipantRow
+from aggregator_server.store.tables import BlobRow, DeviceRow, ParticipantRow, RoundRow
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings
@@ -60,6 +62,8 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     except ProtocolError as error:
         raise MalformedUpdateError(f"the upload cannot be read: {error}") from error
     _check(terms, update, round_id, device_id)
+    if round_row.series is None:  # else rounds may have ended since, which let the public set grow
+        _check_public_set(terms, update)
     chosen.check(terms, update, arrays)
     sha256 = incoming.keep()
     with store.writing() as session:
@@ -72,6 +76,7 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
             return repeated
         session.merge(BlobRow(sha256=sha256, kind="update"))
         session.flush()
+        session.add(row)
         row.upload, row.uploaded_at = sha256, now
         row.clips, row.metrics = update.clips, update.metrics
         device = session.get_one(DeviceRow, device_id)
@@ -96,6 +101,8 @@ def check_metrics(metrics: dict[str, float]) -> None:
 def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: float) -> ParticipantRow | None:
     """Return the row that the upload belongs in, or None where it is there already."""
     round_row = require_round(session, round_id)
+    if round_row.series is not None:
+        return _admit_to_series(session, round_row, device_id, sha256, now)
     row = session.get(ParticipantRow, (round_id, device_id))
     if row is None:
         raise NotSelectedError(
@@ -107,10 +114,27 @@ def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: fl
         raise DuplicateUpdateError(f"device {device_id} uploaded {row.upload} for round {round_id}; that one stands")
     if not is_open(round_row):
         raise RoundClosedError(f"round {round_id} is {round_row.state}; GET /v1/work says what to do next")
+    assert round_row.deadline_at is not None
     if now >= round_row.deadline_at:
         late = now - round_row.deadline_at
         raise RoundClosedError(f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work")
     return row
+
+
+def _admit_to_series(
+    session: Session, round_row: RoundRow, device_id: str, sha256: str, now: float
+) -> ParticipantRow | None:
+    """Return a new row in the open round of a series, or None where the upload is in one of its rounds already."""
+    same = (ParticipantRow.device_id == device_id) & (ParticipantRow.upload == sha256)
+    of_series = select(ParticipantRow.round_id).join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
+    if session.scalar(of_series.where(same, RoundRow.series == round_row.series).limit(1)) is not None:
+        return None
+    current = present_round(session, round_row)
+    if not is_open(current):
+        raise RoundClosedError(f"the continuous rounds that round {round_row.round_id} was one of are over")
+    if not is_due(session, current, device_id, now):
+        raise NotSelectedError(f"device {device_id} contributed lately; GET /v1/work says when it is asked again")
+    return ParticipantRow(round_id=current.round_id, device_id=device_id, metrics={})
 
 
 def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) -> None:
@@ -125,11 +149,18 @@ def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) ->
             f"  public set: {terms.settings.describe()}\n  upload: {_describe(update.features)}\n"
             "Use a bundle that was built with the public set's features, and enrol again."
         )
+    _check_numbers(update)
+
+
+def _check_public_set(terms: UploadTerms, update: Update) -> None:
     if update.public_set != terms.public_set:
         raise WrongPublicSetError(
             f"the upload scored public set {update.public_set!r}, the round's is {terms.public_set}; "
             "fetch that one and score it again"
         )
+
+
+def _check_numbers(update: Update) -> None:
     if type(update.clips) is not int or not 0 <= update.clips < CLIPS_LIMIT:
         raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS_LIMIT - 1}, not {update.clips!r}")
     try:

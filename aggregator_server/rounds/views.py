@@ -76,6 +76,8 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         model=model,
         weights=row.weights,
         result_weights=row.result_weights,
+        prototypes=row.prototypes,
+        result_prototypes=row.result_prototypes,
         aggregation=details.get("aggregation", {}),
         groups=planned.groups,
         group_rounds=planned.rounds,
@@ -100,6 +102,7 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.training_loss,
         RoundRow.follows,
         RoundRow.group_index,
+        RoundRow.series,
     )
 
 
@@ -110,13 +113,14 @@ def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no 
         reason=row.reason,
         strategy=row.strategy,
         opened_at=moment(row.opened_at),
-        deadline_at=moment(row.deadline_at),
+        deadline_at=None if row.deadline_at is None else moment(row.deadline_at),
         closed_at=None if row.closed_at is None else moment(row.closed_at),
         selected=row.selected,
         uploaded=row.uploaded,
         training_loss=row.training_loss,
         follows=row.follows,
         group=row.group_index,
+        series=row.series,
     )
 
 

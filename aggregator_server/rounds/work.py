@@ -10,6 +10,7 @@ from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.devices import require_active
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.candidates import note_seen
+from aggregator_server.rounds.continuous import has_learned_as_much, is_due, open_round_of_series
 from aggregator_server.rounds.groups import fine_tuning_due
 from aggregator_server.rounds.history import newest_result
 from aggregator_server.rounds.queries import open_round_waiting_for, require_round
@@ -35,7 +36,7 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
         finished = _to_learn(session, device_id)
         if finished is not None:
             return _work(session, "learn", finished, device_id)
-        open_round = open_round_waiting_for(session, device_id, now)
+        open_round = open_round_waiting_for(session, device_id, now) or _continuous(session, device_id, now)
         if open_round is not None:
             return _work(session, "contribute", open_round, device_id)
     return None
@@ -72,9 +73,16 @@ def _to_learn(session: Session, device_id: str) -> RoundRow | None:
     if row is None:
         return None
     learned = session.get(LearnedRow, (row.round_id, device_id))
+    if learned is None and has_learned_as_much(session, row, device_id):
+        return None
     if learned is None or (not learned.personalised and fine_tuning_due(session, row, device_id)):
         return row
     return None
+
+
+def _continuous(session: Session, device_id: str, now: float) -> RoundRow | None:
+    row = open_round_of_series(session)
+    return row if row is not None and is_due(session, row, device_id, now) else None
 
 
 def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Work:
@@ -98,5 +106,6 @@ def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Wo
         model=model_blob(session, row.model_version),
         weights=row.result_weights if learning else row.weights,
         fine_tune=learning and fine_tuning_due(session, row, device_id),
+        prototypes=row.result_prototypes if learning else row.prototypes,
         fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
     )

@@ -27,7 +27,7 @@ class Base(DeclarativeBase):
 class BlobRow(Base):
     """A blob on disk; an update only until its round is over.
 
-    ``kind``: devices may fetch public_set, consensus, model, weights; not update, server_state.
+    ``kind``: devices may fetch public_set, consensus, model, weights, prototypes; not update, server_state.
     """
 
     __tablename__ = "blobs"
@@ -61,7 +61,8 @@ class RoundRow(Base):
     """A round: its plan, the blobs that it started from, and once it is done those that it led to.
 
     ``training_loss`` is the median of the losses that its devices uploaded. A round within a group ``follows`` the
-    fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group.
+    fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group. ``series`` is the
+    first of the continuous rounds that it is one of; these have no ``deadline_at``.
     """
 
     __tablename__ = "rounds"
@@ -72,12 +73,14 @@ class RoundRow(Base):
     plan: Mapped[Json]
     new_classes: Mapped[int | None]
     opened_at: Mapped[float]
-    deadline_at: Mapped[float]
+    deadline_at: Mapped[float | None]
     closed_at: Mapped[float | None]
     public_set: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"))
     consensus: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     result_public_set: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     result_consensus: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    prototypes: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
+    result_prototypes: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     model_version: Mapped[int | None] = mapped_column(ForeignKey("models.version"))
     weights: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     server_state: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
@@ -86,6 +89,7 @@ class RoundRow(Base):
     training_loss: Mapped[float | None]
     follows: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     group_index: Mapped[int | None]
+    series: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     groups: Mapped[Json | None] = mapped_column(JSON(none_as_null=True), deferred=True)
     details: Mapped[Json] = mapped_column(deferred=True)  # large; only read where people look at one round
 

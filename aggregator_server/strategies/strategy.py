@@ -36,6 +36,8 @@ class Strategy:
         shares_model: Whether devices train the fleet's shared model; a request may then name any rule of weights.
         prepare: (local part, what devices reported of their clips, number of classes) -> the local part, when a round
             opens; for settings that depend on the fleet.
+        needs_embeddings: Whether the public set's features must be embeddings of a pretrained network.
+        continuous: Whether one upload alone is a round's worth, so that rounds can be continuous.
         aliases: Former names, which are still accepted.
     """
 
@@ -48,6 +50,8 @@ class Strategy:
     defaults: Mapping[str, Value] = field(default_factory=dict)
     shares_model: bool = False
     prepare: Prepare = unchanged
+    needs_embeddings: bool = False
+    continuous: bool = False
     aliases: tuple[str, ...] = ()
 
     @property

@@ -17,7 +17,8 @@ from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from benchmarks.class_discovery.corpus import WORDS, Corpus
-from edge_client.learning.new_sounds.describe import describe
+from edge_client.learning.new_sounds.describe import describe, synthesis_of
+from edge_client.learning.new_sounds.impressions import synthesise
 from edge_client.learning.new_sounds.prototypes import prototypes
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
@@ -113,10 +114,9 @@ def _clips(corpus: Corpus, own: Bools, words: Sequence[str], rng: np.random.Gene
 
 
 def _prototypes(model: ModelRuntime, clips: Clips) -> Arrays:
-    """Return what describes every word on an embedding: no training changes it, and impressions are not looked at."""
+    """Return what describes every word on an embedding, which no training changes."""
     slots = range(int(clips.slots.max()) + 1)
-    nothing = np.zeros((len(slots), 1, *model.manifest.input_shape), np.float32)
-    return {"impressions": nothing, "prototypes": prototypes(model.denormalise(clips.x[0]), clips.slots, slots)}
+    return {"prototypes": prototypes(model.denormalise(clips.x[0]), clips.slots, slots)}
 
 
 def described(model: ModelRuntime, clips: Clips, x0: Floats, corpus: Corpus, rng: np.random.Generator) -> Arrays:
@@ -128,7 +128,10 @@ def described(model: ModelRuntime, clips: Clips, x0: Floats, corpus: Corpus, rng
         targets = from_slots(clips.slots[rows], model.manifest.capacity)
         for _ in range(EPOCHS):
             train_epoch(model, shifted(clips.x[0][rows], rng), targets, mask, optimiser, rng)
-    return describe(model, mask, clips, x0, range(count), _PLAN.local.settings, rng)
+    arrays = describe(model, mask, clips, x0, range(count), _PLAN.local.settings, rng)
+    if corpus.is_embedding:  # for comparison, what else could describe it
+        arrays["impressions"] = synthesise(model, mask, list(range(count)), synthesis_of(_PLAN.local.settings), rng)
+    return arrays
 
 
 def mask_of(model: ModelRuntime, count: int) -> Floats:
@@ -164,6 +167,22 @@ def settle(public_set: PublicSet, contributions: Sequence[Contribution], count: 
     found = recognise(inputs, contributions)[1]
     assert found is not None
     return found
+
+
+def prototype_upload(device: int, words: Sequence[str], means: Floats, takes: Sequence[int]) -> Contribution:
+    """Return the same device's upload for a round of the strategy `prototypes`, with its numbers of clips."""
+    update = contribution(device, words, {}).update
+    arrays: Arrays = {"prototypes": means, "counts": np.array(takes, np.float32)}
+    return Contribution(update, lambda: arrays)
+
+
+def prototype_inputs(public_set: PublicSet, contributions: Sequence[Contribution]) -> RoundInputs:
+    """Return the inputs of a round of the strategy `prototypes`, in which one new class is reported."""
+    consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
+    return RoundInputs(
+        round_id=1, plan=make_plan(RoundRequest("prototypes")), public_set=public_set, consensus=consensus,
+        contributions=tuple(contributions), new_classes=1, has_consensus=False,
+    )  # fmt: skip
 
 
 def judge(case: Case, public_set: PublicSet, contributions: Sequence[Contribution]) -> tuple[bool, float]:

@@ -7,16 +7,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aggregator_server.strategies.prototypes import aggregate
 from benchmarks.class_discovery.corpus import Corpus
-from benchmarks.class_discovery.trials import KNOWN, contribution, described, mask_of, settle, shifted
+from benchmarks.class_discovery.trials import (
+    KNOWN,
+    contribution,
+    described,
+    mask_of,
+    prototype_inputs,
+    prototype_upload,
+    settle,
+    shifted,
+)
+from edge_client.config.sections import TrainingConfig
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
+from edge_client.learning.teaching.head import train_head
+from edge_client.learning.teaching.head_material import Heard, head_material
 from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Bools, Floats
+from fleet_protocol.labels import LabelMap
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 
 SENDERS = (1, 4, 8)
+STRATEGY = "strategy"
+NO_WORD = ""
 TAKES = 8
 _LEAST_TAKES = 5
 _KNOWN_CLIPS = 40
@@ -29,10 +46,12 @@ class Unheard:
     """How a device recognises a word that others described to it, in per cent.
 
     Attributes:
-        description: what stands for the word: ``impressions`` or ``prototypes``.
+        description: what stands for the word: in the public set ``impressions`` or ``prototypes``; or the strategy
+            ``prototypes``, whose result the device's own teaching fits its head to.
         speakers: devices that described it, with one speaker each.
         word: the word.
-        recognised: share of the word's clips that the device names rightly.
+        recognised: share of the word's clips that the device names rightly. With the strategy, the outputs for what is
+            no label count as well.
         known: the same of the words that it knew.
         mistaken: share of the words that it knew that it takes for the new one.
     """
@@ -58,12 +77,14 @@ def run_unheard(corpus: Corpus, word: str, seed: int) -> list[Unheard]:
         words = (*(KNOWN[(2 * number + place) % len(KNOWN)] for place in range(4)), word)
         arrays = _description(corpus, words, str(who), np.isin(corpus.speakers, private), x0, rng)
         uploads.append((words, arrays))
-    kinds = ("impressions", "prototypes") if "prototypes" in uploads[0][1] else ("impressions",)
-    return [
-        _learned(corpus, kind, uploads[:count], public_set, word, np.isin(corpus.speakers, test), seed)
-        for kind in kinds
-        for count in SENDERS
+    kinds = ("impressions", "prototypes") if corpus.is_embedding else ("impressions",)
+    judged = np.isin(corpus.speakers, test)
+    rows = [
+        _learned(corpus, kind, uploads[:count], public_set, word, judged, seed) for kind in kinds for count in SENDERS
     ]
+    if corpus.is_embedding:
+        rows += [_taught(corpus, uploads[:count], public_set, word, judged, seed) for count in SENDERS]
+    return rows
 
 
 def _description(
@@ -99,10 +120,53 @@ def _learned(
     for epoch in range(_EPOCHS):
         optimiser = Optimiser(corpus.front_end.rate if epoch < _SETTLE_AT else corpus.front_end.rate / 4)
         train_epoch(model, shifted(x, rng), targets, mask, optimiser, rng)
+    return _judged(kind, corpus, model, mask, word, test, len(uploads))
+
+
+def _judged(
+    kind: str, corpus: Corpus, model: ModelRuntime, mask: Floats, word: str, test: Bools, speakers: int
+) -> Unheard:
+    """Judge a model whose slots are the known words and then the new one; other outputs are no word."""
     words = np.array([*KNOWN, word])  # the word has a slot only if the aggregator made a class of it
     rows = np.flatnonzero(test & np.isin(corpus.labels, words))
-    guessed = words[model.predict(corpus.x[rows], mask).argmax(axis=1)]
+    guessed = np.append(words, NO_WORD)[np.minimum(model.predict(corpus.x[rows], mask).argmax(axis=1), len(words))]
     is_new = corpus.labels[rows] == word
     right = guessed == corpus.labels[rows]
     shares = (right[is_new].mean(), right[~is_new].mean(), (guessed[~is_new] == word).mean())
-    return Unheard(kind, len(uploads), word, *(100 * float(share) for share in shares))
+    return Unheard(kind, speakers, word, *(100 * float(share) for share in shares))
+
+
+def _taught(
+    corpus: Corpus,
+    uploads: Sequence[tuple[tuple[str, ...], Arrays]],
+    public_set: PublicSet,
+    word: str,
+    test: Bools,
+    seed: int,
+) -> Unheard:
+    """Have a device without any clip apply the result of a round of the strategy; test it on other people."""
+    contributions = [
+        prototype_upload(number, words, arrays["prototypes"], (*[_KNOWN_CLIPS] * len(words[:-1]), TAKES))
+        for number, (words, arrays) in enumerate(uploads)
+    ]
+    result = aggregate(prototype_inputs(public_set, contributions))
+    model = corpus.open_model(corpus.front_end.architectures[seed % 2])
+    manifest, statistics = model.manifest, model.manifest.embedding_statistics
+    assert result.prototypes is not None
+    assert statistics is not None
+    named = [(name, word if name not in KNOWN else name) for name in result.public_set.class_ids]
+    label_map = LabelMap(manifest.capacity, reserved=len(manifest.background)).adopt(named)
+    nothing = np.zeros((0, manifest.input_shape[1]), np.float32)
+    material = head_material(
+        label_map, range(len(named)), Heard({}, nothing, nothing), statistics, result.public_set, _nothing_imagined,
+        dict(zip(result.prototypes.class_ids, result.prototypes.means, strict=True)),
+    )  # fmt: skip
+    settings = TrainingConfig()
+    train_head(
+        model, model.get_weights(), label_map, material, settings.teach_epochs, settings.teach_learning_rate, seed
+    )
+    return _judged(STRATEGY, corpus, model, label_map.listening_mask, word, test, len(uploads))
+
+
+def _nothing_imagined(slot: int) -> Floats:
+    raise AssertionError(f"slot {slot} has neither recordings nor a prototype")

@@ -44,7 +44,7 @@ def add(commands: Commands) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     from edge_client.commands.owner import Teaching
-    from edge_client.commands.status import expected_lines
+    from edge_client.commands.status import expected_lines, provisional_lines
 
     teaching = Teaching.open(options.config)
     store = teaching.store
@@ -58,7 +58,7 @@ def _list(options: argparse.Namespace) -> int:
         clips = store.clips(label)
         seconds, size = sum(map(_seconds, clips)), sum(clip.path.stat().st_size for clip in clips)
         print(_COLUMNS.format(label, len(clips), f"{seconds:.1f}", f"{size / _MB:.2f}"))
-    for line in expected_lines(teaching.state.expectations()):
+    for line in (*expected_lines(teaching.state.expectations()), *provisional_lines(teaching.provisional)):
         print(line)
     print(f"{store.size_bytes() / _MB:.1f} of {teaching.config.clips.quota_mb:g} MB are used, in {store.folder}")
     return 0

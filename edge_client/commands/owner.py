@@ -25,6 +25,7 @@ class Teaching:
         config: of the device.
         settings: rate and length of the model's clips.
         label_map: what the model knows by now.
+        provisional: labels whose class few devices of the fleet were taught.
         store: its clips.
         unknown: sounds to be named.
         state: its state folder.
@@ -33,6 +34,7 @@ class Teaching:
     config: Config
     settings: FeatureSettings
     label_map: LabelMap
+    provisional: tuple[str, ...]
     store: ClipStore
     unknown: UnknownClips
     state: DeviceState
@@ -50,7 +52,8 @@ class Teaching:
         settings = saved.bundle.manifest.feature_settings
         store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         unknown = UnknownClips(state.unknown_folder, config.clips, settings.sample_rate_hz)
-        return cls(config, settings, saved.progress.label_map, store, unknown, state)
+        progress = saved.progress
+        return cls(config, settings, progress.label_map, progress.provisional_labels, store, unknown, state)
 
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored, once it is sure that the model has a slot for it.

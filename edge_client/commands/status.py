@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from edge_client.commands import add_config
@@ -61,7 +62,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
         for name, found in subjects.items()
         if found
     ]
-    return lines + expected_lines(status["expected"])
+    return lines + expected_lines(status["expected"]) + provisional_lines(model["provisional"])
 
 
 def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
@@ -74,6 +75,11 @@ def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
         )
         lines += [f"  {advice}" for advice in found["advice"]]
     return lines
+
+
+def provisional_lines(labels: Iterable[str]) -> list[str]:
+    """Return, for people, which of the fleet's sounds are still to be confirmed by more devices."""
+    return [f"{label!r} is provisional: few devices of the fleet were taught it so far" for label in labels]
 
 
 def _value(value: Any) -> str:  # noqa: ANN401  (whatever JSON holds)

@@ -95,6 +95,7 @@ class Daemon:
         self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         self._architecture = ""
         self._labels: tuple[str, ...] = ()
+        self._provisional: tuple[str, ...] = ()
         self._unknown = UnknownClips(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
         self._listening: ListeningLoop | None = None
         if self._state.follow_front_end(config.model.bundle):
@@ -174,6 +175,7 @@ class Daemon:
         """Take up the model that is on the disk."""
         saved = self._state.load_model(self._config.model.bundle)
         self._architecture, self._labels = saved.progress.architecture, saved.progress.label_map.names
+        self._provisional = saved.progress.provisional_labels
         if (loop := self._listening) is not None:
             try:
                 loop.reload()
@@ -200,7 +202,11 @@ class Daemon:
             "name": self._config.device.name,
             "pid": os.getpid(),
             "started": self._started,
-            "model": {"architecture": self._architecture, "labels": self._labels},
+            "model": {
+                "architecture": self._architecture,
+                "labels": self._labels,
+                "provisional": self._provisional,
+            },
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
             "listening": loop.counters() if (loop := self._listening) is not None else None,
             "server": self._rounds.status if self._rounds else None,

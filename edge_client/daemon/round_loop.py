@@ -136,7 +136,7 @@ class RoundLoop:
         if (work.round_id, work.kind) == self._given_up:
             self._pause(self._server.longest_pause_s)
             return
-        named = (work.public_set, work.consensus, work.model, work.weights, work.fleet_weights)
+        named = (work.public_set, work.consensus, work.model, work.weights, work.fleet_weights, work.prototypes)
         blobs = {sha256 for sha256 in named if sha256}
         for sha256 in sorted(blobs):
             path = self._state.blob_path(sha256)

@@ -19,11 +19,12 @@ from pathlib import Path
 from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
-from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
 from edge_client.learning.methods.registry import local_methods
 from edge_client.learning.rounds.clips import own_clips, slots_of, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.job import RoundContext, RoundJob
 from edge_client.learning.rounds.personalise import personalise
+from edge_client.learning.rounds.prototypes import PrototypeRound
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.teaching.job import teach
@@ -78,6 +79,10 @@ def run(config: Config, job: TrainingJob) -> None:
         return
     work = job.work
     saved = state.load_model(config.model.bundle)
+    if isinstance(local_methods().get(work.plan.local.name), PrototypeMethod):
+        prototype_round = PrototypeRound(config, state, saved, work)
+        prototype_round.contribute() if work.kind == "contribute" else prototype_round.learn()
+        return
     model = ModelRuntime(saved.bundle, config.device.threads)
     start = functools.partial(_start, config, state, saved, model)
     if work.kind == "contribute":

@@ -5,14 +5,15 @@ Model weights, label map and round numbers stand in ONE file, so that a power cu
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from edge_client.errors import StateError
 from edge_client.storage.locks import is_locked, take_lock
@@ -21,8 +22,11 @@ from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.errors import LabelError, ProtocolError, TensorError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
+from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, pack, read_document, unpack
+
+T = TypeVar("T")
 
 HELD_OUT = 0.2
 _KINDS = ("trained/", "listening/")
@@ -56,6 +60,7 @@ class Progress:
         features: Digest of the front end's settings; "" for those of the bundle.
         tails: By label, level and scale of ``edge_client.detection.calibration.Tail``, as last taught.
         background_trained: Whether the outputs for what is no label are trained in the weights that listen.
+        provisional: Classes of the fleet that too few devices have clips of to rely on, as last learned.
     """
 
     architecture: str
@@ -69,6 +74,12 @@ class Progress:
     features: str = ""
     tails: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     background_trained: bool = False
+    provisional: tuple[str, ...] = ()
+
+    @property
+    def provisional_labels(self) -> tuple[str, ...]:
+        """The labels whose class is provisional."""
+        return tuple(slot.name for slot in self.label_map.slots if slot.class_id in self.provisional)
 
     @property
     def listening_labels(self) -> LabelMap:
@@ -165,6 +176,7 @@ class DeviceState:
                 features=str(document.get("features", "")) or manifest.feature_settings.digest,
                 tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document.get("tails", {})).items()},
                 background_trained=bool(document.get("background_trained", False)),
+                provisional=tuple(map(str, document.get("provisional", ()))),
             )
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
@@ -302,16 +314,21 @@ class DeviceState:
 
     def public_set(self, settings: FeatureSettings) -> PublicSet | None:
         """Return the newest public set in the cache whose features were computed in this way; None where none is."""
+        found = self._cached(PublicSet.unpack)
+        return next((public_set for public_set in found if public_set.settings.digest == settings.digest), None)
+
+    def prototypes(self, settings: FeatureSettings) -> FleetPrototypes | None:
+        """Return the newest prototypes in the cache, of features computed in this way; None where there are none."""
+        found = self._cached(FleetPrototypes.unpack)
+        return next((prototypes for prototypes in found if prototypes.features == settings.digest), None)
+
+    def _cached(self, unpack_blob: Callable[[bytes], T]) -> Iterator[T]:
+        """Read the blobs of one kind, the newest first; those of other kinds lie there too."""
         folder = self.folder / "blobs"
         cached = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
         for path in sorted(cached, key=lambda path: path.stat().st_mtime, reverse=True):
-            try:
-                found = PublicSet.unpack(path.read_bytes())
-            except ProtocolError:  # the fleet's scores lie there too
-                continue
-            if found.settings.digest == settings.digest:
-                return found
-        return None
+            with contextlib.suppress(ProtocolError):
+                yield unpack_blob(path.read_bytes())
 
     def keep_blobs(self, wanted: set[str]) -> None:
         """Remove every cached blob that is not wanted."""

@@ -91,14 +91,16 @@ def poisoned(faults: FaultsSection, arrays: Arrays, known: int, rng: np.random.G
 
     Args:
         faults: what is wrong.
-        arrays: of the upload; ``impressions`` and ``profiles`` [known and new, ...] describe its classes.
+        arrays: of the upload; ``impressions`` and ``profiles``, or ``prototypes``, [known and new, ...] describe its
+            classes.
         known: how many of them the fleet knows.
         rng: the device's, in this round.
     """
     changed, strength = dict(arrays), np.float32(faults.strength)
-    reports = len(arrays["impressions"]) - known
+    names = [name for name in ("impressions", "profiles", "prototypes") if name in arrays]
+    reports = len(arrays[names[0]]) - known
     others = rng.integers(known, size=reports) if known else np.zeros(0, np.int64)
-    for name in ("impressions", "profiles"):
+    for name in names:
         described = arrays[name].copy()
         if faults.attack == "noise":
             size = strength * np.float32(np.sqrt(np.mean(np.square(described[known:], dtype=np.float64))))

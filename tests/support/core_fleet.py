@@ -29,11 +29,17 @@ def devices(count: int = 4, kind: type[FakeDevice] = FakeDevice) -> list[FakeDev
 
 
 class CoreFleet:
-    def __init__(self, folder: Path, fleet: list[FakeDevice] | None = None, samples: int = SAMPLES):
+    def __init__(
+        self,
+        folder: Path,
+        fleet: list[FakeDevice] | None = None,
+        samples: int = SAMPLES,
+        public: PublicSet | None = None,
+    ):
         self.store = Store(folder)
         self.devices = devices() if fleet is None else fleet
         with self.store.blobs.receive() as incoming:
-            incoming.write(public_set(samples).pack())
+            incoming.write((public or public_set(samples)).pack())
             self.public_set = publish_public_set(self.store, incoming)
         for device in self.devices:
             self.enrol(device)

@@ -21,7 +21,7 @@ from aggregator_server.fleet.classes import list_classes
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.retention import remove_left_uploads
-from aggregator_server.rounds.views import describe_round
+from aggregator_server.rounds.views import describe_round, list_rounds
 from aggregator_server.rounds.work import next_work
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
@@ -32,14 +32,16 @@ PACKAGE = str(Path(sys.modules["aggregator_server"].__file__).parent)
 def result_of(store):
     detail = describe_round(store, 1)
     work = [next_work(store, p.device_id, 500.0) for p in detail.participants]
+    following = [(found.round_id, found.state, found.series) for found in list_rounds(store, None, 10)]
     leftovers = list((store.blobs.path("00").parent.parent / "incoming").iterdir())
     leftovers += sorted({p.upload for p in detail.participants} & set(store.blobs.digests()))
     parts = (
         detail.summary.state, detail.result_public_set, detail.result_consensus, detail.betas, detail.discovery,
-        detail.result_weights, detail.aggregation, state_after(store),
-        list_classes(store), describe_public_set(store), [item.assignments for item in work], leftovers,
+        detail.result_weights, detail.result_prototypes, detail.aggregation, state_after(store),
+        list_classes(store), describe_public_set(store), [item.assignments for item in work], following, leftovers,
     )  # fmt: skip
-    for digest in (detail.result_public_set, detail.result_consensus, detail.result_weights, state_after(store)):
+    results = (detail.result_public_set, detail.result_consensus, detail.result_weights, detail.result_prototypes)
+    for digest in (*results, state_after(store)):
         if digest is not None:
             store.blobs.read(digest)
     return repr(parts)

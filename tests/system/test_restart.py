@@ -9,11 +9,13 @@ import threading
 import time
 
 import httpx
+import numpy as np
 import pytest
 
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, public_set
 from tests.support.checkout import ROOT
 from tests.support.core_fleet import CoreFleet, devices
+from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 
 pytestmark = pytest.mark.slow
 
@@ -21,12 +23,17 @@ KINDS = {"zero_shot": FakeDevice, "fedopt": SharingDevice}
 SAMPLES = 4_000  # large enough that the aggregation takes a while
 
 
-@pytest.mark.parametrize("strategy", ["zero_shot", "fedopt"])
+@pytest.mark.parametrize("strategy", ["zero_shot", "fedopt", "prototypes", "prototypes, continuous"])
 def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_path, strategy):
-    fleet = CoreFleet(tmp_path / "data", devices(kind=KINDS[strategy]))
-    fleet.publish_model()
-    fleet.open(100.0, deadline_s=200, strategy=strategy)
-    for device in fleet.devices:
+    strategy, _, continuous = strategy.partition(", ")
+    if strategy == "prototypes":
+        public = embedded_public_set(np.random.default_rng(7))
+        fleet = CoreFleet(tmp_path / "data", devices(kind=PrototypeDevice), public=public)
+    else:
+        fleet = CoreFleet(tmp_path / "data", devices(kind=KINDS[strategy]))
+        fleet.publish_model()
+    fleet.open(100.0, deadline_s=200, strategy=strategy, rounds=continuous or "single")
+    for device in fleet.devices[:2] if continuous else fleet.devices:
         fleet.upload(device)
     fleet.store.close()
     command = [sys.executable, "-m", "tests.support.kill_at_every_step", str(tmp_path / "data"), "40", "7"]

@@ -121,6 +121,21 @@ class ScoreMethod:
 
 
 @dataclass(frozen=True)
+class PrototypeMethod:
+    """A local method that uploads mean embeddings (edge_client/learning/rounds/prototypes.py).
+
+    Attributes:
+        name: Name in plans.
+        settings: Settings that a plan can give it.
+        aliases: Former names, which are still accepted.
+    """
+
+    name: str
+    settings: Settings
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Rehearsal:
     """Rows on which the shared model shall stay as it is.
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from edge_client.errors import WorkError
-from edge_client.learning.methods.local_method import LocalMethod, ScoreMethod
+from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod, ScoreMethod
 from fleet_protocol.registry import Registry, discover
 
 
-def local_methods() -> Registry[LocalMethod | ScoreMethod]:
+def local_methods() -> Registry[LocalMethod | ScoreMethod | PrototypeMethod]:
     """Return every local method by name.
 
     Raises:
         PluginError: an installed package's method cannot be used.
     """
-    return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", LocalMethod | ScoreMethod)
+    kinds = LocalMethod | ScoreMethod | PrototypeMethod
+    return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", kinds)
 
 
 def shared_model_methods() -> dict[str, LocalMethod]:

@@ -1,7 +1,6 @@
 """How a device describes sounds that the fleet does not know, whatever the strategy.
 
-By data impressions, and by prototypes where the front end is an embedding that all devices have in common, else by
-profiles.
+By prototypes where the front end is an embedding that all devices have in common, else by impressions and profiles.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def describe(
     settings: Mapping[str, Value],
     rng: np.random.Generator,
 ) -> Arrays:
-    """Return the arrays ``impressions``, and ``prototypes`` or ``profiles``, of some classes in the order of ``slots``.
+    """Return the array ``prototypes``, or ``impressions`` and ``profiles``, of some classes in the order of ``slots``.
 
     Args:
         model: that was trained on the clips.
@@ -38,10 +37,19 @@ def describe(
         clips: normalised for the model, with its slots.
         public: the public set's normalised features, float32 [samples, frames, coefficients].
         slots: the classes to describe, each with at least one clip.
-        settings: of the synthesis (edge_client/learning/methods/settings.py).
+        settings: of the synthesis.
         rng: draws what is random in it.
     """
-    synthesis = Synthesis(
+    if isinstance(model.manifest.feature_settings, EmbeddingSettings):
+        return {"prototypes": prototypes(model.denormalise(clips.x[0]), clips.slots, slots)}
+    impressions = synthesise(model, mask, list(slots), synthesis_of(settings), rng)
+    own, heard = model.embed(clips.x[0]), model.embed(public)
+    return {"impressions": impressions, "profiles": profiles(heard, own, clips.slots, slots)}
+
+
+def synthesis_of(settings: Mapping[str, Value]) -> Synthesis:
+    """Return how a plan's settings have impressions synthesised (edge_client/learning/methods/settings.py)."""
+    return Synthesis(
         count=int(settings["impressions"]),
         steps=int(settings["impression_steps"]),
         rate=float(settings["impression_rate"]),
@@ -50,9 +58,3 @@ def describe(
         start=float(settings["impression_start"]),
         temperature=float(settings["temperature"]),
     )
-    impressions = synthesise(model, mask, list(slots), synthesis, rng)
-    if isinstance(model.manifest.feature_settings, EmbeddingSettings):
-        features = model.denormalise(clips.x[0])
-        return {"impressions": impressions, "prototypes": prototypes(features, clips.slots, slots)}
-    own, heard = model.embed(clips.x[0]), model.embed(public)
-    return {"impressions": impressions, "profiles": profiles(heard, own, clips.slots, slots)}

@@ -106,6 +106,7 @@ def head_material(
     statistics: EmbeddingStatistics,
     public_set: PublicSet | None,
     imagine: Callable[[int], Floats],
+    prototypes: Mapping[str, Floats] | None = None,
 ) -> HeadMaterial:
     """Collect what tells of every output.
 
@@ -116,10 +117,14 @@ def head_material(
         statistics: of the words of the pretraining.
         public_set: of the fleet; None where the device never saw one.
         imagine: returns embeddings of a slot of which nothing else tells, float32 [rows, numbers].
+        prototypes: by class, centres that the fleet sent, float32 [centres, numbers].
     """
     wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
-    recorded = {slot: _recorded(slot, label_map, heard, public_set) for slot in wanted}
-    words = Words.of(label_map, recorded, statistics)
+    fleet = _of_fleet(label_map, wanted, prototypes or {})
+    recorded = {slot: _recorded(slot, label_map, heard, public_set, drawn=slot not in fleet) for slot in wanted}
+    fleet = {slot: centres for slot, centres in fleet.items() if _alike(recorded[slot], centres, statistics)}
+    described = {slot: parts if parts or slot not in fleet else [fleet[slot]] for slot, parts in recorded.items()}
+    words = Words.of(label_map, described, statistics)
     sounds = []
     for slot in wanted:
         parts = recorded[slot]
@@ -127,10 +132,11 @@ def head_material(
         if slot in words.same:
             word = words.same[slot]
             parts, centres = [*parts, statistics.samples[word]], [*centres, statistics.varied.means[word]]
-        elif not parts:
+        elif not described[slot]:
             parts = [imagine(slot)]
             centres = [parts[0].mean(axis=0)]
-        sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres)))
+        centres += list(fleet.get(slot, ()))
+        sounds.append(Sound(slot, np.concatenate([statistics.means[:0], *parts]), np.stack(centres)))
     sounds += _background(label_map, heard, statistics, words.other)
     return HeadMaterial(tuple(sounds), statistics.varied.scatter)
 
@@ -177,8 +183,28 @@ class Words:
         return cls(same, tuple(word for word in range(len(statistics.words)) if word not in taken))
 
 
-def _recorded(slot: int, label_map: LabelMap, heard: Heard, public_set: PublicSet | None) -> list[Floats]:
-    """Return embeddings of a label's takes and of its class's public rows; impressions where nobody recorded it."""
+def _of_fleet(label_map: LabelMap, slots: Iterable[int], prototypes: Mapping[str, Floats]) -> dict[int, Floats]:
+    """Return by slot the centres that the fleet sent."""
+    pairs = ((slot, prototypes.get(label_map.class_ids[slot] or "")) for slot in slots)
+    return {slot: centres for slot, centres in pairs if centres is not None}
+
+
+def _alike(parts: list[Floats], centres: Floats, statistics: EmbeddingStatistics) -> bool:
+    """Tell whether the fleet's centres are believed: there are no recordings, or they sound as these do."""
+    if not parts:
+        return True
+    own = np.concatenate(parts).mean(axis=0, keepdims=True)
+    cosine = statistics.whitened(centres.mean(axis=0, keepdims=True))[0] @ statistics.whitened(own)[0]
+    return bool(cosine >= _SAME_NAME)
+
+
+def _recorded(
+    slot: int, label_map: LabelMap, heard: Heard, public_set: PublicSet | None, *, drawn: bool
+) -> list[Floats]:
+    """Return embeddings of a label's takes and of its class's public recordings.
+
+    Where nobody recorded it, ``drawn`` says whether to return the class's other rows of the public set.
+    """
     parts = []
     if (name := label_map.names[slot]) in heard.takes:
         takes = heard.takes[name]
@@ -187,7 +213,7 @@ def _recorded(slot: int, label_map: LabelMap, heard: Heard, public_set: PublicSe
     if public_set is not None and class_id in public_set.class_ids:
         of_class = public_set.labels == public_set.class_ids.index(class_id)
         rows = of_class & ~public_set.synthetic
-        if not rows.any() and not parts:
+        if not rows.any() and not parts and drawn:
             rows = of_class
         if rows.any():
             parts.append(public_set.features[rows, 0])

@@ -26,7 +26,7 @@ from edge_client.learning.teaching.negatives import QUIET_ROWS, artificial_noise
 from edge_client.learning.teaching.taught import Taught, known_slots, with_labels
 from edge_client.learning.training_data import Clips, gather, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import DeviceState, SavedModel
+from edge_client.storage.device_state import DeviceState, Progress, SavedModel
 from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays
@@ -76,19 +76,29 @@ def teach(config: Config, state: DeviceState) -> None:
         raise RecordingError(f"no clips in {config.clips_folder}; record or import some first")
     else:
         taught = _teach_incrementally(config, state, saved, digest)
-    progress = dataclasses.replace(
-        saved.progress,
+    state.save_model(taught.trained, taught.listening, learned_from(saved.progress, taught, digest))
+    state.save_expectations([dataclasses.asdict(expected) for expected in taught.expected])
+    new = taught.label_map.names[len(saved.progress.label_map.names) :]
+    log.info(
+        "learned from %d clips in %.0f s; new: %s", taught.clips, time.monotonic() - began, ", ".join(new) or "none"
+    )
+
+
+def learned_from(progress: Progress, taught: Taught, digest: str | None) -> Progress:
+    """Return the progress of a model after it was taught.
+
+    Args:
+        progress: before.
+        taught: result of the teaching.
+        digest: of the clips that it learned from; None where there were none.
+    """
+    return dataclasses.replace(
+        progress,
         label_map=taught.label_map,
         taught=digest or "",
         overtaken=False,
         background_trained=taught.background_trained,
         tails=taught.tails,
-    )
-    state.save_model(taught.trained, taught.listening, progress)
-    state.save_expectations([dataclasses.asdict(expected) for expected in taught.expected])
-    new = taught.label_map.names[len(saved.progress.label_map.names) :]
-    log.info(
-        "learned from %d clips in %.0f s; new: %s", taught.clips, time.monotonic() - began, ", ".join(new) or "none"
     )
 
 

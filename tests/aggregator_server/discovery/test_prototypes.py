@@ -11,22 +11,9 @@ from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
-from fleet_protocol.messages import ClassInfo, ClassReport, Update
-from fleet_protocol.public_set import PublicSet
-
-NUMBERS = 12
-_MEL = {name: getattr(PRESETS["log_mel"], name) for name in (
-    "sample_rate_hz", "clip_s", "window_s", "hop_s", "frames", "mel_bands", "fft_size", "low_hz", "high_hz",
-)}  # fmt: skip
-SETTINGS = EmbeddingSettings(preset="any", **_MEL, numbers=NUMBERS, network=FrozenNetwork.of(b"a network"))
-WORDS = ("yes", "no", "up", "down")
-SPREAD = np.random.default_rng(4).normal(size=(NUMBERS, NUMBERS)) / 3
-CENTRES = dict(zip((*WORDS, "stop", "go"), 4 * np.random.default_rng(1).normal(size=(6, NUMBERS)), strict=True))
-
-
-def clips(word, count, rng):
-    return (CENTRES[word] + rng.normal(size=(count, NUMBERS)) @ SPREAD).astype(np.float32)[:, None]
+from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.messages import ClassReport, Update
+from tests.support.embedded_words import NUMBERS, SETTINGS, SPREAD, WORDS, clips, embedded_public_set
 
 
 @pytest.fixture
@@ -36,18 +23,13 @@ def rng():
 
 @pytest.fixture
 def public_set(rng):
-    features = np.concatenate([clips(word, 30, rng) for word in WORDS])
-    classes = tuple(ClassInfo(f"c{index}", word) for index, word in enumerate(WORDS))
-    return PublicSet(SETTINGS, classes, features, np.repeat(np.arange(4), 30), np.zeros(120, np.bool_))
+    return embedded_public_set(rng)
 
 
 def upload(device_id, known, met, rng):
     """An upload of a device that has clips of known words, by class, and met sounds, by slot."""
     words = [*(WORDS[int(class_id[1:])] for class_id in known), *met.values()]
-    arrays = {
-        "impressions": rng.normal(size=(len(words), 4, 1, NUMBERS)).astype(np.float32),
-        "prototypes": np.stack([clips(word, 10, rng).mean(axis=0) for word in words]),
-    }
+    arrays = {"prototypes": np.stack([clips(word, 10, rng).mean(axis=0) for word in words])}
     update = Update(
         round_id=5, device_id=device_id, features="", public_set="", classes=known, clips=10, known=known,
         reports=tuple(ClassReport(slot, None, 10) for slot in met),
@@ -121,14 +103,14 @@ def test_the_same_uploads_give_the_same_rows(public_set):
         (PRESETS["gudur"], (2, *PRESETS["gudur"].shape), "array 'prototypes' does not belong to this upload"),
         (SETTINGS, (2, NUMBERS), "prototypes"),
         (SETTINGS, (1, 1, NUMBERS), "prototypes"),
+        (SETTINGS, None, "array 'prototypes' is missing"),
     ],
 )
 def test_prototypes_that_do_not_fit_are_refused(settings, shape, message, rng):
     update = upload("a", ("c0",), {4: "go"}, rng).update
-    arrays = {"impressions": np.zeros((2, 4, *settings.shape), np.float32), "prototypes": np.zeros(shape, np.float32)}
+    arrays = {} if shape is None else {"prototypes": np.zeros(shape, np.float32)}
     terms = UploadTerms("", 120, ("c0", "c1"), settings)
     with pytest.raises(MalformedUpdateError, match=message):
         check_arrays(terms, update, arrays, {})
-    arrays["prototypes"] = np.zeros((2, *SETTINGS.shape), np.float32)
-    check_arrays(dataclasses.replace(terms, settings=SETTINGS), update,
-                 arrays | {"impressions": np.zeros((2, 4, *SETTINGS.shape), np.float32)}, {})  # fmt: skip
+    fitting = {"prototypes": np.zeros((2, *SETTINGS.shape), np.float32)}
+    check_arrays(dataclasses.replace(terms, settings=SETTINGS), update, fitting, {})

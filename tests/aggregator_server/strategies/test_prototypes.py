@@ -1,0 +1,139 @@
+"""The strategy `prototypes`: what a round's uploads lead to, on arrays and on rows."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
+from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
+from aggregator_server.rounds.plan import make_plan
+from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.prototypes import STRATEGY, aggregate, check
+from fleet_protocol.messages import ClassReport, Update
+from fleet_protocol.prototypes import FleetPrototypes
+from tests.support.core_fleet import CoreFleet
+from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS, WORDS, clips, embedded_public_set
+
+PUBLIC = embedded_public_set(np.random.default_rng(7))
+TERMS = UploadTerms("0" * 64, 120, PUBLIC.class_ids, SETTINGS)
+
+
+def upload(number, known, met=(), takes=8, said=None, round_id=5):
+    """A device's upload with clips of known words, by class, and met sounds, by slot; or what it says of all."""
+    rng = np.random.default_rng([number, takes])
+    met = dict(met)
+    words = [*(WORDS[int(class_id[1:])] for class_id in known), *met.values()]
+    means = np.stack([clips(word, takes, rng).mean(axis=0) for word in words]) if said is None else np.stack(
+        [np.asarray(said, np.float32)[None]] * len(words)
+    )  # fmt: skip
+    arrays = {"prototypes": means, "counts": np.full(len(words), takes, np.float32)}
+    update = Update(
+        round_id=round_id, device_id=f"{number:032x}", features=SETTINGS.digest, public_set="0" * 64, classes=known,
+        clips=takes * len(words), known=known, reports=tuple(ClassReport(slot, None, takes) for slot in met),
+    )  # fmt: skip
+    return Contribution(update, lambda: arrays)
+
+
+def inputs(*contributions, aggregation=None, **changes):
+    fields = {
+        "round_id": 5,
+        "plan": make_plan(RoundRequest("prototypes", aggregation=aggregation or {})),
+        "public_set": PUBLIC,
+        "consensus": np.zeros((120, 4), np.float32),
+        "contributions": contributions,
+        "has_consensus": False,
+    }
+    return RoundInputs(**(fields | changes))
+
+
+def mean_of(result, class_id):
+    return result.prototypes.means[result.prototypes.class_ids.index(class_id), 0]
+
+
+def off(result, word, class_id):
+    """How far the fleet's prototype lies from a word, in numbers that have about 1 within a class."""
+    return float(np.linalg.norm(mean_of(result, class_id) - CENTRES[word]))
+
+
+def test_a_class_is_the_mean_over_its_devices_whoever_came_first():
+    given = [upload(n, ("c0", "c1"), takes=n) for n in (1, 2, 3)]
+    result = aggregate(inputs(*given, aggregation={"centre": "mean", "vote_cap": 2}))
+    rows = np.stack([item.read()["prototypes"][:, 0] for item in given])
+    expected = (rows * np.array([1, 2, 2])[:, None, None]).sum(axis=0) / 5
+    np.testing.assert_allclose(result.prototypes.means[:, 0], expected, rtol=1e-5)
+    assert result.prototypes.class_ids == ("c0", "c1")
+    assert result.prototypes.devices.tolist() == [3, 3]
+    again = aggregate(inputs(*given[::-1], aggregation={"centre": "mean", "vote_cap": 2}))
+    assert again.prototypes.pack() == result.prototypes.pack()
+    assert result.consensus is None
+
+
+def test_a_new_sound_is_provisional_until_three_devices_contributed():
+    first = aggregate(inputs(upload(1, ("c0",), {4: "stop"}), upload(2, ("c1",))))
+    assert first.assignments == (Assigned(f"{1:032x}", 4, "c4"),)
+    assert first.prototypes.provisional == ("c4",)  # classes of the first public set never are
+    grown = {"public_set": first.public_set, "state": first.state, "round_id": 6}
+    second = aggregate(inputs(upload(2, ("c1",), {9: "stop"}), upload(3, ("c2",), {5: "stop"}), **grown))
+    assert {item.class_id for item in second.assignments} == {"c4"}
+    assert second.prototypes.provisional == ()
+    assert second.details["aggregation"]["devices"] == {"c0": 1, "c1": 1, "c2": 1, "c4": 3}
+    assert off(second, "stop", "c4") < off(first, "stop", "c4")
+
+
+def test_a_device_has_one_vote_however_often_it_uploads_and_none_once_it_is_revoked():
+    state = aggregate(inputs(upload(1, ("c0",)), upload(2, ("c0",), takes=9))).state
+    result = aggregate(inputs(upload(1, ("c0",), takes=20), state=state))
+    assert result.prototypes.devices.tolist() == [2]
+    alone = aggregate(inputs(upload(1, ("c0",), takes=20)))
+    revoked = aggregate(inputs(upload(1, ("c0",), takes=20), state=state, revoked=frozenset({f"{2:032x}"})))
+    assert revoked.prototypes.pack() == alone.prototypes.pack()
+    withdrawn = aggregate(inputs(upload(1, ("c1",)), state=state))
+    assert withdrawn.prototypes.devices.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("place", [1, 3, 5])
+def test_one_liar_among_five_does_not_move_a_class(place):
+    honest = [upload(n, ("c0",)) for n in range(1, 6) if n != place]
+    liar = upload(place, ("c0",), takes=1_000, said=CENTRES["no"] * 50)
+    truth = aggregate(inputs(*honest))
+    result = aggregate(inputs(*honest, liar))
+    assert off(result, "yes", "c0") < off(truth, "yes", "c0") + 1.0
+    believing = aggregate(inputs(*honest, liar, aggregation={"centre": "mean"}))
+    assert off(believing, "yes", "c0") > 20
+    away = result.details["aggregation"]["distances"]["c0"]
+    assert max(away, key=away.get) == f"{place:032x}"
+
+
+@pytest.mark.parametrize(
+    ("document", "arrays", "message"),
+    [
+        ({"known": ()}, {}, "every class that the upload names has a prototype"),
+        ({}, {"counts": np.zeros(2, np.float32)}, "at least one clip, not of 0"),
+        ({}, {"counts": np.ones(3, np.float32)}, "counts"),
+        ({}, {"prototypes": np.full((2, 1, NUMBERS), np.inf, np.float32)}, "finite"),
+        ({}, {"impressions": np.zeros((2, 1, 1, NUMBERS), np.float32)}, "'impressions' does not belong"),
+    ],
+)
+def test_an_upload_that_does_not_fit_is_refused(document, arrays, message):
+    good = upload(1, ("c0",), {4: "stop"})
+    check(TERMS, good.update, good.read())
+    with pytest.raises(MalformedUpdateError, match=message):
+        check(TERMS, dataclasses.replace(good.update, **document), good.read() | arrays)
+
+
+def test_noise_without_a_bound_and_features_that_are_no_embedding_are_refused(tmp_path):
+    fleet = CoreFleet(tmp_path / "data")
+    with pytest.raises(InvalidPlanError, match="public set's features are"):
+        fleet.open(strategy="prototypes")
+    plan = make_plan(RoundRequest("prototypes", settings={"noise": 0.5}))
+    with pytest.raises(InvalidPlanError, match="hides nothing without a clip_norm"):
+        STRATEGY.prepare(plan.local, (), 4)
+
+
+def test_the_blob_says_what_it_holds():
+    found = aggregate(inputs(upload(1, ("c0",), {4: "stop"}))).prototypes
+    read = FleetPrototypes.unpack(found.pack())
+    assert (read.class_ids, read.provisional, read.features) == (("c0", "c4"), ("c4",), SETTINGS.digest)
+    np.testing.assert_array_equal(read.means, found.means)
+    assert read.devices.tolist() == [1, 1]

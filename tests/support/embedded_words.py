@@ -1,0 +1,48 @@
+"""Words as a made-up network embeds them: each has a centre, and its clips scatter about it alike."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.public_set import PublicSet
+from tests.support.aggregator_process import FakeDevice
+
+NUMBERS = 12
+_MEL = {name: getattr(PRESETS["log_mel"], name) for name in (
+    "sample_rate_hz", "clip_s", "window_s", "hop_s", "frames", "mel_bands", "fft_size", "low_hz", "high_hz",
+)}  # fmt: skip
+SETTINGS = EmbeddingSettings(preset="any", **_MEL, numbers=NUMBERS, network=FrozenNetwork.of(b"a network"))
+WORDS = ("yes", "no", "up", "down")
+SPREAD = np.random.default_rng(4).normal(size=(NUMBERS, NUMBERS)) / 3
+CENTRES = dict(zip((*WORDS, "stop", "go"), 4 * np.random.default_rng(1).normal(size=(6, NUMBERS)), strict=True))
+
+
+def clips(word, count, rng):
+    return (CENTRES[word] + rng.normal(size=(count, NUMBERS)) @ SPREAD).astype(np.float32)[:, None]
+
+
+def embedded_public_set(rng: np.random.Generator) -> PublicSet:
+    """Thirty recordings of each of the words."""
+    features = np.concatenate([clips(word, 30, rng) for word in WORDS])
+    classes = tuple(ClassInfo(f"c{index}", word) for index, word in enumerate(WORDS))
+    return PublicSet(SETTINGS, classes, features, np.repeat(np.arange(4), 30), np.zeros(120, np.bool_))
+
+
+@dataclass
+class PrototypeDevice(FakeDevice):
+    """What a device sends in a round of the strategy `prototypes`, without a model behind it."""
+
+    settings: object = SETTINGS
+
+    def update(self, work: dict, **changes):
+        return super().update(work, known=self.classes, **changes)
+
+    def arrays(self, work: dict, samples: int) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng([self.number, 3])
+        sounds = {7: "stop", 8: "go"}
+        words = [WORDS[int(class_id[1:])] for class_id in self.classes]
+        words += [sounds[self.sounds[report.slot]] for report in self.reports]
+        means = np.stack([clips(word, 6, rng).mean(axis=0) for word in words])
+        return {"prototypes": means, "counts": np.full(len(words), 6, np.float32)}
