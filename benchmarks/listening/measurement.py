@@ -52,10 +52,16 @@ def at_most(points: Iterable[Mapping[str, Any]], rate: float) -> float | None:
     return min(rejects, default=None)
 
 
-def figures(snr_db: float, listened: Listened, stream: Stream, tails: Mapping[str, Tail]) -> dict[str, Any]:
-    """Return a stream's figures."""
+def figures(
+    snr_db: float,
+    listened: Listened,
+    stream: Stream,
+    tails: Mapping[str, Tail],
+    thresholds: Sequence[float] = THRESHOLDS,
+) -> dict[str, Any]:
+    """Return a stream's figures; those of the curve at these thresholds."""
     found = score(stream.words, listened.heard, listened.seconds)
-    points = curve(listened, stream.words, THRESHOLDS)
+    points = curve(listened, stream.words, thresholds)
     return {
         "snr_db": snr_db,
         "minutes": round(found.hours * 60, 1),
@@ -72,14 +78,16 @@ def figures(snr_db: float, listened: Listened, stream: Stream, tails: Mapping[st
     }
 
 
-def quiet_figures(listened: Listened, tails: Mapping[str, Tail]) -> dict[str, Any]:
-    """Return the figures of hours in which nobody says a taught word."""
+def quiet_figures(
+    listened: Listened, tails: Mapping[str, Tail], thresholds: Sequence[float] = THRESHOLDS
+) -> dict[str, Any]:
+    """Return the figures of hours in which nobody says a taught word; those of the curve at these thresholds."""
     found = score((), listened.heard, listened.seconds)
     keys = ("threshold", "false_accepts_per_hour")
     return {
         "hours": round(found.hours, 2),
         "false_accepts_per_hour": round(found.false_accepts_per_hour, 2),
-        "curve": [{key: point[key] for key in keys} for point in curve(listened, (), THRESHOLDS)],
+        "curve": [{key: point[key] for key in keys} for point in curve(listened, (), thresholds)],
         "promised": [
             {key: point[key] for key in ("promised_per_label", "false_accepts_per_hour")}
             for point in promised(listened, (), tails)

@@ -5,18 +5,23 @@ import itertools
 import json
 import re
 import struct
+import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.bundles import BenchmarkError
+from benchmarks.listening.alternatives import Worker, measure, row
 from benchmarks.listening.decisions import averaged, decisions
 from benchmarks.listening.dialogue import dialogue, sentences
 from benchmarks.listening.material import RATE_HZ, Half
 from benchmarks.listening.measurement import at_most, taken_words
 from benchmarks.listening.picture import draw, steps
 from benchmarks.listening.scoring import Heard, score
-from benchmarks.listening.streams import Word
+from benchmarks.listening.streams import Stream, Word
+from benchmarks.listening.workers import local_wake
 from benchmarks.listening.workers.protocol import serve
 from edge_client.detection.posterior_handling import PosteriorHandler
 from tests.support.checkout import DATA, run_python
@@ -80,7 +85,7 @@ def test_the_dialogue_is_as_long_as_asked_and_the_same_each_time():
 class Echo:
     """A listener that says how loud each hop is."""
 
-    labels, hop_samples = ("loud",), 100
+    labels, hop_samples, threshold = ("loud",), 100, 50.0
 
     def __init__(self):
         self.resets = 0
@@ -100,7 +105,7 @@ def test_a_worker_scores_whole_hops_and_begins_anew_when_told():
     asked = [[], [5] * 150, [7] * 60, [], [9] * 100]
     serve(listener, io.BytesIO(b"".join(map(request, asked))), sink)
     line, answers = sink.getvalue().split(b"\n", 1)
-    assert json.loads(line) == {"labels": ["loud"], "hop_s": 100 / 16_000}
+    assert json.loads(line) == {"labels": ["loud"], "hop_s": 100 / 16_000, "threshold": 50.0}
     rows = []
     while answers:
         (count,) = struct.unpack_from("<I", answers)
@@ -108,6 +113,38 @@ def test_a_worker_scores_whole_hops_and_begins_anew_when_told():
         answers = answers[4 + 4 * count :]
     assert rows == [[], [5.0], [7.0], [], [9.0]]
     assert listener.resets == 2
+
+
+def test_another_package_is_measured_at_its_own_threshold_and_at_others(tmp_path):
+    samples = np.full(60 * RATE_HZ, 0.5, np.float32)
+    words = (Word(2.0, "loud"), Word(20.0, "quiet"), Word(40.0, "loud"))
+    for word, level in zip(words, (0.9, 0.0, 0.6), strict=True):
+        at = round(word.begin_s * RATE_HZ)
+        samples[at : at + RATE_HZ] = level
+    with Worker(Path(sys.executable), "tests.support.loudness_worker", tmp_path) as worker:
+        result = measure("rival", worker, Half((), ()), {20.0: Stream(samples, words)}, 0.0, 0)
+    (ratio,) = result["snr"]
+    assert result["threshold"] == 0.75
+    assert ratio["false_reject_percent"] == 33.3
+    assert ratio["false_accepts_per_hour"] == 0.0
+    assert ratio["false_reject_percent_at"] == {"10": 0.0, "2": 0.0}
+    assert row(result) == "| rival | 0 | 0 / 33 | - |"
+
+
+def test_a_worker_that_ends_is_named_with_its_status(tmp_path):
+    with pytest.raises(BenchmarkError, match=r"benchmarks\.listening\.workers\.local_wake ended with status 1"):
+        Worker(Path(sys.executable), "benchmarks.listening.workers.local_wake", tmp_path)
+
+
+def test_an_example_loses_the_silence_around_its_word_and_is_no_shorter_than_the_recorder_allows():
+    rng = np.random.default_rng(0)
+    clip = rng.integers(-5, 6, 16_000).astype(np.int16)
+    clip[3200:6400] = 8000
+    trimmed = local_wake._trimmed(clip)
+    assert len(trimmed) == 12_400
+    assert np.array_equal(np.flatnonzero(trimmed), np.arange(4600, 7800))
+    clip[1600:15_000] = 8000
+    assert np.array_equal(local_wake._trimmed(clip), clip[1600:15_040])
 
 
 def test_the_fewest_false_rejects_within_a_rate_are_found():

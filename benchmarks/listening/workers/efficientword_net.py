@@ -1,6 +1,8 @@
 """EfficientWord-Net: a ResNet-50 with ArcFace loss, and the cosine to the nearest recorded example.
 
-As its README shows: a window of 1.5 s every 0.75 s; the nearest example counts. It gets the first forty of each label.
+As its README shows: a window of 1.5 s every 0.75 s; the nearest example counts. The README asks for four to ten
+examples. It gets the first ten of each label; on the tuning half forty made four times the false accepts at the same
+threshold.
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ from numpy.typing import NDArray
 from benchmarks.listening.workers.protocol import RATE_HZ, clips, own_output, run
 
 _WINDOW = 3 * RATE_HZ // 2
-_EXAMPLES = 40
+_EXAMPLES = 10
 
 
 class EfficientWordNet:
     """Compares the last one and a half seconds with examples of every label."""
 
     hop_samples = _WINDOW // 2
+    threshold = 0.7  # of the README's scripts; the class's own default, 0.9, is never reached by these words
 
     def __init__(self, folder: Path) -> None:
         """Embed the examples in ``train/<label>``."""

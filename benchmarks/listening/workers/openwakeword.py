@@ -28,6 +28,7 @@ class OpenWakeWord:
     """Embeds sound, many columns in one call, and scores them by one network a label."""
 
     hop_samples = _HOP
+    threshold = 0.5
 
     def __init__(self, folder: Path) -> None:
         """Train on ``train/<label>``, ``others/<word>`` and ``noise/<name>``."""

@@ -2,7 +2,7 @@
 
 A request is the number of samples, uint32, and so many 16-bit samples at 16 kHz, which follow those before; 0 samples
 begin a new stream. The answer is the number of hops, uint32, and as many rows of float32 scores. Before all requests
-the worker writes one line of JSON: its labels and its hop.
+the worker writes one line of JSON: its labels, its hop, and the threshold that its package suggests.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ class Listener(Protocol):
     Attributes:
         labels: What it listens for.
         hop_samples: Samples from one row of scores to the next.
+        threshold: Score from which the package's documentation or code suggests to report a label.
     """
 
     labels: tuple[str, ...]
     hop_samples: int
+    threshold: float
 
     def reset(self) -> None:
         """Begin a new stream."""
@@ -40,7 +42,12 @@ class Listener(Protocol):
 
 def serve(listener: Listener, source: BinaryIO, sink: BinaryIO) -> None:
     """Answer requests until there are no more; samples that fill no whole hop wait for the next request."""
-    sink.write(json.dumps({"labels": listener.labels, "hop_s": listener.hop_samples / RATE_HZ}).encode() + b"\n")
+    about = {
+        "labels": listener.labels,
+        "hop_s": listener.hop_samples / RATE_HZ,
+        "threshold": listener.threshold,
+    }
+    sink.write(json.dumps(about).encode() + b"\n")
     sink.flush()
     waiting = np.zeros(0, np.int16)
     while header := source.read(4):
