@@ -21,7 +21,7 @@ from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
 from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
 from edge_client.learning.methods.registry import local_methods
-from edge_client.learning.rounds.clips import own_clips, slots_of, to_evaluate_on, to_train_on
+from edge_client.learning.rounds.clips import own_clips, public_clips, slots_of, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.job import RoundContext, RoundJob
 from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.rounds.prototypes import PrototypeRound
@@ -147,7 +147,8 @@ def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob,
     if job.work.fine_tune:
         source, settings = own_clips(config, job), job.work.plan.personalisation.settings
         clips, judged = to_train_on(config, job, source), to_evaluate_on(job, source.held_out)
-        metrics.update(personalise(job.model, job.label_map, clips, judged, settings, job.rng, fleets))
+        public = public_clips(job, clips)
+        metrics.update(personalise(job.model, job.label_map, clips, judged, settings, job.rng, fleets, public))
     metrics.update(_held_out(config, job))
     report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune)
     write_durably(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())

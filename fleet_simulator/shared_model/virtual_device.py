@@ -145,6 +145,10 @@ class VirtualDevices:
         return found
 
     @cached_property
+    def _public_clips(self) -> Clips:
+        return self.shards.clips(self.shards.public)
+
+    @cached_property
     def _all_classes(self) -> Floats:
         return (np.arange(self.shared.manifest.capacity) < len(self.classes)).astype(np.float32)
 
@@ -161,8 +165,7 @@ class VirtualDevices:
             return
         self._weights = self.layout.split(self._models.read(model, 1)[0])
         self._loaded = (model, rounds)
-        rows = self.shards.public if rounds else slice(0, 0)  # a model that nobody has trained has no opinion
-        x, labels = self.shards.features(rows), self.shards.labels(rows)
+        x, labels = self.shards.features(self.shards.public), self.shards.labels(self.shards.public)
         self._public = PublicRows(self.shared, x, labels, np.zeros(len(x), np.bool_), trained=rounds > 0)
 
     def _train(self, device: int, version: int, work: Work) -> float:
@@ -233,7 +236,9 @@ class VirtualDevices:
             return found
         self.shared.set_weights(start)
         rng = np.random.default_rng([self.setup.plan.seed, task.rounds, 2, device])
-        kept = personalise(self.shared, self._label_map, clips, choose, task.fine_tuning, rng, self._weights)["kept"]
+        kept = personalise(
+            self.shared, self._label_map, clips, choose, task.fine_tuning, rng, self._weights, self._public_clips
+        )["kept"]
         personal = held_out_accuracy(self.shared, self._all_classes, held_out, slots)
         return found | {"personal": personal, "kept": bool(kept)}
 

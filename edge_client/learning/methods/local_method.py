@@ -1,8 +1,9 @@
 """One loop for every method that shares a model: they differ in the targets of a batch (docs/methods.md).
 
-Classes of which a device has no clips are not forgotten: ``rehearsal`` holds the model to the fleet's opinion on the
-public set (learning without forgetting, Li & Hoiem 2016), and ``restrict`` leaves the outputs alone for which neither
-clips nor public samples speak (restricted softmax, FedRS, Li & Zhan 2021). docs/methods.md has the figures of both.
+Classes of which a device has no clips are not forgotten: ``rehearsal`` goes over the public set by its labels, or by
+the fleet's own opinion (learning without forgetting, Li & Hoiem 2016), and ``restrict`` leaves the outputs alone for
+which neither clips nor public samples speak (restricted softmax, FedRS, Li & Zhan 2021). docs/methods.md has the
+figures.
 """
 
 from __future__ import annotations
@@ -137,11 +138,11 @@ class PrototypeMethod:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Rows on which the shared model shall stay as it is.
+    """Public rows that a model is trained on beside the device's clips.
 
     Attributes:
-        x: Features normalised for the shared model, float32 [rows, frames, coefficients].
-        targets: What the model shall answer, float32 [rows, shared capacity].
+        x: Features normalised for the model, float32 [rows, frames, coefficients].
+        targets: What the model shall answer, float32 [rows, capacity].
     """
 
     x: Floats

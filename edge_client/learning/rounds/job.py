@@ -45,6 +45,7 @@ class RoundJob(Protocol):
             device trained, after :meth:`apply_result` those that recognise sounds.
         label_map: Slots of that model; replaced, not changed.
         work: What the device was asked for.
+        context: What the aggregator sent along.
         settings: Settings of the plan's local method.
         rng: Generator of all random numbers of this work.
     """
@@ -52,6 +53,7 @@ class RoundJob(Protocol):
     model: ModelRuntime
     label_map: LabelMap
     work: Work
+    context: RoundContext
     settings: Mapping[str, Value]
     rng: np.random.Generator
 
