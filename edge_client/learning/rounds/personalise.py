@@ -3,8 +3,8 @@
 Beside the clips it passes over the public set by its labels, unless the plan says otherwise: the model then goes on to
 know other voices, and classes of which the device has few clips. The paper has the clips alone.
 
-The device listens with the better of the personal and the global model on clips that neither was trained on here;
-ties go to the global one.
+The device listens with the better of the personal and the global model on clips that neither was trained on here. With
+FedMLAC it has a model of its own as well, as a third choice. Ties go to the global one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
+_GLOBAL = "global_accuracy_held_out"
+
 
 def personalise(
     model: ModelRuntime,
@@ -32,6 +34,7 @@ def personalise(
     rng: np.random.Generator,
     global_weights: Arrays | None = None,
     public: Clips | None = None,
+    own_weights: Arrays | None = None,
 ) -> dict[str, float]:
     """Fine-tune a model and leave it with whichever weights serve the device better.
 
@@ -44,10 +47,12 @@ def personalise(
         rng: of order and variants.
         global_weights: of the fleet's model, where the model starts from its group's.
         public: the public set, of which the first variant is used; None: there is none.
+        own_weights: of a model of the device's own; None: it has none beside the fleet's.
 
     Returns:
-        ``personal_accuracy`` and ``global_accuracy_held_out`` among all of the device's classes, in %, and ``kept``: 1
-        for the personal model, 0 for the global one. Without clips to train on or to evaluate on, ``kept`` alone: 0.
+        ``personal_accuracy``, ``global_accuracy_held_out`` and, with own weights, ``own_accuracy_held_out`` among all
+        of the device's classes, in %, and ``kept``: 0 for the global model, else 1. Without clips to train on or to
+        evaluate on, ``kept`` alone: 0.
     """
     baseline = model.get_weights() if global_weights is None else global_weights
     beside = public if settings["labels"] else None
@@ -55,18 +60,16 @@ def personalise(
     if not math.isfinite(loss):
         model.set_weights(baseline)
         return {"kept": 0.0}
-    personal = model.get_weights()
-    slots = range(len(label_map.slots))
-    found = held_out_accuracy(model, label_map.mask, held_out, slots)
-    model.set_weights(baseline)
-    before = held_out_accuracy(model, label_map.mask, held_out, slots)
-    if found > before:
-        model.set_weights(personal)
-    return {
-        "personal_accuracy": 100.0 * found,
-        "global_accuracy_held_out": 100.0 * before,
-        "kept": float(found > before),
-    }
+    choices = {_GLOBAL: baseline, "personal_accuracy": model.get_weights()}
+    if own_weights is not None:
+        choices["own_accuracy_held_out"] = own_weights
+    found = {}
+    for name, weights in choices.items():
+        model.set_weights(weights)
+        found[name] = 100.0 * held_out_accuracy(model, label_map.mask, held_out, range(len(label_map.slots)))
+    best = max(found, key=lambda name: found[name])  # the first of equals
+    model.set_weights(choices[best])
+    return found | {"kept": float(best != _GLOBAL)}
 
 
 def fine_tune(

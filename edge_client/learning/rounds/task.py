@@ -79,6 +79,7 @@ def prepare_task(
     own_clips: Clips,
     public: PublicRows,
     rng: np.random.Generator,
+    first: bool,
 ) -> tuple[LocalTask, Rehearsal]:
     """Return what the plan's local method gets, and what keeps other classes from being forgotten.
 
@@ -93,6 +94,7 @@ def prepare_task(
         own_clips: the same for the device's model.
         public: the public set.
         rng: of the device in this round.
+        first: whether the device contributes for the first time.
     """
     settings = work.plan.local.settings
     weight, by_opinion = float(settings["rehearsal"]), settings["rehearsal_by"] == "opinion"
@@ -104,6 +106,8 @@ def prepare_task(
         mask = order.mask()
     opinions = mask * (np.arange(len(mask)) < order.classes)
     rehearsal = public.rehearsal(rows, opinions, weight, by_opinion=by_opinion)
-    return LocalTask(
-        shared=shared, own=own, order=order, mask=mask, clips=clips, own_clips=own_clips, settings=settings, rng=rng
-    ), rehearsal
+    task = LocalTask(
+        shared=shared, own=own, order=order, mask=mask, clips=clips, own_clips=own_clips, settings=settings, rng=rng,
+        first=first,
+    )  # fmt: skip
+    return task, rehearsal

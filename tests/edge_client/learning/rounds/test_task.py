@@ -26,7 +26,7 @@ def prepared(bundles, *, trained=True, slots=(2, 2), **settings):
     public = PublicRows(model, x0, LABELS, SYNTHETIC, trained=trained)
     task, rehearsal = prepare_task(
         work, shared=model, own=model, order=SlotOrder.of(label_map, ("c0", "c1", "c2", "c3"), 32), clips=clips,
-        own_clips=clips, public=public, rng=rng,
+        own_clips=clips, public=public, rng=rng, first=False,
     )  # fmt: skip
     return model, x0, public, task, rehearsal
 
