@@ -59,7 +59,7 @@ def load_experiment(path: Path) -> Experiment:
         raise ExperimentError(f"{file.place('personalisation')}: [personalisation] {error}") from error
     if experiment.baselines is not None and not experiment.fleet.held_out:
         raise ExperimentError(
-            f"{file.place('baselines')}: [baselines] are evaluated on the devices' own clips; give [fleet] held_out, say 0.4"
+            f"{file.place('baselines')}: [baselines] are evaluated on clips of devices; give [fleet] held_out, say 0.4"
         )
     try:
         _require_bundles(experiment.model, plan.local.name)
