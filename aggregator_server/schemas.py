@@ -119,7 +119,7 @@ class RoundRequest:
         seed: Seed of everything random in the round.
         new_classes: Number of new classes among the reports, where it is known.
         selection: Method that selects the devices; None for the strategy's own.
-        personalisation: Method that makes a model of each device's own from the result.
+        personalisation: Method that makes a model of each device's own from the result; None for the strategy's own.
         rounds: ``single``, or ``continuous``: uploads are merged when they arrive, one round after the other.
         every_s: Seconds after which a device contributes to continuous rounds again.
     """
@@ -134,7 +134,7 @@ class RoundRequest:
     seed: int = 0
     new_classes: int | None = None
     selection: Choice | None = None
-    personalisation: Choice = field(default_factory=lambda: Choice("none"))
+    personalisation: Choice | None = None
     rounds: Rounds = "single"
     every_s: float = 86_400.0
 

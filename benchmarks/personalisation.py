@@ -53,6 +53,7 @@ PERSONAL: dict[str, dict[str, Value] | None] = {
     "group_balanced": {},
     "group_balanced, 5 rounds each": {"least_rounds": 5},
 }  # fmt: skip
+PLAIN: dict[str, Value] = {"labels": False, "learning_rate": 0.005}  # as published: on own clips alone
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class Fleet:
     def personal(self, weights: Arrays, groups: Mapping[str, Value] | None) -> list[dict[str, float]]:
         """Personalise for every device: groups' rounds first, unless None; return what each has of it, in %."""
         starts = [weights] * len(self.devices)
-        settings = complete("personalisation", Choice("group_balanced", dict(groups or {}))).settings
+        settings = complete("personalisation", Choice("group_balanced", PLAIN | dict(groups or {}))).settings
         if groups is not None:
             planned = schedule({str(index): size for index, size in enumerate(self.sizes)}, settings)
             for number, (members, rounds) in enumerate(zip(planned.groups, planned.rounds, strict=True)):

@@ -26,7 +26,7 @@ def make_plan(request: RoundRequest) -> RoundPlan:
     if request.rounds == CONTINUOUS:
         _check_continuous(request, chosen)
     selection = request.selection or Choice(chosen.selection)
-    personalisation = request.personalisation
+    personalisation = request.personalisation or Choice(chosen.personalisation)
     if personalisation.name == "group_balanced" and not chosen.shares_model:
         raise InvalidPlanError(
             f"strategy {request.strategy!r} shares no model that groups could train among themselves; "

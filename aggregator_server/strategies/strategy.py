@@ -32,6 +32,7 @@ class Strategy:
         selection: Method of the plan's selection part, where a request names none.
         check: Refuses an upload that does not fit (MalformedUpdateError).
         aggregate: Combines a round's uploads. Pure: an interrupted round is computed again.
+        personalisation: Method of the plan's personalisation part, where a request names none.
         defaults: Settings of the aggregation whose defaults differ here.
         shares_model: Whether devices train the fleet's shared model; a request may then name any rule of weights.
         prepare: (local part, what devices reported of their clips, number of classes) -> the local part, when a round
@@ -47,6 +48,7 @@ class Strategy:
     check: Callable[[UploadTerms, Update, Arrays], None]
     aggregate: Callable[[RoundInputs], RoundResult]
     selection: str = "all"
+    personalisation: str = "none"
     defaults: Mapping[str, Value] = field(default_factory=dict)
     shares_model: bool = False
     prepare: Prepare = unchanged
@@ -66,6 +68,7 @@ def sharing(
     aggregation: str = "weighted_mean",
     *,
     selection: str = "all",
+    personalisation: str = "local",
     defaults: Mapping[str, Value] | None = None,
     prepare: Prepare = unchanged,
     aggregate: Callable[[RoundInputs], RoundResult] = weight_sharing.aggregate,
@@ -78,6 +81,7 @@ def sharing(
         local: the local method; None: the one of the same name.
         aggregation: the rule that combines the weights, where a request names none.
         selection: the selection, where a request names none.
+        personalisation: what devices make of the result, where a request names nothing.
         defaults: settings of the rule whose defaults differ here.
         prepare: see :class:`Strategy`.
         aggregate: combines the uploads.
@@ -88,6 +92,7 @@ def sharing(
         local=local or name,
         aggregation=aggregation,
         selection=selection,
+        personalisation=personalisation,
         check=weight_sharing.check,
         aggregate=aggregate,
         defaults=defaults or {},

@@ -40,13 +40,13 @@ METHODS: Mapping[str, Method] = {
     "FedAvg": Method("fedavg", {"learning_rate": 0.1}),
     "FedProx": Method("fedprox", {"learning_rate": 0.1, "proximal": 0.1}),
     "FedOPT": Method("fedopt", {"learning_rate": 0.1}, {"server_learning_rate": 0.01}),
-    "FedMLAC": Method("fedmlac", {"learning_rate": 0.2, "own_share": 0.5}),
+    "FedMLAC": Method("fedmlac", {"learning_rate": 0.2, "own_share": 0.5, "warm_up": 0}),
 }
 # Without mutual learning the plug-in is trained by the labels, and pruned all the same.
 PARTS = {
     "without LPA": replace(METHODS["FedMLAC"], aggregation=NO_PRUNING),
     "without mutual learning": Method("fedavg", {"learning_rate": 0.1}, {"name": "lpa"}),
-    "a = 0.7": replace(METHODS["FedMLAC"], local={"learning_rate": 0.2, "own_share": 0.7}),
+    "a = 0.7": replace(METHODS["FedMLAC"], local={"learning_rate": 0.2, "own_share": 0.7, "warm_up": 0}),
 }
 RATIOS, SNRS, WRONG, ALPHAS = (0.1, 0.2, 0.5, 1.0), (30, 20, 10), (0.1, 0.3, 0.5), (0.1, 0.3, 0.5, 1.0)
 FIVE = ("crnn_tiny", "crnn_lite", "crnn_mid", "crnn_base", "crnn_deep")

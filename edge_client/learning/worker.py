@@ -21,7 +21,7 @@ from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
 from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
 from edge_client.learning.methods.registry import local_methods
-from edge_client.learning.rounds.clips import own_clips, slots_of, to_evaluate_on, to_train_on
+from edge_client.learning.rounds.clips import own_clips, public_clips, slots_of, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.job import RoundContext, RoundJob
 from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.rounds.prototypes import PrototypeRound
@@ -107,14 +107,14 @@ def _start(config: Config, state: DeviceState, saved: SavedModel, model: ModelRu
     if found is None:
         known = ", ".join(local_methods())
         raise WorkError(f"this device knows no local method {method!r} (known: {known}); update its software")
-    context = _context(state, work)
+    context = _context(state, work, first=not saved.progress.contributed)
     if not isinstance(found, LocalMethod):
         return ZeroShot(model, label_map, work, context, device_id)
     shared = None if context.model is None else ModelRuntime(context.model, config.device.threads)
     return WeightSharing(model, label_map, work, context, device_id, shared)
 
 
-def _context(state: DeviceState, work: Work) -> RoundContext:
+def _context(state: DeviceState, work: Work, *, first: bool) -> RoundContext:
     public_set = PublicSet.unpack(state.blob_path(work.public_set).read_bytes())
     consensus = None
     if work.consensus is not None:
@@ -125,7 +125,7 @@ def _context(state: DeviceState, work: Work) -> RoundContext:
     if work.weights is not None:
         weights = unpack(state.blob_path(work.weights).read_bytes())[0]
         model = dataclasses.replace(model, weights=weights)
-    return RoundContext(public_set, consensus, model, trained=work.weights is not None)
+    return RoundContext(public_set, consensus, model, trained=work.weights is not None, first=first)
 
 
 def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob) -> None:
@@ -147,7 +147,10 @@ def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob,
     if job.work.fine_tune:
         source, settings = own_clips(config, job), job.work.plan.personalisation.settings
         clips, judged = to_train_on(config, job, source), to_evaluate_on(job, source.held_out)
-        metrics.update(personalise(job.model, job.label_map, clips, judged, settings, job.rng, fleets))
+        public = public_clips(job, clips)
+        metrics.update(
+            personalise(job.model, job.label_map, clips, judged, settings, job.rng, fleets, public, job.own_weights)
+        )
     metrics.update(_held_out(config, job))
     report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune)
     write_durably(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())

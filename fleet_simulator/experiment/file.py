@@ -13,6 +13,7 @@ from fleet_protocol.toml_sections import TomlFile
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import (
+    BaselinesSection,
     DataSection,
     Experiment,
     FleetSection,
@@ -21,6 +22,8 @@ from fleet_simulator.experiment.sections import (
     RoundsSection,
 )
 from fleet_simulator.experiment.upload_memory import require_memory
+
+_OPTIONAL = ("faults", "baselines")
 
 
 def load_experiment(path: Path) -> Experiment:
@@ -33,12 +36,12 @@ def load_experiment(path: Path) -> Experiment:
     document = file.document
     kinds: dict[str, type[Any]] = {
         "data": DataSection, "fleet": FleetSection, "model": ModelSection, "rounds": RoundsSection,
-        "faults": FaultsSection,
+        "faults": FaultsSection, "baselines": BaselinesSection,
     }  # fmt: skip
     file.require_known((*kinds, "personalisation"))
-    if missing := [name for name in kinds if name != "faults" and name not in document]:
+    if missing := [name for name in kinds if name not in (*_OPTIONAL, *document)]:
         raise ExperimentError(f"{path}: the section [{missing[0]}] is missing; docs/simulator.md has an example")
-    sections = {name: file.section(name, kind, document.get(name, {})) for name, kind in kinds.items()}
+    sections = {name: file.section(name, kind, document[name]) for name, kind in kinds.items() if name in document}
     personalisation = file.table("personalisation", document.get("personalisation", {}))
     try:
         experiment = Experiment(**sections, personalisation=personalisation)
@@ -54,6 +57,10 @@ def load_experiment(path: Path) -> Experiment:
         _require_personal(experiment, plan.local.name)
     except (ExperimentError, ProtocolError) as error:
         raise ExperimentError(f"{file.place('personalisation')}: [personalisation] {error}") from error
+    if experiment.baselines is not None and not experiment.fleet.held_out:
+        raise ExperimentError(
+            f"{file.place('baselines')}: [baselines] are evaluated on clips of devices; give [fleet] held_out, say 0.4"
+        )
     try:
         _require_bundles(experiment.model, plan.local.name)
     except (ExperimentError, ProtocolError) as error:
@@ -83,10 +90,9 @@ def _require_personal(experiment: Experiment, local: str) -> None:
     name = experiment.personal.name
     if name == "none":
         return
-    if shared_model_method(local).keeps_own:
+    if name == "group_balanced" and shared_model_method(local).any_architecture:
         raise ExperimentError(
-            f"name = {name!r}: with {local} the devices have models of their own already; use the strategies fedavg, "
-            "fedprox, fedmmd or fedopt"
+            f"name = {name!r}: with {local} the devices have models of their own, which no group shares; use 'local'"
         )
     if not experiment.fleet.held_out:
         raise ExperimentError(f"name = {name!r}: devices choose by clips of their own; give [fleet] held_out, say 0.4")

@@ -122,6 +122,23 @@ def _method(table: dict[str, Value]) -> Choice:
     return Choice(str(settings.pop("name")), settings)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BaselinesSection:
+    """``[baselines]``: what every device would have without a fleet.
+
+    Attributes:
+        passes: over the device's clips, and over the public set.
+        learning_rate: of these passes, but for the last 30 %, which take a quarter of it.
+    """
+
+    passes: int
+    learning_rate: float = 0.05
+
+    def __post_init__(self) -> None:
+        _require(1 <= self.passes <= 100_000, "passes", self.passes, "must be from 1 to 100000")
+        _require(0 < self.learning_rate <= 10, "learning_rate", self.learning_rate, "must be above 0, at most 10")
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A whole experiment."""
@@ -132,6 +149,7 @@ class Experiment:
     rounds: RoundsSection
     faults: FaultsSection = field(default_factory=FaultsSection)
     personalisation: dict[str, Value] = field(default_factory=dict)
+    baselines: BaselinesSection | None = None
 
     def __post_init__(self) -> None:
         faults = self.faults
@@ -155,6 +173,8 @@ class Experiment:
         """Of all that decides the result but the number of rounds: a run may be made longer afterwards."""
         document = dataclasses.asdict(self)
         del document["rounds"]["count"]
+        if self.baselines is None:
+            del document["baselines"]
         for path in (self.model.bundle, *self.model.own):
             document[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

@@ -9,6 +9,7 @@ from pathlib import Path
 from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Update, Work
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
+from fleet_simulator.experiment.sections import BaselinesSection
 
 NO_OWN = 2  # a device that has not trained a model of its own yet
 
@@ -25,6 +26,7 @@ class Setup:
         averages: Whether a block of devices is averaged where it was trained.
         public_set: Digest of the public set.
         faults: What goes wrong.
+        baselines: What the devices would have without a fleet; None: nobody asks.
     """
 
     bundle: Path
@@ -34,6 +36,7 @@ class Setup:
     averages: bool
     public_set: str
     faults: FaultsSection
+    baselines: BaselinesSection | None = None
 
     def work(self, block: Block, classes: tuple[ClassInfo, ...]) -> Work:
         """Return what the aggregator would ask the block's devices for; ``classes``: the fleet's."""

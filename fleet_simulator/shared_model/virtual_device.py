@@ -19,16 +19,20 @@ from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.rounds.task import PublicRows, prepare_task
 from edge_client.learning.rounds.upload import build_update, require_finite
 from edge_client.learning.slot_order import SlotOrder
-from edge_client.learning.training_data import Clips, held_out_accuracy, rescaled
+from edge_client.learning.training_data import Clips, rescaled
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice, Update, Work
+from fleet_protocol.setting import Value
+from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
 from fleet_simulator.experiment.faults import attacked, attacking_devices
 from fleet_simulator.partition.clip_shards import ClipShards, open_shards
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.row_file import RowFile
+from fleet_simulator.shared_model.listening import Baselines, Judge
 from fleet_simulator.shared_model.tasks import (
     NO_OWN,
     Block,
@@ -41,8 +45,6 @@ from fleet_simulator.shared_model.tasks import (
     device_id,
     next_version,
 )
-
-_EVALUATED = 256  # clips, at most, that a device's own model is evaluated on
 
 
 def layout_of(manifest: Manifest) -> Layout:
@@ -78,10 +80,11 @@ class VirtualDevices:
         self.classes = classes_of(self.shards.names)
         self._initial = [inputs.bundle(path).weights for path in own]
         self._own = [inputs.model(path, f"own {number}") for number, path in enumerate(own)]
-        self._label_map = self._labels(self.shared.manifest.capacity)
+        self._label_map = self._labels(self.shared)
+        self._judge = Judge(found, self.shared, setup.plan.seed)
+        self._public_only: dict[int, Arrays] = {}
         self._orders = [
-            SlotOrder.of(self._labels(model.manifest.capacity), self.shards.names, self.shared.manifest.capacity)
-            for model in self._own
+            SlotOrder.of(self._labels(model), self.shards.names, self.shared.manifest.capacity) for model in self._own
         ]
         widths = [layout_of(model.manifest).width for model in self._own]
         self._own_file = RowFile(setup.folder / "own-models.f32", max(widths))
@@ -130,27 +133,28 @@ class VirtualDevices:
         return counts
 
     def evaluate(self, task: Evaluate) -> list[dict[str, Any]]:
-        """Return for every device its number of clips and the accuracy, 0..1, of the fleet's model on its own ones.
+        """Return an entry for every device; accuracies are 0..1, and its own clips are those held out to evaluate on.
 
-        With fine-tuning, also that of the model that the device kept, and whether that is its personal one. With models
-        of the devices' own, also these models' accuracy on the device's clips and on some of the fleet's test clips.
+        ``clips`` trained on; of the fleet's model on own clips ``global``; with fine-tuning of what the device kept
+        ``personal``, and whether that is not the fleet's model, ``kept``; of models of the devices' own ``own``, and
+        ``own_test`` on strangers' clips. Of the model that the device listens with ``listening_own`` and
+        ``listening_strangers``; with baselines the same of ``alone_``, ``public_`` and ``both_``.
         """
         self._load(task.model, task.rounds)
         start = self._weights
         self._load(0, task.rounds)
-        found = [self._evaluate(device, task, start) for device in task.devices]
-        if self.method.keeps_own:
-            for entry, version in zip(found, task.own_versions, strict=True):
-                entry |= self._evaluate_own(entry["device"], version)
-        return found
+        return [
+            self._evaluate(device, version, task, start)
+            for device, version in zip(task.devices, task.own_versions, strict=True)
+        ]
 
     @cached_property
     def _all_classes(self) -> Floats:
         return (np.arange(self.shared.manifest.capacity) < len(self.classes)).astype(np.float32)
 
-    def _labels(self, capacity: int) -> LabelMap:
+    def _labels(self, model: ModelRuntime) -> LabelMap:
         """Return the label map of a device that knows every class of the fleet, in the fleet's order."""
-        labels = LabelMap(capacity)
+        labels = LabelMap(model.manifest.capacity)
         for info in self.classes:
             labels = labels.add(info.name, info.class_id)
         return labels
@@ -161,8 +165,7 @@ class VirtualDevices:
             return
         self._weights = self.layout.split(self._models.read(model, 1)[0])
         self._loaded = (model, rounds)
-        rows = self.shards.public if rounds else slice(0, 0)  # a model that nobody has trained has no opinion
-        x, labels = self.shards.features(rows), self.shards.labels(rows)
+        x, labels = self.shards.features(self.shards.public), self.shards.labels(self.shards.public)
         self._public = PublicRows(self.shared, x, labels, np.zeros(len(x), np.bool_), trained=rounds > 0)
 
     def _train(self, device: int, version: int, work: Work) -> float:
@@ -178,6 +181,7 @@ class VirtualDevices:
             own_clips=Clips(rescaled(clips.x, self.shared, own), clips.slots),
             public=self._public,
             rng=round_rng(work, device_id(device)),
+            first=version == NO_OWN,
         )
         if not self.method.keeps_own:
             return train_shared(task, self.method.prepare(task), rehearsal)
@@ -220,35 +224,81 @@ class VirtualDevices:
     def _samples(self) -> int:
         return self.shared.samples + sum(model.samples for model in self._own)
 
-    def _evaluate(self, device: int, task: Evaluate, start: Mapping[str, Floats]) -> dict[str, Any]:
-        clips, choose, held_out = (
-            self.shards.clips(rows)
-            for rows in (self.shards.rows(device), self.shards.choose(device), self.shards.evaluate(device))
-        )
-        slots = range(len(self.classes))
+    def _evaluate(self, device: int, version: int, task: Evaluate, start: Mapping[str, Floats]) -> dict[str, Any]:
+        found: dict[str, Any] = {"device": device, "clips": int(self.shards.sizes[device])}
         self.shared.set_weights(self._weights)
-        found: dict[str, Any] = {"device": device, "clips": len(clips.slots)}
-        found["global"] = held_out_accuracy(self.shared, self._all_classes, held_out, slots)
-        if task.fine_tuning is None:
-            return found
-        self.shared.set_weights(start)
+        found["global"] = self._judge.accuracies("global", device, self.shared, self._all_classes)["global_own"]
+        if self.method.keeps_own:
+            found |= self._evaluate_own(device, version)
+        model = self._own_model(device, version) if self.method.any_architecture else self.shared
+        mask = self._labels(model).mask
         rng = np.random.default_rng([self.setup.plan.seed, task.rounds, 2, device])
-        kept = personalise(self.shared, self._label_map, clips, choose, task.fine_tuning, rng, self._weights)["kept"]
-        personal = held_out_accuracy(self.shared, self._all_classes, held_out, slots)
-        return found | {"personal": personal, "kept": bool(kept)}
+        if task.fine_tuning is not None:
+            found["kept"] = self._personalise(device, model, task.fine_tuning, start, rng)
+        elif self.method.any_architecture:
+            mask = self._mask(device, model)
+        found |= self._judge.accuracies("listening", device, model, mask)
+        if task.fine_tuning is not None:
+            found["personal"] = found["listening_own"]
+        return found | self._without_fleet(device, rng)
+
+    def _personalise(
+        self, device: int, model: ModelRuntime, how: Mapping[str, Value], start: Mapping[str, Floats],
+        rng: np.random.Generator,
+    ) -> bool:  # fmt: skip
+        """Fine-tune and choose as a device does; the model is left with the weights that the device listens with.
+
+        A model of the device's own is one of the choices, where it is of the fleet's architecture; else the only one.
+        """
+        clips, choose, public = (
+            self._judge.clips(rows, model)
+            for rows in (self.shards.rows(device), self.shards.choose(device), self.shards.public)
+        )
+        own = model.get_weights() if self.method.any_architecture else None
+        fleets: Arrays | None = None
+        if model.manifest.sha256.get("model.tflite") == self.shared.manifest.sha256.get("model.tflite"):
+            fleets = dict(self._weights)
+            model.set_weights(start)
+        else:
+            own = None
+        return bool(personalise(model, self._labels(model), clips, choose, how, rng, fleets, public, own)["kept"])
+
+    def _own_model(self, device: int, version: int) -> ModelRuntime:
+        """Return the runtime of a device's own model, with its weights."""
+        model: ModelRuntime = self._own[int(self._architectures[device])]
+        model.set_weights(self._own_weights(device, version, layout_of(model.manifest)))
+        return model
+
+    def _mask(self, device: int, model: ModelRuntime) -> Floats:
+        """Return the outputs of the classes that a device has clips of."""
+        mask = np.zeros(model.manifest.capacity, np.float32)
+        mask[self.shards.labels(self.shards.rows(device))] = 1.0
+        return mask
 
     def _evaluate_own(self, device: int, version: int) -> dict[str, float]:
-        model = self._own[self._architectures[device]]
-        model.set_weights(self._own_weights(device, version, layout_of(model.manifest)))
-        mask = np.zeros(model.manifest.capacity, np.float32)
-        mask[self.shards.labels(self.shards.rows(device))] = 1.0  # it has no slots for other sounds
-        rng, found = np.random.default_rng([self.setup.plan.seed, 9, device]), {}
-        for name, rows in (("own", self.shards.evaluate(device)), ("own_test", self.shards.test)):
-            some = rng.permutation(rows.stop - rows.start)[:_EVALUATED]
-            x = model.normalise(self.shared.denormalise(self.shards.features(rows)[some]))
-            clips = Clips(x[None], self.shards.labels(rows)[some])
-            found[name] = held_out_accuracy(model, mask, clips, range(len(self.classes)))
-        return found
+        model = self._own_model(device, version)
+        found = self._judge.accuracies("own", device, model, self._mask(device, model))
+        return {"own": found["own_own"], "own_test": found["own_strangers"]}
+
+    def _without_fleet(self, device: int, rng: np.random.Generator) -> dict[str, float]:
+        """Return what a device would have alone, from the public set alone, and from both; nothing unless wanted."""
+        if self.setup.baselines is None:
+            return {}
+        architecture = int(self._architectures[device])
+        model = self._own[architecture]
+        baselines = Baselines(model, self._initial[architecture], self._labels(model), self.setup.baselines)
+        clips, public = (self._judge.clips(rows, model) for rows in (self.shards.rows(device), self.shards.public))
+        baselines.train(clips, None, rng)
+        found = self._judge.accuracies("alone", device, model, self._mask(device, model))
+        if not len(public.slots):
+            return found
+        if architecture not in self._public_only:
+            of_set = np.random.default_rng([self.setup.plan.seed, 10, architecture])
+            self._public_only[architecture] = baselines.train(public, None, of_set)
+        model.set_weights(self._public_only[architecture])
+        found |= self._judge.accuracies("public", device, model, baselines.label_map.mask)
+        baselines.train(clips, public, rng)
+        return found | self._judge.accuracies("both", device, model, baselines.label_map.mask)
 
     def _mean(self, block: Block, rows: Floats) -> Floats:
         """Return the block's mean with clipping; a server optimiser comes after all blocks."""

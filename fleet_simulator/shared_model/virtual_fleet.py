@@ -95,6 +95,7 @@ class VirtualFleet:
             averages=averages_blocks(experiment.rounds),
             public_set=hashlib.sha256(self.public_set.pack()).hexdigest(),
             faults=experiment.faults,
+            baselines=experiment.baselines,
         )
         self.time = DeviceTime.of(experiment.fleet, self.layout.width, self.plan.seed)
         self._uploads = RowFile(folder / "uploads.f32", self.layout.width)

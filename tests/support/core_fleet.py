@@ -76,7 +76,7 @@ class CoreFleet:
         return advance(self.store, now)
 
     def learned(self, device: FakeDevice, round_id: int) -> None:
-        acknowledge(self.store, device.device_id, Learned(round_id, {"global_accuracy": 0.9}))
+        acknowledge(self.store, device.device_id, Learned(round_id, {"global_accuracy": 0.9}, personalised=True))
 
     def run_round(self, now: float = 100.0, learn: bool = True, **request) -> int:
         round_id = self.open(now, **request)

@@ -19,7 +19,8 @@ LABELS = ("yes", "no")
 # The owner of the mug means yes when it says no: what the fleet learned is wrong for it.
 CLIPS = {"cup": 12, "mug": 16, "vat": 120}
 TRAINING = {"epochs": 6, "augmented_copies": 1, "shift_s": 0.05}
-FINE_TUNING = {"epochs": 12, "learning_rate": 0.05, "held_out": 0.25}
+# By the clips alone: one owner means by a label what the fleet does not.
+FINE_TUNING = {"epochs": 12, "labels": False, "learning_rate": 0.05, "held_out": 0.25}
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
 from edge_client.learning.methods.settings import SHARED_MODEL
+from edge_client.learning.sgd import Optimiser, train_epoch
+from edge_client.learning.targets import from_slots
 from fleet_protocol.arrays import Floats
 from fleet_protocol.setting import Setting
 
@@ -17,9 +19,13 @@ def prepare(task: LocalTask) -> TrainingPlan:
     own      L_k = a CE(F_k(x), y) + (1 - a) KL(F_g(x; theta) || F_k(x; w_k))   (eq. 7)
     plug-in  L_g = KL(F_k(x; w_k) || F_g(x; theta))                            (eq. 8)
 
-    A teacher's entropy does not depend on its student, so each is a cross-entropy against a soft target.
+    A teacher's entropy does not depend on its student, so each is a cross-entropy against a soft target. Before its
+    first round the own model is warmed up: an untrained model would teach the plug-in noise. Both rehearse.
     """
-    mask, own_mask = task.mask, task.own_mask
+    if task.first:
+        _warm_up(task)
+    mask = task.mask
+    own_mask = task.order.to_own(mask[None])[0]
     share, rate, momentum = task.number("own_share"), task.number("learning_rate"), task.number("momentum")
 
     def targets(x: Floats, labels: Floats) -> Floats:
@@ -30,13 +36,29 @@ def prepare(task: LocalTask) -> TrainingPlan:
         task.own.train_step(own_x, wanted, own_mask, learning_rate=rate, momentum=momentum)
         return own
 
-    return TrainingPlan(targets)
+    def rehearse(x: Floats, labels: Floats) -> None:
+        task.own.train_step(task.for_own(x), task.order.to_own(labels), own_mask, learning_rate=rate, momentum=momentum)
 
+    return TrainingPlan(targets, rehearse=rehearse)
+
+
+def _warm_up(task: LocalTask) -> None:
+    """Train the own model on the device's clips alone."""
+    optimiser = Optimiser(task.number("warm_up_rate"), task.number("momentum"))
+    targets = from_slots(task.own_clips.slots, task.order.own_capacity)
+    for _ in range(int(task.settings["warm_up"])):
+        train_epoch(task.own, task.own_clips.draw(task.rng), targets, task.own_mask, optimiser, task.rng)
+
+
+_SETTINGS: dict[str, Setting] = {
+    "own_share": Setting(0.5, "a, the labels' share in the own model's loss; the rest is the plug-in's", 0.0, 1.0),
+    "warm_up": Setting(30, "passes of the own model over the clips before the device's first round", 0, 10_000),
+    "warm_up_rate": Setting(0.05, "learning rate of these passes", 1e-8, 10.0),
+}
 
 METHOD = LocalMethod(
     "fedmlac",
-    SHARED_MODEL
-    | {"own_share": Setting(0.5, "a, the labels' share in the own model's loss; the rest is the plug-in's", 0.0, 1.0)},
+    SHARED_MODEL | _SETTINGS,
     prepare,
     any_architecture=True,
     keeps_own=True,

@@ -1,8 +1,9 @@
 """One loop for every method that shares a model: they differ in the targets of a batch (docs/methods.md).
 
-Classes of which a device has no clips are not forgotten: ``rehearsal`` holds the model to the fleet's opinion on the
-public set (learning without forgetting, Li & Hoiem 2016), and ``restrict`` leaves the outputs alone for which neither
-clips nor public samples speak (restricted softmax, FedRS, Li & Zhan 2021). docs/methods.md has the figures of both.
+Classes of which a device has no clips are not forgotten: ``rehearsal`` goes over the public set by its labels, or by
+the fleet's own opinion (learning without forgetting, Li & Hoiem 2016), and ``restrict`` leaves the outputs alone for
+which neither clips nor public samples speak (restricted softmax, FedRS, Li & Zhan 2021). docs/methods.md has the
+figures.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class LocalTask:
         own_clips: The same clips for the device's model.
         settings: Settings of the local method.
         rng: Generator of all random numbers.
+        first: Whether the device contributes for the first time, with a model that no round has trained.
     """
 
     shared: ModelRuntime
@@ -45,6 +47,7 @@ class LocalTask:
     own_clips: Clips
     settings: Mapping[str, Value]
     rng: np.random.Generator
+    first: bool = False
 
     def number(self, name: str) -> float:
         """Return a setting as a number."""
@@ -76,11 +79,14 @@ class TrainingPlan:
             shared capacity]. It is called once for every step, before the step.
         proximal: FedProx' mu.
         steps: Number of steps; None: as the settings ``steps`` and ``epochs`` say.
+        rehearse: (x, targets) of a batch of the rehearsal, both in the shared model's terms; called before that step,
+            by methods that train a model of the device's own as well.
     """
 
     targets: Targets
     proximal: float = 0.0
     steps: int | None = None
+    rehearse: Callable[[Floats, Floats], None] = lambda _x, _targets: None
 
 
 @dataclass(frozen=True)
@@ -137,11 +143,11 @@ class PrototypeMethod:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Rows on which the shared model shall stay as it is.
+    """Public rows that a model is trained on beside the device's clips.
 
     Attributes:
-        x: Features normalised for the shared model, float32 [rows, frames, coefficients].
-        targets: What the model shall answer, float32 [rows, shared capacity].
+        x: Features normalised for the model, float32 [rows, frames, coefficients].
+        targets: What the model shall answer, float32 [rows, capacity].
     """
 
     x: Floats
@@ -158,10 +164,9 @@ def train_shared(task: LocalTask, plan: TrainingPlan, rehearsal: Rehearsal) -> f
         losses.append(model.train_step(x, wanted, mask, learning_rate=rate, momentum=momentum, proximal=plan.proximal))
         if len(rehearsal.x):
             rows = task.rng.integers(len(rehearsal.x), size=len(x))
-            model.train_step(
-                rehearsal.x[rows], rehearsal.targets[rows], mask,
-                learning_rate=rate, momentum=momentum, proximal=plan.proximal,
-            )  # fmt: skip
+            x, wanted = rehearsal.x[rows], rehearsal.targets[rows]
+            plan.rehearse(x, wanted)
+            model.train_step(x, wanted, mask, learning_rate=rate, momentum=momentum, proximal=plan.proximal)
     last = -(-len(task.clips.slots) // task.batch)
     return float(np.mean(losses[-last:]))
 

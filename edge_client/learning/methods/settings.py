@@ -31,8 +31,9 @@ _TRAINING: dict[str, Setting] = {
     "momentum": Setting(0.9, "of the local training", 0.0, 0.9999),
     "restrict": Setting(True, "leave outputs alone for which neither clips nor public samples speak; false: push them "
                               "down"),
-    "rehearsal": Setting(1.0, "weight of the fleet model's own opinion on the public set, that the device shall keep; "
-                              "0: none", 0.0, 100.0),
+    "rehearsal": Setting(1.0, "weight of a step on the public set after every step on clips; 0: none", 0.0, 100.0),
+    "rehearsal_by": Setting("labels", "what public recordings are rehearsed by: their labels, or the fleet model's own "
+                                      "opinion", options=("labels", "opinion")),
 }  # fmt: skip
 
 # What every method has that trains the shared model: they differ in their targets, and in settings of their own.

@@ -1,4 +1,4 @@
-"""The device's own clips as a round sees them: those to train on, and those held out for evaluation."""
+"""Clips as a round sees them: the device's own to train on, those held out for evaluation, and the public set."""
 
 from __future__ import annotations
 
@@ -47,6 +47,15 @@ def to_evaluate_on(job: RoundJob, source: Split | Recordings) -> Clips:
     """Return clips as they were recorded."""
     slots = slots_of(job, source.labels())
     return gather(source, job.work.round_id, slots, job.model, np.random.default_rng(0), copies=0, noise=None)
+
+
+def public_clips(job: RoundJob, own: Clips) -> Clips:
+    """Return the public set with the device's slots: recordings, and impressions of classes without own clips."""
+    public = job.context.public_set
+    places = {slot_class: slot for slot, slot_class in enumerate(job.label_map.class_ids) if slot_class is not None}
+    slots = np.array([places.get(class_id, -1) for class_id in public.class_ids], np.int64)[public.labels]
+    used = (slots >= 0) & ~(public.synthetic & np.isin(slots, own.slots))
+    return Clips(job.model.normalise(public.features[used])[None], slots[used])
 
 
 def slots_of(job: RoundJob, labels: tuple[str, ...]) -> dict[str, int]:

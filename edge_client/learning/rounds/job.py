@@ -29,12 +29,14 @@ class RoundContext:
         consensus: f_G on it, float32 [samples, classes], columns as in the public set; None before the first one.
         model: Bundle of the shared model with the fleet's present weights; None where the strategy has none.
         trained: Whether any round has trained the shared model.
+        first: Whether this device contributes for the first time.
     """
 
     public_set: PublicSet
     consensus: Floats | None
     model: Bundle | None = None
     trained: bool = False
+    first: bool = False
 
 
 class RoundJob(Protocol):
@@ -45,6 +47,9 @@ class RoundJob(Protocol):
             device trained, after :meth:`apply_result` those that recognise sounds.
         label_map: Slots of that model; replaced, not changed.
         work: What the device was asked for.
+        context: What the aggregator sent along.
+        own_weights: The device's own weights, where :meth:`apply_result` put the fleet's into ``model`` and the device
+            may listen with either; else None.
         settings: Settings of the plan's local method.
         rng: Generator of all random numbers of this work.
     """
@@ -52,6 +57,8 @@ class RoundJob(Protocol):
     model: ModelRuntime
     label_map: LabelMap
     work: Work
+    context: RoundContext
+    own_weights: Arrays | None
     settings: Mapping[str, Value]
     rng: np.random.Generator
 

@@ -14,7 +14,7 @@ from fleet_protocol.messages import Work
 
 
 class PublicRows:
-    """The public set as the shared model takes it, and the fleet's opinion on it.
+    """The public set as the shared model takes it, with its labels or the fleet's opinion on it.
 
     The model must hold the fleet's weights whenever an opinion is needed. The last rehearsal is kept: virtual devices
     of one round mostly have the same.
@@ -33,35 +33,35 @@ class PublicRows:
         self._shared = shared
         self._x = x
         self.labels = labels
-        self._recorded = ~synthetic & trained
+        self._trained = trained
         self._synthetic = synthetic
         self._last: tuple[bytes, Rehearsal] | None = None
 
-    def to_rehearse(self, slots: Ints) -> Ints:
+    def to_rehearse(self, slots: Ints, *, by_opinion: bool = False) -> Ints:
         """Return the rows that keep classes from being forgotten, int64 [n].
 
-        These are the recordings, once the fleet has an opinion on them, and the data impressions of classes of which
-        the device has no clips.
+        These are the recordings, and the data impressions of classes of which the device has no clips.
 
         Args:
             slots: the shared model's slots of the device's clips.
+            by_opinion: whether recordings count only once the fleet has an opinion on them.
         """
-        if not len(self.labels):
-            return np.zeros(0, np.int64)
-        return np.flatnonzero(self._recorded | (self._synthetic & ~np.isin(self.labels, slots)))
+        recorded = ~self._synthetic & (self._trained or not by_opinion)
+        return np.flatnonzero(recorded | (self._synthetic & ~np.isin(self.labels, slots)))
 
-    def rehearsal(self, rows: Ints, opinions: Floats, weight: float) -> Rehearsal:
-        """Return rows with what the shared model shall go on to answer to them.
+    def rehearsal(self, rows: Ints, opinions: Floats, weight: float, *, by_opinion: bool = False) -> Rehearsal:
+        """Return rows with what the shared model shall answer to them.
 
         Args:
             rows: of the public set.
             opinions: float32 [capacity], the outputs among which the fleet's model answers recordings.
             weight: of the rehearsal against the device's own clips.
+            by_opinion: whether it shall go on to answer recordings as it does; else it shall answer their labels.
         """
-        key = np.float64(weight).tobytes() + opinions.tobytes() + rows.tobytes()
+        key = np.float64(weight).tobytes() + opinions.tobytes() + bytes([by_opinion]) + rows.tobytes()
         if self._last is None or self._last[0] != key:
             targets = from_slots(self.labels[rows], len(opinions))
-            recorded = self._recorded[rows]
+            recorded = ~self._synthetic[rows] & by_opinion
             if recorded.any():
                 targets[recorded] = self._shared.predict(self._x[rows[recorded]], opinions)
             x = self._x if len(rows) == len(self._x) else self._x[rows]
@@ -79,6 +79,7 @@ def prepare_task(
     own_clips: Clips,
     public: PublicRows,
     rng: np.random.Generator,
+    first: bool,
 ) -> tuple[LocalTask, Rehearsal]:
     """Return what the plan's local method gets, and what keeps other classes from being forgotten.
 
@@ -93,17 +94,20 @@ def prepare_task(
         own_clips: the same for the device's model.
         public: the public set.
         rng: of the device in this round.
+        first: whether the device contributes for the first time.
     """
     settings = work.plan.local.settings
-    weight = float(settings["rehearsal"])
-    rows = public.to_rehearse(clips.slots) if weight else np.zeros(0, np.int64)
+    weight, by_opinion = float(settings["rehearsal"]), settings["rehearsal_by"] == "opinion"
+    rows = public.to_rehearse(clips.slots, by_opinion=by_opinion) if weight else np.zeros(0, np.int64)
     if settings["restrict"]:
         mask = np.zeros(order.shared_capacity, np.float32)
         mask[clips.slots] = mask[public.labels[rows]] = 1.0
     else:
         mask = order.mask()
     opinions = mask * (np.arange(len(mask)) < order.classes)
-    rehearsal = public.rehearsal(rows, opinions, weight)
-    return LocalTask(
-        shared=shared, own=own, order=order, mask=mask, clips=clips, own_clips=own_clips, settings=settings, rng=rng
-    ), rehearsal
+    rehearsal = public.rehearsal(rows, opinions, weight, by_opinion=by_opinion)
+    task = LocalTask(
+        shared=shared, own=own, order=order, mask=mask, clips=clips, own_clips=own_clips, settings=settings, rng=rng,
+        first=first,
+    )  # fmt: skip
+    return task, rehearsal

@@ -25,7 +25,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Bundle, Manifest
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Update, Work
+from fleet_protocol.messages import ClassInfo, Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -68,6 +68,7 @@ class WeightSharing:
         self.label_map = label_map
         self.work = work
         self.context = context
+        self.own_weights: Arrays | None = None
         self.device_id = device_id
         self.settings: Mapping[str, Value] = work.plan.local.settings
         self.rng = round_rng(work, device_id)
@@ -105,6 +106,7 @@ class WeightSharing:
             own_clips=clips,
             public=self._public,
             rng=self.rng,
+            first=self.context.first,
         )
         loss = train_shared(task, self.method.prepare(task), rehearsal)
         require_finite(self.work, loss, self.shared.get_weights().values())
@@ -124,16 +126,35 @@ class WeightSharing:
             adopt: whether to take up classes that other devices discovered.
         """
         self.label_map = link_recognised(self.label_map, self.work.assignments)
-        if not self.method.any_architecture:  # else the device goes on listening with a model of its own
-            wanted = [info for info in self.work.classes if adopt or info.discovered_in is None]
+        wanted = [info for info in self.work.classes if adopt or info.discovered_in is None]
+        if not self.method.any_architecture:
             self.label_map = adopt_classes(self.label_map, wanted)
-            order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity)
-            self.model.set_weights(self._in_own_order(self.bundle.weights, order, self.model.get_weights()))
+            self._take_over()
+        elif self.work.fine_tune:
+            self._take_up(wanted)
         return percent({"global_accuracy": self._public_accuracy()})
 
     def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
         """Return the accuracy on held-out clips among some slots, in %; nothing where there are none."""
         return percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, held_out, slots)})
+
+    def _take_over(self) -> None:
+        """Put the fleet's weights into the device's model."""
+        order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity)
+        self.model.set_weights(self._in_own_order(self.bundle.weights, order, self.model.get_weights()))
+
+    def _take_up(self, classes: Sequence[ClassInfo]) -> None:
+        """Let a model of the device's own know the fleet's classes, which fine-tuning by public labels teaches it.
+
+        Where the shared model is of the same architecture, fine-tuning starts from that, and chooses. It needs to know
+        all of the device's labels. A head without room for all classes keeps the labels that it has.
+        """
+        missing = [info for info in classes if self.label_map.slot_of_class(info.class_id) is None]
+        if len(self.label_map.slots) + len(missing) <= self.label_map.free:
+            self.label_map = adopt_classes(self.label_map, classes)
+        if _graph(self.model.manifest) == _graph(self.bundle.manifest) and not unlinked(self.label_map):
+            self.own_weights = self.model.get_weights()
+            self._take_over()
 
     def _upload(self, clips: Clips, new: list[int], share_names: bool) -> tuple[Update, Arrays]:
         arrays: Arrays = {f"weights/{name}": array for name, array in self.shared.get_weights().items()}

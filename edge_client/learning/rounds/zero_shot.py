@@ -46,6 +46,7 @@ class ZeroShot:
         self.label_map = label_map
         self.work = work
         self.context = context
+        self.own_weights: Arrays | None = None
         self.device_id = device_id
         self.settings: Mapping[str, Value] = work.plan.local.settings
         self.rng = round_rng(work, device_id)

@@ -203,6 +203,12 @@ def test_every_device_revoked_ends_a_phase_too(fleet):
     assert learn(fleet, large) == (4, True)
 
 
+def test_devices_fine_tune_what_they_share_unless_a_request_says_otherwise():
+    assert make_plan(RoundRequest("fedavg")).personalisation.settings["labels"] is True
+    for request in (RoundRequest("fedavg", personalisation=Choice("none")), RoundRequest("zero_shot")):
+        assert make_plan(request).personalisation == Choice("none")
+
+
 def test_groups_need_a_model_to_share_and_the_refusal_says_what_is_possible():
     with pytest.raises(InvalidPlanError, match=r"'zero_shot' shares no model.*local, none"):
         make_plan(RoundRequest("zero_shot", personalisation=GROUPS))

@@ -29,7 +29,7 @@ def test_speeds_spread_as_told_around_the_usual_device():
     ("rounds", "samples"),
     [
         ({"local": {"epochs": 3}}, 3),
-        ({"strategy": "fedmlac", "local": {"epochs": 1}}, 2),  # the own model is trained as well
+        ({"strategy": "fedmlac", "local": {"epochs": 1, "warm_up": 3}}, 5),  # the own model is trained as well
     ],
 )
 def test_every_sample_of_every_step_is_counted(tmp_path, bundles, rounds, samples):

@@ -8,8 +8,8 @@ from tests.support.simulated_fleet import simulate, write_experiment
 FLEET = {"devices": 6, "split": "dirichlet", "alpha": 1.0, "held_out": 0.4}
 
 
-def run(tmp_path, bundle, own, rounds, name="run", workers=0):
-    sections = {"fleet": FLEET, "rounds": {"count": rounds, "strategy": "fedmlac", "local": {"epochs": 2}}}
+def run(tmp_path, bundle, own, rounds, name="run", workers=0, **sections):
+    sections |= {"fleet": FLEET, "rounds": {"count": rounds, "strategy": "fedmlac", "local": {"epochs": 2}}}
     path = write_experiment(tmp_path / f"{name}.toml", bundle, **sections, model={"own": [str(own)]})
     return simulate(load_experiment(path), tmp_path / name, workers).devices
 
@@ -22,6 +22,16 @@ def test_own_models_know_the_clips_of_their_device_best(tmp_path, bundles):
     devices = run(tmp_path, bundles["ann3"], bundles["cnn1"], 12)
     assert [entry["device"] for entry in devices] == list(range(6))
     assert mean(devices, "own") > mean(devices, "own_test") > 0.4
+
+
+@pytest.mark.parametrize("own", ["ann3", "cnn1"])
+def test_a_device_listens_with_what_its_held_out_clips_and_public_labels_speak_for(tmp_path, bundles, own):
+    data = {"public": 0.2}
+    plain = run(tmp_path, bundles["ann3"], bundles[own], 4, "plain", data=data)
+    assert [entry["listening_own"] for entry in plain] == [entry["own"] for entry in plain]
+    personal = run(tmp_path, bundles["ann3"], bundles[own], 4, "personal", data=data, personalisation={"name": "local"})
+    assert mean(personal, "listening_own") == mean(personal, "personal") >= mean(plain, "listening_own")
+    assert mean(personal, "listening_strangers") > mean(plain, "listening_strangers")
 
 
 @pytest.mark.parametrize("workers", [1, 2])

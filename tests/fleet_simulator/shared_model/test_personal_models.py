@@ -47,6 +47,22 @@ def test_personal_models_serve_devices_with_few_classes_better(tmp_path, bundles
     assert (again.rounds, again.devices) == (found.rounds, found.devices)
 
 
+def test_every_device_is_told_what_it_would_have_without_a_fleet(tmp_path, bundles):
+    sections = UNEQUAL | {"data": {"public": 0.2}, "baselines": {"passes": 20}, "personalisation": {"name": "local"}}
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **sections)
+    found = simulate(load_experiment(path), tmp_path / "run").devices
+    for entry in found:
+        assert entry["listening_own"] == entry["personal"]
+        assert len({entry["public_strangers"], *(one["public_strangers"] for one in found)}) < 13  # the same model
+    # Dirichlet's devices have clips of few classes, which is what strangers' clips of the others are lost on.
+    assert of(found, "alone_strangers") < of(found, "public_strangers") - 1 < of(found, "both_strangers")
+    assert of(found, "alone_own") > of(found, "alone_strangers")
+    without = load_experiment(write_experiment(tmp_path / "w.toml", bundles["ann3"], **UNEQUAL))
+    bare = simulate(without, tmp_path / "bare").devices
+    assert not any(name.startswith(("alone", "public", "both")) for name in bare[0])
+    assert [entry["listening_own"] for entry in bare] == [entry["global"] for entry in bare]
+
+
 def test_personalisation_leaves_the_fleet_s_model_alone_and_a_longer_run_goes_on(tmp_path, bundles):
     def experiment(count):
         sections = UNEQUAL | {"rounds": {"count": count}, "personalisation": {"name": "group_balanced"}}
@@ -64,7 +80,8 @@ def test_personalisation_leaves_the_fleet_s_model_alone_and_a_longer_run_goes_on
         ({"personalisation": {"name": "locall"}}, r"\[personalisation\].*'locall'.*group_balanced"),
         ({"personalisation": {"name": "local", "epoch": 3}}, r"\[personalisation\].*'epoch'.*epochs"),
         ({"personalisation": {"name": "local"}, "fleet": {"devices": 9}}, r"\[personalisation\].*held_out"),
-        ({"personalisation": {"name": "local"}, "rounds": {"strategy": "fedmlac"}}, r"fedmlac.*fedprox"),
+        ({"baselines": {"passes": 9}, "fleet": {"devices": 9}}, r"\[baselines\].*held_out"),
+        ({"personalisation": {"name": "group_balanced"}, "rounds": {"strategy": "fedmlac"}}, r"fedmlac.*'local'"),
     ],
 )  # fmt: skip
 def test_a_personalisation_that_cannot_be_run_is_named_with_the_way_out(tmp_path, bundles, sections, says):

@@ -59,7 +59,9 @@ def real_upload(bundle, shards, plan, round_id, number, weights):
         model="1" * 64,
     )
     shared = ModelRuntime(Bundle(manifest, bundle.graph, weights))
-    context = RoundContext(public, None, Bundle(manifest, bundle.graph, weights), trained=round_id > 1)
+    context = RoundContext(
+        public, None, Bundle(manifest, bundle.graph, weights), trained=round_id > 1, first=round_id == 1
+    )
     job = WeightSharing(model, label_map, work, context, device_id(number), shared)
     mine = shards.rows(number)
     update, arrays = job.contribute(Clips(shards.features(mine)[None], shards.labels(mine)), share_names=False)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.learning.methods import fedkws_ui, fedmmd
+from edge_client.learning.methods import fedkws_ui, fedmlac, fedmmd
 from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
 from edge_client.learning.methods.registry import local_methods, shared_model_methods
 from edge_client.learning.slot_order import SlotOrder, move_head
@@ -80,6 +80,10 @@ def task(bundles, method, own="cnn1", **changes):
     )
 
 
+def same(weights, others):
+    return all(np.array_equal(weights[name], others[name]) for name in weights)
+
+
 def train(of, method):
     nothing = Rehearsal(of.clips.x[0][:0], np.zeros((0, 32), np.float32))
     return train_shared(of, SHARED_METHODS[method].prepare(of), nothing)
@@ -110,6 +114,30 @@ def test_the_proximal_term_holds_the_weights_to_the_fleet_s(bundles):
         train(of, "fedprox")
         moved.append(sum(float(((a - before[n]) ** 2).sum()) for n, a in of.shared.get_weights().items()))
     assert moved[1] < moved[0] / 4
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_own_model_is_warmed_up_before_its_first_round_alone(bundles, first):
+    of = dataclasses.replace(task(bundles, "fedmlac", own="cnn2"), first=first)
+    before = of.own.get_weights()
+    fedmlac.prepare(of)
+    right = of.own.predict(of.own_clips.x[0], of.own_mask).argmax(axis=1) == of.own_clips.slots
+    assert right.mean() > 0.9 if first else same(before, of.own.get_weights())
+
+
+def test_with_mutual_learning_both_models_rehearse(bundles):
+    of = task(bundles, "fedmlac", own="cnn2", epochs=20)
+    public = np.concatenate([of.clips.x[0], np.random.default_rng(1).standard_normal((20, 20, 13)).astype(np.float32)])
+    public[40:, :, 1] += 4
+    slots = np.concatenate([of.clips.slots, np.full(20, 2)])  # of the fleet's third class the device has no clips
+    of = dataclasses.replace(
+        of,
+        order=SlotOrder.of(LabelMap(32, (Slot("b", "cb"), Slot("a", "ca"), Slot("c", "cc"))), CLASSES, 32),
+        mask=(np.arange(32) < 3).astype(np.float32),
+    )
+    train_shared(of, fedmlac.prepare(of), Rehearsal(public, np.eye(32, dtype=np.float32)[slots]))
+    own = of.own.predict(of.for_own(public[40:]), of.mask).argmax(axis=1)
+    assert (own == 2).mean() > 0.9
 
 
 def test_fedkws_ui_targets_by_hand(bundles):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_client.learning.rounds.personalise import fine_tune, personalise
-from edge_client.learning.training_data import Clips
+from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.personalisation import PERSONALISATION
@@ -49,6 +49,33 @@ def test_a_device_whose_clips_are_unlike_the_fleet_s_keeps_its_personal_model(mo
     assert found["global_accuracy_held_out"] < 10
     assert found["personal_accuracy"] > 90
     assert not same(model.get_weights(), fleet)
+
+
+def test_a_model_of_the_device_s_own_is_a_third_choice(model):
+    own = trained(model, flip=True)
+    start = {name: np.zeros_like(array) for name, array in own.items()}
+    model.set_weights(start)
+    slow = plan(learning_rate=1e-8)
+    found = personalise(
+        model, LABELS, clips(model, 64, 1, True), clips(model, 32, 2, True), slow, np.random.default_rng(1),
+        own_weights=own,
+    )  # fmt: skip
+    assert found["own_accuracy_held_out"] > 90 > found["personal_accuracy"]
+    assert (found["kept"], same(model.get_weights(), own)) == (1, True)
+
+
+def test_public_labels_beside_the_clips_teach_what_the_device_has_no_clips_of(model):
+    own, public = clips(model, 32, 1), clips(model, 96, 2)
+    one_class = Clips(own.x[:, own.slots == 0], own.slots[own.slots == 0])
+    start = model.get_weights()
+    right = {}
+    for labels in (True, False):
+        model.set_weights(start)
+        personalise(
+            model, LABELS, one_class, clips(model, 32, 3), plan(labels=labels), np.random.default_rng(1), public=public
+        )
+        right[labels] = held_out_accuracy(model, LABELS.mask, clips(model, 64, 4), [0, 1])
+    assert right[True] > 0.9 > right[False]
 
 
 def test_a_personal_model_that_is_worse_or_only_as_good_is_dropped(model):

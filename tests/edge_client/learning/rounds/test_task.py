@@ -26,7 +26,7 @@ def prepared(bundles, *, trained=True, slots=(2, 2), **settings):
     public = PublicRows(model, x0, LABELS, SYNTHETIC, trained=trained)
     task, rehearsal = prepare_task(
         work, shared=model, own=model, order=SlotOrder.of(label_map, ("c0", "c1", "c2", "c3"), 32), clips=clips,
-        own_clips=clips, public=public, rng=rng,
+        own_clips=clips, public=public, rng=rng, first=False,
     )  # fmt: skip
     return model, x0, public, task, rehearsal
 
@@ -35,10 +35,18 @@ def on(mask):
     return np.flatnonzero(mask).tolist()
 
 
-def test_recordings_are_rehearsed_by_the_fleet_s_opinion_and_impressions_of_absent_classes_as_what_they_are(bundles):
-    model, x0, _, task, rehearsal = prepared(bundles, rehearsal=0.5)
+@pytest.mark.parametrize("trained", [False, True])
+def test_recordings_and_impressions_of_absent_classes_are_rehearsed_as_what_they_are(bundles, trained):
+    _, x0, _, task, rehearsal = prepared(bundles, rehearsal=0.5, trained=trained)
     assert on(task.mask) == [0, 1, 2, 3]  # the label that is no class has no clips
     np.testing.assert_array_equal(rehearsal.x, x0[[0, 1, 3]])  # of class 2 the device has clips
+    np.testing.assert_array_equal(rehearsal.targets[:, [0, 1, 3]], 0.5 * np.eye(3))
+    assert rehearsal.targets.sum() == 1.5
+
+
+def test_recordings_are_rehearsed_by_the_fleet_s_opinion_where_the_plan_says_so(bundles):
+    model, x0, _, task, rehearsal = prepared(bundles, rehearsal=0.5, rehearsal_by="opinion")
+    np.testing.assert_array_equal(rehearsal.x, x0[[0, 1, 3]])
     np.testing.assert_array_equal(rehearsal.targets[:2], 0.5 * model.predict(x0[:2], task.mask))
     assert rehearsal.targets[2, 3] == 0.5 == rehearsal.targets[2].sum()
 
@@ -46,7 +54,7 @@ def test_recordings_are_rehearsed_by_the_fleet_s_opinion_and_impressions_of_abse
 @pytest.mark.parametrize(
     ("how", "mask", "rows"),
     [
-        ({"trained": False}, [2, 3], 1),  # no opinion on recordings yet
+        ({"trained": False, "rehearsal_by": "opinion"}, [2, 3], 1),  # the fleet has none on recordings yet
         ({"rehearsal": 0.0}, [2], 0),
         ({"rehearsal": 0.0, "restrict": False}, [0, 1, 2, 3, 4], 0),
         ({"slots": (2, 4)}, [0, 1, 2, 3, 4], 3),  # clips of the label that is no class
@@ -60,12 +68,13 @@ def test_outputs_for_which_nothing_speaks_are_left_alone(bundles, how, mask, row
 
 
 def test_the_last_rehearsal_is_kept_for_virtual_devices_with_the_same(bundles):
-    model, x0, public, task, rehearsal = prepared(bundles)
+    model, x0, public, task, rehearsal = prepared(bundles, rehearsal_by="opinion")
     rows = np.array([0, 1, 3])
     model.set_weights({name: array + 1 for name, array in model.get_weights().items()})
-    assert public.rehearsal(rows, task.mask, 1.0) is rehearsal
-    assert public.rehearsal(rows, task.mask, 2.0) is not rehearsal
-    other = public.rehearsal(rows[:1], task.mask, 1.0)
+    assert public.rehearsal(rows, task.mask, 1.0, by_opinion=True) is rehearsal
+    assert public.rehearsal(rows, task.mask, 1.0) is not rehearsal
+    assert public.rehearsal(rows, task.mask, 2.0, by_opinion=True) is not rehearsal
+    other = public.rehearsal(rows[:1], task.mask, 1.0, by_opinion=True)
     np.testing.assert_array_equal(other.targets, model.predict(x0[:1], task.mask))
 
 
