@@ -11,6 +11,8 @@ from fleet_protocol.setting import Value
 
 # A misspelt field of a request is refused, not ignored, also within the request's parts.
 _STRICT = {"extra": "forbid"}
+RECOMMENDED = "recommended"
+"""Instead of a strategy's name: the one that serves a fleet's users best."""
 
 
 def moment(seconds: float) -> datetime:
@@ -111,7 +113,7 @@ class RoundRequest:
     """The round that an administrator wants.
 
     Attributes:
-        strategy: Name of the strategy.
+        strategy: Name of the strategy; ``recommended``: what serves this fleet's users best.
         settings: Settings of the strategy's local method; those left out take their defaults.
         aggregation: Method that combines the uploads, or only settings of the strategy's own one.
         deadline_s: Seconds after which the round closes.
@@ -125,7 +127,7 @@ class RoundRequest:
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
-    strategy: str
+    strategy: str = RECOMMENDED
     _: KW_ONLY
     settings: dict[str, Value] = field(default_factory=dict)
     aggregation: Choice | dict[str, Value] = field(default_factory=dict)

@@ -13,7 +13,7 @@ import logging
 from aggregator_server.errors import RoundClosedError, RoundOpenError
 from aggregator_server.rounds.continuous import open_next
 from aggregator_server.rounds.groups import go_on
-from aggregator_server.rounds.opening import insert_round
+from aggregator_server.rounds.opening import fleet_kind, insert_round
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.queries import open_deadline, open_round_id, require_round
 from aggregator_server.rounds.quorum import is_complete, shortfall
@@ -23,6 +23,7 @@ from aggregator_server.rounds.snapshot import read_open_round
 from aggregator_server.rounds.states import is_open, mark_failed
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
+from aggregator_server.strategies.recommended import recommended
 from aggregator_server.strategies.registry import strategy
 
 _log = logging.getLogger(__name__)
@@ -36,8 +37,9 @@ def open_round(store: Store, request: RoundRequest, now: float) -> int:
         RoundOpenError: another round is open.
         NoPublicSetError, NoDevicesError: there is nothing to score, or nobody to do it.
     """
-    plan = make_plan(request)
     with store.writing() as session:
+        request = recommended(request, fleet_kind(session))
+        plan = make_plan(request)
         open_id = open_round_id(session)
         if open_id is not None:
             raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from sqlalchemy import insert
+from sqlalchemy import select as select_rows
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import InvalidPlanError, NoDevicesError, NoPublicSetError
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.rounds.candidates import read_candidates, read_history
 from aggregator_server.rounds.history import Group, kept_state, starting_point
 from aggregator_server.rounds.queries import current_consensus, current_prototypes
 from aggregator_server.selection.draw import select
-from aggregator_server.store.tables import OPEN, ParticipantRow, PublicSetRow, RoundRow
+from aggregator_server.store.tables import OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow
+from aggregator_server.strategies.recommended import FleetKind
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.statistics import read_statistics
 from aggregator_server.strategies.strategy import Strategy
@@ -86,9 +89,24 @@ def insert_round(
     return row
 
 
+def fleet_kind(session: Session) -> FleetKind:
+    """Return what the recommended strategy depends on."""
+    public_set, model = current_version(session), current_model(session)
+    devices = select_rows(DeviceRow.architecture).where(DeviceRow.revoked_at.is_(None)).distinct()
+    return FleetKind(
+        embeddings=public_set is not None and _are_embeddings(public_set),
+        shared=None if model is None else model.architecture,
+        architectures=frozenset(session.scalars(devices)),
+    )
+
+
+def _are_embeddings(public_set: PublicSetRow) -> bool:
+    return isinstance(FeatureSettings.from_json(public_set.features), EmbeddingSettings)
+
+
 def _require_embeddings(how: Strategy, public_set: PublicSetRow) -> None:
-    settings = FeatureSettings.from_json(public_set.features)
-    if how.needs_embeddings and not isinstance(settings, EmbeddingSettings):
+    if how.needs_embeddings and not _are_embeddings(public_set):
+        settings = FeatureSettings.from_json(public_set.features)
         raise InvalidPlanError(
             f"strategy {how.name!r} compares embeddings of one network, and the public set's features are "
             f"{settings.describe()}; publish a public set with the features of a pretrained front end, such as base"
