@@ -18,7 +18,7 @@ from fleet_protocol.tensors import Arrays, pack, unpack
 _SHRINKAGE = 0.05
 _RANKS = {
     "means": 2, "counts": 1, "within_covariance": 2, "samples": 3, "noise": 2,
-    "varied_means": 2, "varied_covariance": 2,
+    "varied_means": 2, "varied_covariance": 2, "speech_means": 2, "speech_covariance": 2,
 }  # fmt: skip
 
 
@@ -88,6 +88,7 @@ class EmbeddingStatistics(Scatter):
         samples: embeddings of clips of every word, float32 [words, clips, embedding].
         noise: embeddings of clips in which nobody speaks, float32 [clips, embedding].
         varied: of the same words, over clips and variants of them: moved, stretched, in noise.
+        speech: of one class, windows in which words follow one another without a pause, in noise.
     """
 
     words: tuple[str, ...]
@@ -95,13 +96,15 @@ class EmbeddingStatistics(Scatter):
     samples: Floats
     noise: Floats
     varied: Scatter
+    speech: Scatter
 
     def pack(self, more: Mapping[str, Array] | None = None) -> bytes:
         """Return them, and more arrays, as a safetensors file; single clips as float16."""
         arrays: Arrays = {
             "means": self.means, "counts": self.counts, "within_covariance": self.within,
             "samples": self.samples.astype(np.float16), "noise": self.noise.astype(np.float16),
-            "varied_means": self.varied.means, "varied_covariance": self.varied.within, **(more or {}),
+            "varied_means": self.varied.means, "varied_covariance": self.varied.within,
+            "speech_means": self.speech.means, "speech_covariance": self.speech.within, **(more or {}),
         }  # fmt: skip
         return pack(arrays, {"words": list(self.words)})
 
@@ -119,13 +122,13 @@ class EmbeddingStatistics(Scatter):
             if name not in arrays or arrays[name].ndim != rank:
                 raise BundleError(f"the embedding's statistics have no array {name!r} with {rank} axes")
         means, samples, noise = arrays["means"], *(arrays[name].astype(np.float32) for name in ("samples", "noise"))
-        varied = Scatter(arrays["varied_means"], arrays["varied_covariance"])
+        varied, speech = (Scatter(arrays[f"{of}_means"], arrays[f"{of}_covariance"]) for of in ("varied", "speech"))
         within, counts, numbers = arrays["within_covariance"], arrays["counts"], means.shape[1]
-        sizes = {samples.shape[2], noise.shape[1], *within.shape, *varied.within.shape}
+        sizes = {samples.shape[2], noise.shape[1], *within.shape, *varied.within.shape, *speech.within.shape}
         if (
-            varied.means.shape != means.shape
+            (varied.means.shape, speech.means.shape) != (means.shape, (1, numbers))
             or sizes != {numbers}
             or {len(words), len(samples), len(counts)} != {len(means)}
         ):
             raise BundleError("the embedding's statistics do not fit one another; make the bundle again")
-        return cls(means, within, words, counts, samples, noise, varied)
+        return cls(means, within, words, counts, samples, noise, varied, speech)

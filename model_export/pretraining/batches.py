@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from fleet_protocol.arrays import Floats
 from model_export.pretraining.augmentation import Augmentation, augment, coloured_noise, normalised
 from model_export.pretraining.corpus import NOISE, Corpus
-from model_export.pretraining.pictures import LOG_POWERS, to_pixels
+from model_export.pretraining.pictures import FRAMES, LOG_POWERS, to_pixels
 
 _FEWEST_NOISES = 200  # that the noise class counts for where the corpus has fewer
 _POOL = 512  # synthesised noises
+# Running speech: clips that a speaker has at least, frames of it outside the window, and how much quieter, in nepers of
+# power, a word's edges are than its loudest frame.
+_WORDS, _OUTSIDE, _QUIETER = 3, 20, 4.0
 _SYNTHETIC_NOISE = 0.3  # share of the noises that are synthesised
 
 
@@ -95,6 +98,32 @@ class Batches:
             parts.append(augment(clips, self._noises(each, rng), seen, rng))
         parts.append(augment(self._noises(each, rng), self._noises(each, rng), seen, rng))
         return normalised(np.concatenate(parts)), np.repeat([*self.corpus.vocabulary, NOISE], each)
+
+    def running_speech(self, count: int) -> Floats:
+        """Return inputs of windows in which one person's words follow one another, in noise, float32 [count, 98, 40].
+
+        The beginning of the first word and the end of the last are mostly outside, as in a window of talk.
+        """
+        rng = np.random.default_rng([self.seed, _POOL, count])
+        said: dict[str, list[int]] = {}
+        for row in np.concatenate(self._clips[:-1]):
+            said.setdefault(str(self.corpus.speakers[row]), []).append(int(row))
+        everybody = [row for rows in said.values() for row in rows]
+        people = [rows for rows in said.values() if len(rows) >= _WORDS] or [everybody]
+        windows = np.stack([self._run_together(people[rng.integers(len(people))], rng) for _ in range(count)])
+        return normalised(augment(windows, self._noises(count, rng), replace(self.augmentation, masks=0), rng))
+
+    def _run_together(self, rows: list[int], rng: np.random.Generator) -> Floats:
+        """Join the loud parts of clips until they are longer than a window; return a window of them."""
+        parts: list[Floats] = []
+        while sum(map(len, parts)) < FRAMES + _OUTSIDE:
+            clip = LOG_POWERS[self.corpus.pixels[rows[rng.integers(len(rows))]]]
+            level = clip.mean(axis=1)
+            loud = np.flatnonzero(level > level.max() - _QUIETER)
+            parts.append(clip[loud[0] : loud[-1] + 1])
+        line = np.concatenate(parts)
+        start = rng.integers(len(line) - FRAMES + 1)
+        return line[start : start + FRAMES]
 
     def _noises(self, count: int, rng: np.random.Generator) -> Floats:
         """Draw recorded noises and synthesised ones, float32 [count, 98, 40]."""

@@ -21,7 +21,7 @@ from model_export.pretraining.statistics import Embedded, measure
 from model_export.pretraining.training import embed
 
 _SAMPLES, _NOISES = 6, 64  # embeddings of each word, and of noise, that a file keeps
-_VARIANTS = 120  # of each word's clips, whose scatter is measured
+_VARIANTS, _WINDOWS = 120, 1200  # of each word's clips, and of running speech, whose scatter is measured
 _CLIPS = 2048  # that are held as float32 at a time
 
 
@@ -30,7 +30,8 @@ def statistics(network: keras.Model, batches: Batches, seed: int) -> EmbeddingSt
     corpus = batches.corpus
     variants, words = batches.variants(_VARIANTS)
     varied = Embedded(embed(network, variants), words)
-    return measure(Embedded(_embedded(network, corpus), corpus.words), varied, _SAMPLES, _NOISES, seed)
+    speech = embed(network, batches.running_speech(_WINDOWS))
+    return measure(Embedded(_embedded(network, corpus), corpus.words), varied, speech, _SAMPLES, _NOISES, seed)
 
 
 def _embedded(network: keras.Model, corpus: Corpus) -> Floats:

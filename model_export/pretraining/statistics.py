@@ -25,12 +25,15 @@ class Embedded:
         return np.asarray(self.embeddings[self.words == word], np.float64)
 
 
-def measure(clips: Embedded, variants: Embedded, samples: int, noises: int, seed: int) -> EmbeddingStatistics:
+def measure(
+    clips: Embedded, variants: Embedded, speech: Floats, samples: int, noises: int, seed: int
+) -> EmbeddingStatistics:
     """Measure the embeddings of a corpus.
 
     Args:
         clips: as they were recorded; words and noise.
         variants: moved, stretched, in noise; at least two of every word.
+        speech: of windows in which words follow one another, in noise, float32 [windows, embedding].
         samples: clips of every word to keep; fewer where a word has fewer, then repeated.
         noises: clips of noise to keep at most.
         seed: decides which are kept.
@@ -49,13 +52,18 @@ def measure(clips: Embedded, variants: Embedded, samples: int, noises: int, seed
             np.float32
         ),
         noise=noise[np.sort(rng.permutation(len(noise))[:noises])].astype(np.float32),
-        varied=Scatter(_means(varied), _within(varied)),
+        varied=_scatter(varied),
+        speech=_scatter([speech.astype(np.float64)]),
     )
 
 
 def _alike(rng: np.random.Generator, clips: Doubles, variants: Doubles) -> Doubles:
     """Return variants, and clips: as many where there are as many, so that both kinds count alike."""
     return np.concatenate([rng.permutation(clips)[: len(variants)], variants])
+
+
+def _scatter(groups: Sequence[Doubles]) -> Scatter:
+    return Scatter(_means(groups), _within(groups))
 
 
 def _means(groups: Sequence[Doubles]) -> Floats:

@@ -67,13 +67,13 @@ def make(chosen: argparse.Namespace, progress: TextIO) -> str:
     network = SpeechNetwork(convolutions)
     float32 = float32_graph(network)
     features = settings(FrozenNetwork.of(float32))
-    clips, words, some = _heard(chosen, network, features, progress)
+    clips, words, speech, some = _heard(chosen, network, features, progress)
     if len(set(words.tolist()) - {NOISE}) < 2:
         raise CorpusError(f"the recordings hold {len(words)} clips of {sorted(set(words))}; two words are needed")
     print("measuring the ranges of the int8 form", file=progress, flush=True)
     int8 = int8_graph(network, some)
     as_recorded, varied = (Embedded(kind, words) for kind in clips)
-    statistics = measure(as_recorded, varied, _SAMPLES, _NOISES, chosen.seed)
+    statistics = measure(as_recorded, varied, speech, _SAMPLES, _NOISES, chosen.seed)
     description: dict[str, Any] = {
         "name": chosen.output.stem,
         "features": features.to_json() | {"preset": chosen.output.stem},
@@ -98,8 +98,10 @@ def _require_sensible(chosen: argparse.Namespace) -> None:
 
 def _heard(
     chosen: argparse.Namespace, network: SpeechNetwork, features: SpeechEmbeddingSettings, progress: TextIO
-) -> tuple[tuple[Floats, Floats], NDArray[np.str_], Floats]:
-    """Return embeddings of all clips and of a variant of each, the clips' words, and the mel features of some clips."""
+) -> tuple[tuple[Floats, Floats], NDArray[np.str_], Floats, Floats]:
+    """Return embeddings of all clips and of a variant of each, the clips' words, embeddings of speech in which words
+    follow one another, and the mel features of some clips.
+    """
     rng = np.random.default_rng([chosen.seed, 1])
     noise = BackgroundNoise(tuple(artificial_noise(_BACKGROUNDS, features, rng)))
 
@@ -117,6 +119,18 @@ def _heard(
         words.append(spoken[kept])
     parts = np.concatenate(rows)
     print(f"computing {len(parts)} embeddings", file=progress, flush=True)
-    some = parts[:: -(-len(parts) // _CALIBRATION_CLIPS), 0]
-    embeddings = [network.columns(parts[:, kind]).mean(axis=1) for kind in (0, 1)]
-    return (embeddings[0], embeddings[1]), np.concatenate(words), some
+    said, some = np.concatenate(words), parts[:: -(-len(parts) // _CALIBRATION_CLIPS), 0]
+    columns = network.columns(parts[:, 1])
+    embeddings = network.columns(parts[:, 0]).mean(axis=1), columns.mean(axis=1)
+    return embeddings, said, _run_together(columns[said != NOISE], rng), some
+
+
+def _run_together(columns: Floats, rng: np.random.Generator) -> Floats:
+    """Return embeddings of the end of each word and the beginning of another, float32 [clips, numbers].
+
+    Args:
+        columns: embeddings of the clips' parts in order of time, float32 [clips, parts, numbers].
+        rng: draws the others.
+    """
+    half = columns.shape[1] // 2
+    return np.asarray(np.concatenate([columns[:, half:], rng.permutation(columns)[:, :half]], axis=1).mean(axis=1))

@@ -3,10 +3,9 @@
 Every teaching starts anew, so that the order in which sounds were taught does not matter and nothing is forgotten.
 The graph is the bundle's: rounds go on training the same weights.
 
-What it costs: 60 passes of 50 rows a label, 10 a word of the pretraining and 55 more. With nine labels these are 46,500
-rows in about 1,500 steps;
-`python -m benchmarks.arm_instructions` counts a row of a step on ARMv7. The front end computes eight windows for each
-new take, and 100 more when the device is taught for the first time.
+What it costs: 60 passes of 50 rows a label, 10 a word of the pretraining and 105 more. With nine labels these are
+49,500 rows in about 1,550 steps; `python -m benchmarks.arm_instructions` counts a row of a step on ARMv7. The front end
+computes eight windows for each new take, and 100 more when the device is taught for the first time.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from fleet_protocol.labels import LabelMap
 
 # Where nothing else tells of a class, its data impressions do.
 _IMPRESSIONS = Synthesis(count=32)
-# Embeddings of other words by which thresholds are set.
+# Embeddings of other words, and as many of people's talk, by which thresholds are set.
 _OTHERS = 4000
 
 
@@ -56,9 +56,11 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         model, read_bundle(config.model.bundle).weights, label_map, material,
         settings.teach_epochs, settings.teach_learning_rate, seed,
     )  # fmt: skip
-    others = material.draws(label_map.background, _OTHERS, np.random.default_rng([seed, 3]))
+    rng = np.random.default_rng([seed, 3])
+    others = material.draws(label_map.background, _OTHERS, rng)
+    talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
     rejected = [clips[:, 0] for clips in heard.rejected.values()]
-    tails = _tails(model, label_map, np.concatenate([others, statistics.noise, heard.nothing, *rejected]))
+    tails = _tails(model, label_map, np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected]))
     expected = expectations(model, label_map, heard, statistics, np.random.default_rng([seed, 2]))
     clips = sum(len(takes) for takes in heard.takes.values())
     return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected, tails=tails)

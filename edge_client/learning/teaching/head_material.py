@@ -23,6 +23,8 @@ _ROWS = 50
 # clips, and of what the owner said is not a label. The more of the words, the fewer other words are taken for a label,
 # and the fewer of the label's own sounds are recognised.
 _WORD, _NOTHING, _SPLICED, _REJECTED = 0.2, 0.5, 0.1, 0.5
+# Draws of people's talk, in which words follow one another.
+_TALK = 2000
 # Whitened cosines of a label's mean and the nearest word's from which the word is what the label's name says, and from
 # which it may be the label's sound under another name.
 _SAME_NAME, SAME_SOUND = 0.4, 0.75
@@ -231,7 +233,9 @@ def _background(
     sounds = [
         Sound(word_slots[word], statistics.samples[word], statistics.varied.means[[word]], _WORD) for word in other
     ]
+    talk = statistics.speech.draw(statistics.speech.means[0], _TALK, np.random.default_rng(0))
     sounds += [
+        Sound(other_slot, talk, nobody),
         Sound(other_slot, heard.spliced, nobody, _SPLICED),
         Sound(nothing_slot, statistics.noise, nobody, _NOTHING),
         Sound(nothing_slot, heard.nothing, nobody, _NOTHING),

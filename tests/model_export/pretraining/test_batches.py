@@ -72,3 +72,27 @@ def test_digital_silence_and_synthetic_noise_stay_finite():
     noise = coloured_noise(8, rng)
     assert noise.shape == (8, 98, 40)
     assert np.isfinite(noise).all()
+
+
+def test_variants_are_of_every_word_and_of_noise_and_play_forwards(corpus):
+    x, words = Batches(corpus, STILL, 16, 0.5, 0).variants(5)
+    assert words.tolist() == ["often"] * 5 + ["rare"] * 5 + [NOISE] * 5
+    assert x.shape == (15, 98, 40)
+    slope = x[:, -1].mean(axis=1) - x[:, 0].mean(axis=1)
+    assert (slope[:5] > 1).all()
+    assert np.allclose(slope[5:10], 0, atol=0.01)
+
+
+def test_running_speech_joins_one_person_s_words_and_begins_anywhere():
+    low, high, other = (np.full((98, 40), level, np.uint8) for level in (100, 140, 200))
+    pixels = np.stack([low, high] * 4 + [other] * 4)
+    people = np.array(["a"] * 8 + ["b"] * 4)
+    corpus = Corpus(pixels, np.array(["no", "yes"] * 4 + ["up"] * 4), people)
+    batches = Batches(corpus, STILL, 16, 0.5, 0)
+    x = batches.running_speech(40)
+    assert x.shape == (40, 98, 40)
+    assert np.array_equal(x, batches.running_speech(40))
+    levels = [set(np.round(window.mean(axis=1), 2)) for window in x]
+    assert max(map(len, levels)) == 2
+    of_b = max(max(found) for found in levels)
+    assert {len(found) for found in levels if of_b in found} == {1}  # nobody's words follow another person's

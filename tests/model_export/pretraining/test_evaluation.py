@@ -10,7 +10,7 @@ from model_export.errors import ExportError
 from model_export.pretraining import front_end_file
 from model_export.pretraining.corpus import NOISE
 from model_export.pretraining.evaluation import closed_set, few_shot, twelve_classes
-from model_export.pretraining.statistics import measure
+from model_export.pretraining.statistics import Embedded, measure
 
 
 def test_a_closed_set_counts_and_names_confusions():
@@ -43,21 +43,28 @@ def embeddings(voice, seed=0):
     return x, words, speakers
 
 
+def measured(x, words, samples=2, noises=2):
+    """Statistics of clips, of variants that scatter twice as far, and of speech that is as all words are."""
+    centres = {word: x[words == word].mean(axis=0) for word in np.unique(words)}
+    wider = np.stack([2 * row - centres[word] for row, word in zip(x, words, strict=True)])
+    return measure(Embedded(x, words), Embedded(wider, words), x, samples, noises, seed=0)
+
+
 def test_few_shot_tells_teachers_from_others():
     x, words, speakers = embeddings(voice=2.0)
-    results = few_shot("test", x, words, speakers, measure(x, words, 2, 2, 0), seed=0)
+    results = few_shot("test", x, words, speakers, measured(x, words), seed=0)
     cases = {(case.takes, case.speakers): case for case in results}
     assert cases[5, 1].same_speaker > cases[5, 1].other_speakers
     assert cases[5, 4].other_speakers > cases[5, 1].other_speakers
     assert cases[1, 10].ways == 4
     assert (1, 20) not in cases
-    assert results == few_shot("test", x, words, speakers, measure(x, words, 2, 2, 0), seed=0)
+    assert results == few_shot("test", x, words, speakers, measured(x, words), seed=0)
 
 
 def test_whitening_makes_words_scatter_alike_in_all_directions():
     x, words, _ = embeddings(voice=0.0, seed=1)
     x[:, 0] *= 20
-    statistics = measure(x, words, samples=3, noises=5, seed=0)
+    statistics = measured(x, words, samples=3, noises=5)
     assert statistics.samples.shape == (4, 3, 8)
     assert statistics.noise.shape == (0, 8)
     residuals = np.concatenate([x[words == w] - x[words == w].mean(axis=0) for w in statistics.words])
@@ -66,9 +73,19 @@ def test_whitening_makes_words_scatter_alike_in_all_directions():
     assert np.allclose(np.linalg.norm(statistics.whitened(x), axis=1), 1)
 
 
+def test_variants_and_speech_scatter_further_than_clips():
+    x, words, _ = embeddings(voice=1.0, seed=2)
+    statistics = measured(x, words)
+    np.testing.assert_allclose(statistics.varied.means, statistics.means, atol=1e-4)
+    spread = np.trace(statistics.varied.within) / np.trace(statistics.within)
+    assert spread == pytest.approx((1 + 4) / 2, rel=0.02)  # half are clips, half scatter twice as far
+    np.testing.assert_allclose(statistics.speech.means, x.mean(axis=0, keepdims=True), atol=1e-4)
+    np.testing.assert_allclose(statistics.speech.within, np.cov(x.T), rtol=1e-3, atol=1e-3)
+
+
 def test_a_damaged_file_and_a_foreign_one_are_refused(tmp_path):
     x, words, _ = embeddings(voice=0.0)
-    packed = measure(x, words, 2, 2, 0).pack({})
+    packed = measured(x, words).pack({})
     data = front_end_file.serialise({"name": "x"}, b"graph", b"small", packed)
     assert data == front_end_file.serialise({"name": "x"}, b"graph", b"small", packed)
     path = tmp_path / "x.frontend"
