@@ -99,9 +99,9 @@ def _without_statistics(precision: str) -> FoundFrontEnd:
         )
     convolutions = speech_embedding.read_convolutions()
 
-    from model_export.speech_embedding.network import SpeechNetwork, float32_graph
+    from model_export.speech_embedding.network import float32_graph
 
-    graph = float32_graph(SpeechNetwork(convolutions))
+    graph = float32_graph(convolutions)
     return FoundFrontEnd(speech_embedding.settings(FrozenNetwork.of(graph)))
 
 

@@ -17,7 +17,10 @@ import numpy as np
 from edge_client.config.sections import DetectorConfig
 from edge_client.features.embedding import Embedding
 from edge_client.features.front_end import open_front_end
+from edge_client.features.samples import require_network
 from edge_client.features.sliding import hop_frames, open_sliding
+from edge_client.features.speech_embedding import SpeechEmbedding
+from edge_client.model.interpreter import StreamingNetwork
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import FeatureSettings
 
@@ -58,13 +61,18 @@ def calls(bundle: Path) -> dict[str, Callable[[], object]]:
 
 
 def _front_end(settings: FeatureSettings) -> dict[str, Callable[[], object]]:
-    """Return the features of a clip, those of a stream's next window, and, of both, the network of an embedding."""
-    features_of, slide = open_front_end(settings), open_sliding(settings, hop_frames(settings, DetectorConfig().hop_s))
+    """Return the features of a clip, those of a stream's next window, and the network that works for the latter."""
+    hop = hop_frames(settings, DetectorConfig().hop_s)
+    features_of, slide = open_front_end(settings), open_sliding(settings, hop)
     sound = np.random.default_rng(1).normal(scale=0.1, size=settings.clip_samples).astype(np.float32)
     network: Callable[[], object] = _nothing
     if isinstance(features_of, Embedding):
         picture = np.random.default_rng(2).normal(size=(1, *features_of.settings.log_mel.shape)).astype(np.float32)
         network = functools.partial(features_of.of_log_mel, picture)
+    if isinstance(features_of, SpeechEmbedding):
+        stream = StreamingNetwork(require_network(features_of.settings))
+        parts = np.random.default_rng(2).normal(size=(hop, *stream.part_shape)).astype(np.float32)
+        network = functools.partial(stream.step, parts, stream.start)
     return {"clip": lambda: features_of(sound), "hop": lambda: slide(sound), "network": network}
 
 

@@ -106,7 +106,7 @@ class _Columns:
     def __init__(self, settings: SpeechEmbeddingSettings) -> None:
         self._network = StreamingNetwork(require_network(settings))
         shapes = (settings.sample_rate_hz, settings.hop_samples, self._network.part_shape, self._network.column_shape)
-        known = (RATE_HZ, _PART_SAMPLES, (1, PART_FRAMES, BANDS), (1, settings.numbers))
+        known = (RATE_HZ, _PART_SAMPLES, (PART_FRAMES, BANDS), (settings.numbers,))
         if shapes != known or settings.frames < 1:
             raise FeatureError(
                 f"the front end's network and its settings do not fit: {shapes} instead of {known}, and at least one "
@@ -123,11 +123,8 @@ class _Columns:
 
     def of(self, parts: Floats) -> Floats:
         """Return the columns of the stream's next parts: float32 [parts, 8, 32] -> [parts, numbers]."""
-        columns = []
-        for part in parts:
-            column, self._state = self._network.step(part[None], self._state)
-            columns.append(column)
-        return np.concatenate(columns)
+        columns, self._state = self._network.step(parts, self._state)
+        return columns
 
 
 def clip_parts(clip: Array, settings: SpeechEmbeddingSettings) -> Floats:

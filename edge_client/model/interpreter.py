@@ -80,8 +80,9 @@ def open_network(graph: bytes) -> Callable[[Floats], Floats]:
 class StreamingNetwork:
     """A network that takes a stream part by part, and hands on what it must remember as its state.
 
-    Its graph has a signature ``step``: the inputs ``part`` and any number of others, the state; the outputs ``column``
-    and, under the same names, the next state. A state of zeros starts a stream.
+    Its graph has a signature ``step``: the inputs ``parts`` (any number of them) and any number of others, the state;
+    the outputs ``columns``, one of each part, and, under the same names, the next state. A state of zeros starts a
+    stream.
     """
 
     def __init__(self, graph: bytes) -> None:
@@ -94,17 +95,17 @@ class StreamingNetwork:
         try:
             self._step = interpreter_class(model_content=graph, num_threads=1).get_signature_runner("step")
             shapes = {name: tuple(details["shape"]) for name, details in self._step.get_input_details().items()}
-            self.part_shape = shapes.pop("part")
+            self.part_shape = shapes.pop("parts")[1:]
             self.start: State = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-            column, _ = self.step(np.zeros(self.part_shape, np.float32), self.start)
+            columns, _ = self.step(np.zeros((1, *self.part_shape), np.float32), self.start)
         except (ValueError, RuntimeError, KeyError) as error:
             raise ModelError(f"{package} cannot take this network as one of a stream ({error})") from error
-        self.column_shape = column.shape
+        self.column_shape = columns.shape[1:]
 
-    def step(self, part: Floats, state: State) -> tuple[Floats, State]:
-        """Return the column of a part, float32 both, and the next state."""
-        found: State = self._step(part=part, **state)
-        return found.pop("column"), found
+    def step(self, parts: Floats, state: State) -> tuple[Floats, State]:
+        """Return the columns of successive parts, float32 both, and the next state."""
+        found: State = self._step(parts=parts, **state)
+        return found.pop("columns"), found
 
 
 def _load_runtime() -> tuple[str, Any]:

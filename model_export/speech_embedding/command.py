@@ -60,25 +60,24 @@ def make(chosen: argparse.Namespace, progress: TextIO) -> str:
     _require_sensible(chosen)
     convolutions = read_convolutions()
 
-    from model_export import cost
     from model_export.pretraining.statistics import Embedded, measure
-    from model_export.speech_embedding.network import SIGNATURE, SpeechNetwork, float32_graph, int8_graph
+    from model_export.speech_embedding.network import SpeechNetwork, float32_graph, int8_graph
 
     network = SpeechNetwork(convolutions)
-    float32 = float32_graph(network)
+    float32 = float32_graph(convolutions)
     features = settings(FrozenNetwork.of(float32))
     clips, words, speech, some = _heard(chosen, network, features, progress)
     if len(set(words.tolist()) - {NOISE}) < 2:
         raise CorpusError(f"the recordings hold {len(words)} clips of {sorted(set(words))}; two words are needed")
     print("measuring the ranges of the int8 form", file=progress, flush=True)
-    int8 = int8_graph(network, some)
+    int8 = int8_graph(convolutions, some)
     as_recorded, varied = (Embedded(kind, words) for kind in clips)
     statistics = measure(as_recorded, varied, speech, _SAMPLES, _NOISES, chosen.seed)
     description: dict[str, Any] = {
         "name": chosen.output.stem,
         "features": features.to_json() | {"preset": chosen.output.stem},
         "network": {
-            "multiply_adds_per_hop": cost.multiply_adds_of(float32, SIGNATURE), "embedding": NUMBERS,
+            "multiply_adds_per_hop": network.multiply_adds_of_part(), "embedding": NUMBERS,
             "bytes_float32": len(float32), "bytes_int8": len(int8),
         },
         "corpus": {"clips": len(words), "words": list(statistics.words), "attribution": chosen.attribution},

@@ -10,7 +10,6 @@ import pytest
 
 from fleet_protocol.bundle import BACKGROUND, read_bundle
 from fleet_protocol.feature_settings import FrozenNetwork
-from model_export.cost import multiply_adds_of
 from model_export.errors import ExportError
 from model_export.flatbuffer import operators_by_signature
 from model_export.front_ends import find_front_end
@@ -21,13 +20,13 @@ from tests.support.sounds import write_clips
 from tests.support.speech_package import models
 
 
-def test_the_graph_takes_at_most_six_million_multiply_adds_per_hop_in_built_in_operators(speech_bundles):
+def test_the_graph_has_built_in_operators_that_are_fast_on_32_bit_arm(speech_bundles):
     found = read_bundle(speech_bundles / "linear.auricle").manifest.feature_settings
     graph = found.network.data
-    assert multiply_adds_of(graph, "step") == 5_612_544 < 6_000_000
     (operators,) = operators_by_signature(graph).values()
     assert set(operators) <= {
-        "CONV_2D", "LEAKY_RELU", "MAXIMUM", "MAX_POOL_2D", "CONCATENATION", "STRIDED_SLICE", "PAD", "RESHAPE",
+        "CONV_2D", "ADD", "LEAKY_RELU", "MAX_POOL_2D", "CONCATENATION", "STRIDED_SLICE", "PAD", "RESHAPE",
+        "EXPAND_DIMS", "SQUEEZE",
     }  # fmt: skip
     assert found.digest == settings(FrozenNetwork.of(graph)).digest
 
@@ -67,7 +66,7 @@ def test_with_recordings_it_becomes_a_file_that_knows_words(speech_bundles, tmp_
     printed = json.loads(run_python("-m", "model_export.cli", "speech-embedding", *options))
     file = read(path)
     assert printed["corpus"]["words"] == list(file.words) == ["no", "up", "yes"]
-    assert printed["network"]["multiply_adds_per_hop"] == 5_612_544
+    assert printed["network"]["multiply_adds_per_hop"] == 5_612_544 < 6_000_000
     assert file.statistics["samples"].shape == (3, 6, 96)
     assert len(file.int8) < len(file.float32) / 3
     assert "Apache" in file.description["attribution"]

@@ -62,9 +62,10 @@ def test_part_by_part_it_is_the_windowed_network_of_the_package(settings, monkey
     stream = StreamingNetwork(settings.network.data)
     parts = speech_mel(sound(span(PARTS), seed=1))
     state, columns = stream.start, []
-    for part in parts:
-        column, state = stream.step(part[None], state)
-        columns.append(column[0])
+    for some in np.split(parts, [1, 2, 5, 12]):  # any number of parts at once
+        found, state = stream.step(some, state)
+        columns.extend(found)
+    assert len(columns) == PARTS
     for number, column in enumerate(columns[9:]):
         frames = parts.reshape(-1, 32)[8 * number + 4 : 8 * number + 80]
         windowed.set_tensor(0, np.ascontiguousarray(frames[None, :, :, None]))
