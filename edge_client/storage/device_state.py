@@ -32,7 +32,7 @@ HELD_OUT = 0.2
 _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
-    r"\.(identity\.json|status\.json|model\.safetensors|embeddings\.safetensors|expectations\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
+    r"\.(identity\.json|noise\.key|status\.json|model\.safetensors|embeddings\.safetensors|expectations\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
 )
 
 
@@ -149,6 +149,13 @@ class DeviceState:
             return Identity(**json.loads(path.read_bytes()))
         except (ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to enrol as a new device") from error
+
+    def noise_key(self) -> bytes:
+        """Return the 32 bytes from which the noise of prototypes is drawn; drawn on first use, and never sent."""
+        path = self.folder / "noise.key"
+        if not path.exists():
+            write_durably(path, secrets.token_bytes(32))
+        return path.read_bytes()
 
     def load_model(self, bundle_path: Path) -> SavedModel:
         """Return what the device last saved; the bundle's own weights where it never did.

@@ -12,8 +12,11 @@ METHOD = PrototypeMethod(
     "prototypes",
     {
         "clip_norm": Setting(
-            0.0, "largest whitened distance of a prototype from the mean of the pretraining's words; 0: any", 0.0, 1e6
+            10.0,
+            "where there is noise: to what whitened distance from the centre a clip's embedding is shortened",
+            0.0,
+            1e6,
         ),
-        "noise": Setting(0.0, "standard deviation of the noise on a whitened prototype's numbers; 0: none", 0.0, 1e6),
+        "noise": Setting(0.0, "of a prototype: its noise multiplier for one clip; 0: none (docs/privacy.md)", 0.0, 1e6),
     },
 )

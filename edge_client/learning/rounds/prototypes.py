@@ -17,7 +17,7 @@ from edge_client.clips.files import store_digest
 from edge_client.config import Config
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
-from edge_client.learning.new_sounds.prototypes import protected, prototypes
+from edge_client.learning.prototype_noise import noise_rng, private_mean
 from edge_client.learning.rounds.job import percent
 from edge_client.learning.rounds.upload import build_update
 from edge_client.learning.teaching.head_job import teach_head
@@ -68,11 +68,8 @@ class PrototypeRound:
         self._saved = saved
         self._work = work
 
-    def contribute(self, noise: np.random.Generator | None = None) -> None:
+    def contribute(self) -> None:
         """Write the upload into the outbox, and then the labels' slots.
-
-        Args:
-            noise: draws the noise; None: a generator that the operating system seeds, so that nobody can repeat it.
 
         Raises:
             RecordingError: there is no readable clip.
@@ -83,11 +80,11 @@ class PrototypeRound:
             raise RecordingError(
                 f"round {self._work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
             )
-        update, arrays, progress = self._upload(takes, np.random.default_rng() if noise is None else noise)
+        update, arrays, progress = self._upload(takes)
         write_durably(self._state.update_path(self._work.round_id), pack(arrays, to_json(update)))
         self._state.save_model(self._saved.bundle.weights, self._saved.listening, progress)
 
-    def _upload(self, takes: Mapping[str, Floats], noise: np.random.Generator) -> tuple[Update, Arrays, Progress]:
+    def _upload(self, takes: Mapping[str, Floats]) -> tuple[Update, Arrays, Progress]:
         label_map = take_labels(self._saved.progress.label_map, tuple(takes), self._work.classes)
         owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
         with_clips = sorted(set(owners.tolist()))
@@ -105,13 +102,19 @@ class PrototypeRound:
             new=new,
             share_names=self._config.device.share_names,
         )
-        settings = self._work.plan.local.settings
-        assert self._statistics is not None
-        means = prototypes(np.concatenate([clips[:, :1] for clips in takes.values()]), owners, [*known, *new])
-        means = protected(means, self._statistics, float(settings["clip_norm"]), float(settings["noise"]), noise)
+        own = np.concatenate([clips[:, 0] for clips in takes.values()])
+        means = np.stack([self._mean(own[owners == slot])[None] for slot in (*known, *new)])
         counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
         progress = dataclasses.replace(self._saved.progress, label_map=label_map, contributed=self._work.round_id)
         return update, {"prototypes": means, "counts": counts}, progress
+
+    def _mean(self, embeddings: Floats) -> Floats:
+        """Return the mean embedding of a class, with the plan's noise: the same as long as its clips are the same."""
+        assert self._statistics is not None
+        settings = self._work.plan.local.settings
+        clip_norm, noise = float(settings["clip_norm"]), float(settings["noise"])
+        rng = noise_rng(self._state.noise_key(), embeddings, clip_norm, noise)
+        return private_mean(embeddings, self._statistics, clip_norm, noise, rng)
 
     def learn(self) -> None:
         """Write the report into the outbox, and then the model.

@@ -126,7 +126,7 @@ def test_noise_without_a_bound_and_features_that_are_no_embedding_are_refused(tm
     fleet = CoreFleet(tmp_path / "data")
     with pytest.raises(InvalidPlanError, match="public set's features are"):
         fleet.open(strategy="prototypes")
-    plan = make_plan(RoundRequest("prototypes", settings={"noise": 0.5}))
+    plan = make_plan(RoundRequest("prototypes", settings={"noise": 0.5, "clip_norm": 0.0}))
     with pytest.raises(InvalidPlanError, match="hides nothing without a clip_norm"):
         STRATEGY.prepare(plan.local, (), 4)
 

@@ -25,6 +25,13 @@ def test_the_identity_is_drawn_once_and_private(tmp_path):
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
 
 
+def test_the_key_of_the_noise_is_drawn_once_and_private(tmp_path):
+    keys = {DeviceState(tmp_path / name).noise_key() for name in ("a", "a", "b")}
+    assert {len(key) for key in keys} == {32}
+    assert len(keys) == 2
+    assert (tmp_path / "a" / "noise.key").stat().st_mode & 0o077 == 0
+
+
 def test_model_and_progress_come_back_together(tmp_path, bundles):
     state = DeviceState(tmp_path)
     first = state.load_model(bundles["cnn1"])

@@ -1,0 +1,119 @@
+"""What a mean embedding (prototype) tells about its clips and speakers, and what Gaussian noise on it costs.
+
+The attacker has the front end, the clips of all speakers but the victims, and recordings of a victim or one clip in
+question. Victims are the speakers of the official test set, whom no pretraining heard. It attacks the means that
+`edge_client/learning/prototype_noise.py` makes. A figure for words never heard needs a network that `stop` and `go`
+were left out of (`auricle-export pretrain --leave-out-words`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bundles import ROOT
+from benchmarks.listening.front_ends import front_ends
+from benchmarks.prototype_privacy import identification, membership, recognition
+from benchmarks.prototype_privacy.accountant import DELTA, epsilon, greatest_area
+from benchmarks.prototype_privacy.corpus import Corpus, read
+from benchmarks.prototype_privacy.identification import Identification
+from benchmarks.prototype_privacy.membership import Membership, Sender
+from benchmarks.prototype_privacy.recognition import Recognition
+from fleet_protocol.errors import AuricleError
+
+NOISES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+CLIP_NORM = 10.0
+PARTS = ("membership", "identification", "recognition")
+Row = Membership | Identification | Recognition
+_DEVICE_CLIPS, _RELEASES = (5, 20), 10
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    command = argparse.ArgumentParser(prog="benchmarks.prototype_privacy", description=__doc__)
+    command.add_argument("--front-end", default="base", metavar="NAME", help="base (default), or a FILE.frontend")
+    command.add_argument(
+        "--noise", type=float, nargs="+", default=list(NOISES), metavar="S",
+        help="noise multipliers for one clip (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument("--clip-norm", type=float, default=CLIP_NORM, help="C of the noise (default: %(default)s)")
+    command.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS, help="what to measure (all)")
+    command.add_argument("--seeds", type=int, default=5, help="of the attacks (default: %(default)s)")
+    command.add_argument("--trials", type=int, default=100, help="means per seed of memberships (default: %(default)s)")
+    command.add_argument("--fleets", type=int, default=10, help="seeds of recognition (default: %(default)s)")
+    command.add_argument(
+        "--seed", type=int, default=0, help="the first of both (default: 0); 200 to 204 were used to choose"
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    return command
+
+
+def accounts(noises: Sequence[float]) -> list[dict[str, Any]]:
+    """Return what every noise multiplier guarantees: for one clip, for all clips of a device, for several uploads."""
+    found = []
+    for noise in (noise for noise in noises if noise):
+        of_all = {f"epsilon_all_{clips}_clips": round(epsilon(noise / clips), 2) for clips in _DEVICE_CLIPS}
+        repeated = {f"epsilon_{_RELEASES}_uploads": round(epsilon(noise, _RELEASES), 2)}
+        once = {"noise": noise, "delta": DELTA, "epsilon": round(epsilon(noise), 2)}
+        found.append(once | repeated | of_all | {"area_at_most": round(greatest_area(noise), 3)})
+    return found
+
+
+def measure(
+    corpus: Corpus, bundle: Path, chosen: argparse.Namespace, say: Callable[[Row], None]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of every part that was chosen, and say each as it comes."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in _rows(corpus, bundle, chosen):
+        say(row)
+        found.setdefault(type(row).__name__.lower(), []).append(dataclasses.asdict(row))
+    return found
+
+
+def _rows(corpus: Corpus, bundle: Path, chosen: argparse.Namespace) -> Iterator[Row]:
+    last = chosen.seed + chosen.seeds
+    attacked = {"membership", "identification"} & set(chosen.parts)
+    for noise in chosen.noise if attacked else ():
+        sender = Sender(corpus, chosen.clip_norm, noise)
+        if "membership" in attacked:
+            for case in membership.CASES:
+                yield membership.measure(sender, case, chosen.trials, range(chosen.seed, last))
+        if "identification" in attacked:
+            for deal in identification.CASES:
+                yield identification.measure(sender, deal, range(chosen.seed, last + 3 * chosen.seeds))
+    if "recognition" in chosen.parts:
+        seeds = range(chosen.seed, chosen.seed + chosen.fleets)
+        yield from recognition.measure(corpus, bundle, chosen.clip_norm, chosen.noise, seeds)
+
+
+def _say(row: Row) -> None:
+    figures = "  ".join(f"{key} {value}" for key, value in dataclasses.asdict(row).items())
+    print(f"{type(row).__name__.lower():15s} {figures}", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status: 0, or 1 after an error message."""
+    chosen = parser().parse_args(arguments)
+    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
+    build = ROOT / "build" / "prototype-privacy" / re.sub(r"[^A-Za-z0-9.]", "_", chosen.front_end)
+    try:
+        bundle = front_ends([chosen.front_end], build, None)[0].bundle
+        found = measure(read(data, bundle), bundle, chosen, _say)
+    except AuricleError as error:
+        print(f"benchmarks.prototype_privacy: {error}", file=sys.stderr)
+        return 1
+    if chosen.json:
+        settings = {"front_end": Path(chosen.front_end).stem, "clip_norm": chosen.clip_norm}
+        print(json.dumps({**settings, "accounts": accounts(chosen.noise), **found}))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,108 @@
+"""What the attacker knows of voices, and how it compares a mean with clips: by likelihood ratio, or by distance.
+
+The model is a normal distribution of three parts, as in speaker verification (probabilistic linear discriminant
+analysis: Prince & Elder 2007). A clip is the word's mean, plus what the speaker's voice adds to all words, plus what
+it adds to this word, plus what differs from clip to clip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet_protocol.arrays import Bools, Doubles
+
+_LEAST = 1e-6  # variance added to every direction, for what float32 rounds
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """Covariances that the attacker measured on its own clips, float64 [numbers, numbers].
+
+    Attributes:
+        means: mean of every word.
+        clip: covariance of the clips of one word by one speaker.
+        word: covariance of what a speaker adds to a word; ``voice`` is a part of it.
+        voice: covariance of what a speaker adds to all words.
+    """
+
+    means: dict[str, Doubles]
+    clip: Doubles
+    word: Doubles
+    voice: Doubles
+
+    @classmethod
+    def learn(cls, z: Doubles, words: NDArray[np.str_], speakers: NDArray[np.str_]) -> Attacker:
+        """Measure clips, whitened, float64 [clips, numbers]."""
+        means = {str(word): z[words == word].mean(axis=0) for word in np.unique(words)}
+        residuals = z - np.stack([means[str(word)] for word in words])
+        pairs, group = np.unique(np.stack([speakers, words]), axis=1, return_inverse=True)
+        counts, sums = _summed(residuals, group.ravel())
+        people, person = np.unique(pairs[0], return_inverse=True)
+        several = counts >= 2
+        within = (residuals - (sums / counts[:, None])[group.ravel()])[several[group.ravel()]]
+        clip = within.T @ within / (counts[several] - 1).sum()
+        _, of_person = _summed(sums, person)
+        clips = np.bincount(person, counts, minlength=len(people))
+        products = (clips**2).sum() - (counts**2).sum()
+        voice = (of_person.T @ of_person - sums.T @ sums) / products
+        return cls(means, clip, _positive(residuals.T @ residuals / len(z) - clip), _positive(voice))
+
+    def of_mean(self, speakers: int = 1, clips: int = 1, words: int = 1) -> Doubles:
+        """Return the covariance of a mean over so many speakers, with so many clips each of each of so many words."""
+        of_word = self.clip / clips + self.word
+        return (of_word / words + self.voice * (1 - 1 / words)) / speakers
+
+
+def log_likelihood_ratios(
+    sent: Doubles, clips: Doubles, covariances: tuple[Doubles, Doubles], inside: Doubles, outside: Doubles
+) -> Doubles:
+    """Return how much likelier it is that clips belong to means than that they do not, [means] (Neyman & Pearson 1933).
+
+    Args:
+        sent: what the means exceed the means of their words by, [means, numbers].
+        clips: the same of the attacker's clips, or of a mean of them.
+        covariances: of ``sent`` and ``clips``.
+        inside: covariance between the two if the clips belong to the mean.
+        outside: if they do not.
+    """
+    both = np.concatenate([sent, clips], axis=1)
+    scores = []
+    for cross in (inside, outside):
+        joint = np.block([[covariances[0], cross], [cross.T, covariances[1]]]) + _LEAST * np.eye(both.shape[1])
+        scores.append(-0.5 * (both * np.linalg.solve(joint, both.T).T).sum(axis=1) - 0.5 * np.linalg.slogdet(joint)[1])
+    return np.asarray(scores[0] - scores[1])
+
+
+def closeness(sent: Doubles, clips: Doubles) -> Doubles:
+    """Return minus the whitened distance of means and clips, [means]."""
+    return np.asarray(-np.linalg.norm(sent - clips, axis=1))
+
+
+def area_under_curve(scores: Doubles, inside: Bools) -> float:
+    """Return the probability that a score of those inside exceeds one of those outside; ties count half."""
+    order = np.unique(scores, return_inverse=True)[1]
+    below = np.cumsum(np.bincount(order[~inside], minlength=order.max() + 1))
+    equal = np.bincount(order[~inside], minlength=order.max() + 1)
+    return float((below - equal / 2)[order[inside]].mean() / (~inside).sum())
+
+
+def found_at(scores: Doubles, inside: Bools, false_share: float) -> float:
+    """Return the share of those inside that is found where so small a share of the others is taken for inside."""
+    return float((scores[inside] > np.quantile(scores[~inside], 1 - false_share)).mean())
+
+
+def _summed(rows: Doubles, group: NDArray[np.int64]) -> tuple[Doubles, Doubles]:
+    """Return the number of rows of every group, and their sums."""
+    counts = np.bincount(group).astype(np.float64)
+    sums = np.zeros((len(counts), rows.shape[1]))
+    np.add.at(sums, group, rows)
+    return counts, sums
+
+
+def _positive(covariance: Doubles) -> Doubles:
+    """Return the nearest matrix without negative eigenvalues."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    return np.asarray(vectors * np.maximum(values, 0) @ vectors.T)
