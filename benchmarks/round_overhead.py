@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -108,19 +109,26 @@ class Device:
 
     def take_part(self, rounds: int) -> None:
         """Take part until so many rounds were learned."""
-        with httpx.Client(base_url=self.url, headers=_bearer(self._secret), timeout=90, trust_env=False) as client:
-            while rounds:
-                found = self._answer(client.get("/v1/work", params={"wait_s": _WAIT_S}))
-                if found.status_code == httpx.codes.NO_CONTENT:
-                    continue
-                work = parse(Work, found.json())
-                self._fetch(client, work)
-                if work.kind == "contribute":
-                    self._send(client, f"/v1/rounds/{work.round_id}/update", "PUT", self._upload(work))
-                else:
-                    report = json.dumps({"round_id": work.round_id, "metrics": {}, "personalised": work.fine_tune})
-                    self._send(client, f"/v1/rounds/{work.round_id}/learned", "POST", report.encode())
-                    rounds -= 1
+        while rounds:
+            found = self._answer(self._client.get("/v1/work", params={"wait_s": _WAIT_S}))
+            if found.status_code == httpx.codes.NO_CONTENT:
+                continue
+            work = parse(Work, found.json())
+            self._fetch(work)
+            if work.kind == "contribute":
+                self._send(f"/v1/rounds/{work.round_id}/update", "PUT", self._upload(work))
+            else:
+                report = json.dumps({"round_id": work.round_id, "metrics": {}, "personalised": work.fine_tune})
+                self._send(f"/v1/rounds/{work.round_id}/learned", "POST", report.encode())
+                rounds -= 1
+
+    @cached_property
+    def _client(self) -> httpx.Client:  # kept open from round to round, as a device keeps it
+        return httpx.Client(base_url=self.url, headers=_bearer(self._secret), timeout=90, trust_env=False)
+
+    def close(self) -> None:
+        """Leave."""
+        self._client.close()
 
     @property
     def _secret(self) -> str:
@@ -131,16 +139,16 @@ class Device:
         self.down += len(response.content)
         return response
 
-    def _fetch(self, client: httpx.Client, work: Work) -> None:
+    def _fetch(self, work: Work) -> None:
         named = {work.public_set, work.consensus, work.model, work.weights, work.prototypes} - {None}
         for sha256 in sorted(str(name) for name in named - self._blobs):
-            self._answer(client.get(f"/v1/blobs/{sha256}"))
+            self._answer(self._client.get(f"/v1/blobs/{sha256}"))
             self._blobs.add(sha256)
 
-    def _send(self, client: httpx.Client, address: str, method: str, body: bytes) -> None:
+    def _send(self, address: str, method: str, body: bytes) -> None:
         self.up += len(body)
         headers = {} if method == "PUT" else {"Content-Type": "application/json"}
-        self._answer(client.request(method, address, content=body, headers=headers))
+        self._answer(self._client.request(method, address, content=body, headers=headers))
 
     def _upload(self, work: Work) -> bytes:
         rng = np.random.default_rng([self.number, work.round_id])
@@ -185,6 +193,8 @@ def measure(strategy: str, devices: int, rounds: int) -> Cost:
             cpu.append(usage.look() - used)
             up.append(statistics.median(device.up - was for device, (was, _) in zip(fleet, before, strict=True)))
             down.append(statistics.median(device.down - was for device, (_, was) in zip(fleet, before, strict=True)))
+        for device in fleet:
+            device.close()
     overhead_s, cpu_s, sent, received = (statistics.median(found[1:]) for found in (seconds, cpu, up, down))
     return Cost(strategy, round(overhead_s, 4), round(cpu_s, 4), int(sent), int(received), int(down[0]))
 
@@ -282,8 +292,8 @@ def main() -> None:
     costs = [measure(strategy, options.devices, options.rounds) for strategy in STRATEGIES]
     for cost in costs:
         print(
-            f"{cost.strategy:12s} {cost.overhead_s:7.3f} s a round of {options.devices} devices, of them "
-            f"{cost.cpu_s:.3f} s of a processor; a device sends {cost.bytes_up} bytes and receives {cost.bytes_down} "
+            f"{cost.strategy:12s} {cost.overhead_s:7.3f} s a round of {options.devices} devices, "
+            f"{cost.cpu_s:.3f} s of it on a processor; a device sends {cost.bytes_up} bytes and receives {cost.bytes_down} "
             f"({cost.first_bytes_down} in the first round)",
             flush=True,
         )
