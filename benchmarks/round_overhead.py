@@ -292,9 +292,9 @@ def main() -> None:
     costs = [measure(strategy, options.devices, options.rounds) for strategy in STRATEGIES]
     for cost in costs:
         print(
-            f"{cost.strategy:12s} {cost.overhead_s:7.3f} s a round of {options.devices} devices, "
-            f"{cost.cpu_s:.3f} s of it on a processor; a device sends {cost.bytes_up} bytes and receives {cost.bytes_down} "
-            f"({cost.first_bytes_down} in the first round)",
+            f"{cost.strategy:12s} {cost.overhead_s:7.3f} s a round of {options.devices} devices "
+            f"({cost.cpu_s:.3f} s on a processor); a device sends {cost.bytes_up} bytes and receives "
+            f"{cost.bytes_down} ({cost.first_bytes_down} in the first round)",
             flush=True,
         )
     flower = None if options.without_flower else flower_overhead_s(options.devices, options.rounds, options.limit)

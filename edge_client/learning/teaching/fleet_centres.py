@@ -5,7 +5,7 @@ devices were taught it:
 
     centre ~ N(mean of n devices, 2/n S_w),   S_w the covariance within a word
 
-Factors of 0, 1, 3 and 4 recognised less of the class or no more (docs/class-discovery.md).
+With a factor of 0, 13 points less are recognised of a class that one device was taught (docs/class-discovery.md).
 """
 
 from __future__ import annotations

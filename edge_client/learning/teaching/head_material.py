@@ -26,8 +26,8 @@ _WORD, _NOTHING, _SPLICED, _REJECTED = 0.2, 0.5, 0.1, 0.5
 # Whitened cosines of a label's mean and the nearest word's from which the word is what the label's name says, and from
 # which it may be the label's sound under another name.
 _SAME_NAME, SAME_SOUND = 0.4, 0.75
-# Rows in one pass, as a share of a label's, of a label that others alone have clips of: as many more are recognised as
-# with twice the devices, and a tenth more of other words are taken for it.
+# Rows in one pass, as a share of a label's, of a label that others alone have clips of: with 1, two points less of it
+# are recognised (docs/class-discovery.md).
 _UNHEARD = 2.0
 
 
