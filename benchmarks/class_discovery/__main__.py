@@ -12,7 +12,7 @@ import json
 import multiprocessing
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ import numpy as np
 from benchmarks.bundles import ROOT
 from benchmarks.class_discovery import worker
 from benchmarks.class_discovery.corpus import CEPSTRA, build, front_end
+
+# Returns the rows of a seed.
+Run = Callable[[int], list[dict[str, Any]]]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -32,21 +35,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--features", nargs="+", default=[CEPSTRA, "base"], metavar="NAME", help="front ends (gudur base); or a file"
     )
     parser.add_argument("--unheard", type=int, default=10, help="trials of a word that a device never heard (10)")
+    parser.add_argument("--strategy", type=int, default=10, help="the same by the strategy prototypes (10)")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args(arguments)
     data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_logmel_jpg.zip"
     if not data.is_file():
         raise SystemExit(f"there is no {data}; set AURICLE_DATA to the folder that holds this archive")
     seeds = range(options.seed, options.seed + options.trials)
-    unheard_seeds = range(options.seed, options.seed + options.unheard)
-    found = [_measure(name, data, seeds, unheard_seeds) for name in options.features]
+    unheard: dict[Run, int] = {worker.unheard: options.unheard, worker.strategy: options.strategy}
+    others = {run: range(options.seed, options.seed + count) for run, count in unheard.items()}
+    found = [_measure(name, data, seeds, others) for name in options.features]
     report = {key: [row for part in found for row in part[key]] for key in ("cases", "unheard")}
     if options.json:
         print(json.dumps(report))
 
 
-def _measure(name: str, data: Path, seeds: range, unheard_seeds: range) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of one front end."""
+def _measure(name: str, data: Path, seeds: range, others: dict[Run, range]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of one front end; ``others`` are the seeds of what measures a word that a device never heard."""
     folder = ROOT / "build" / "class-discovery" / re.sub(r"[^A-Za-z0-9.]", "_", name)
     build(front_end(name), folder)
     context = multiprocessing.get_context("spawn")
@@ -60,8 +65,9 @@ def _measure(name: str, data: Path, seeds: range, unheard_seeds: range) -> dict[
                 f"{name} trial {seed}: " + "; ".join(f"{case} {row[1]:+.2f}" for case, row in results.items()),
                 flush=True,
             )
-        for rows in workers.imap(worker.unheard, unheard_seeds):
-            unheard += rows
+        for run, run_seeds in others.items():
+            for rows in workers.imap(run, run_seeds):
+                unheard += rows
     summary = [
         {"front_end": name, "case": case, "trials": len(rows), "exact": sum(exact for exact, _ in rows),
          "adjusted_rand_index": [index for _, index in rows]}
@@ -84,7 +90,7 @@ def _means(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         means.append({"front_end": name, "description": description, "word": word, "speakers": speakers,
                       "trials": len(members), **shares})  # fmt: skip
         figures = "  ".join(f"{key} {value:5.1f}" for key, value in shares.items())
-        print(f"{name:12s} {description:12s} {word:5s} from {speakers} speakers: {figures}")
+        print(f"{name:12s} {description:24s} {word:5s} from {speakers} speakers: {figures}")
     return means
 
 

@@ -169,22 +169,6 @@ def settle(public_set: PublicSet, contributions: Sequence[Contribution], count: 
     return found
 
 
-def prototype_upload(device: int, words: Sequence[str], means: Floats, takes: Sequence[int]) -> Contribution:
-    """Return the same device's upload for a round of the strategy `prototypes`, with its numbers of clips."""
-    update = contribution(device, words, {}).update
-    arrays: Arrays = {"prototypes": means, "counts": np.array(takes, np.float32)}
-    return Contribution(update, lambda: arrays)
-
-
-def prototype_inputs(public_set: PublicSet, contributions: Sequence[Contribution]) -> RoundInputs:
-    """Return the inputs of a round of the strategy `prototypes`, in which one new class is reported."""
-    consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
-    return RoundInputs(
-        round_id=1, plan=make_plan(RoundRequest("prototypes")), public_set=public_set, consensus=consensus,
-        contributions=tuple(contributions), new_classes=1, has_consensus=False,
-    )  # fmt: skip
-
-
 def judge(case: Case, public_set: PublicSet, contributions: Sequence[Contribution]) -> tuple[bool, float]:
     """Return (exact, adjusted Rand index); exact: equal groups, and every word that the fleet knows is that class."""
     count = len(set(case.meets) - set(case.known)) if case.told else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.class_discovery.corpus import Corpus, FrontEnd, read
+from benchmarks.class_discovery.strategy import run_strategy
 from benchmarks.class_discovery.trials import NEW, cases, run_trial
 from benchmarks.class_discovery.unheard import run_unheard
 
@@ -26,3 +27,9 @@ def trials(seed: int) -> dict[str, tuple[bool, float]]:
 def unheard(seed: int) -> list[dict[str, Any]]:
     """Return the rows of every new word."""
     return [dataclasses.asdict(row) for word in NEW for row in run_unheard(_loaded["corpus"], word, seed)]
+
+
+def strategy(seed: int) -> list[dict[str, Any]]:
+    """Return the rows of every new word by the strategy `prototypes`; none on cepstra."""
+    corpus = _loaded["corpus"]
+    return [dataclasses.asdict(row) for word in NEW if corpus.is_embedding for row in run_strategy(corpus, word, seed)]

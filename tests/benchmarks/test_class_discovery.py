@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.class_discovery.corpus import WORDS, Corpus, FrontEnd
+from benchmarks.class_discovery.strategy import run_strategy
 from benchmarks.class_discovery.trials import KNOWN, adjusted_rand_index, cases, run_trial
 from benchmarks.class_discovery.unheard import SENDERS, run_unheard
 from edge_client.model.runtime import ModelRuntime
@@ -59,3 +60,12 @@ def test_a_device_learns_a_word_from_prototypes_that_it_hardly_learns_from_impre
 )
 def test_the_index_is_hubert_s_and_arabie_s(truth, found, index):
     assert adjusted_rand_index(list(truth), list(found)) == pytest.approx(index)
+
+
+@pytest.mark.slow
+def test_the_strategy_teaches_a_word_that_the_device_never_heard(corpus):
+    rows = run_strategy(corpus, "stop", seed=1)
+    assert [(row.description, row.speakers) for row in rows] == [
+        (kind, count) for count in SENDERS for kind in ("strategy", "strategy, labels alone")
+    ]
+    assert all(row.recognised > 80 and row.known > 95 and row.mistaken < 2 for row in rows[2:])

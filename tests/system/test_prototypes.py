@@ -9,9 +9,12 @@ import pytest
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.ready_bundles import find_bundle
+from tests.support.aggregator_process import Fleet
 from tests.support.checkout import ROOT
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from tests.support.embedded_words import CENTRES, PrototypeDevice, embedded_public_set
 from tests.support.sounds import melody, write_clips
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -64,3 +67,33 @@ def test_a_sound_that_one_device_was_taught_is_known_to_all_and_provisional_unti
     assert recognised(other, "stop", "sound-4") > 0.6
     assert "provisional" not in status(other)
     assert all("Traceback" not in made.log() for made in (*devices, other))
+
+
+class Liar(PrototypeDevice):
+    """Says that its classes lie far away, with as many clips as it can think of."""
+
+    def arrays(self, work, samples):
+        true = super().arrays(work, samples)
+        lies = np.full_like(true["prototypes"], 100.0)
+        return {"prototypes": lies, "counts": np.full(len(lies), 1e6, np.float32)}
+
+
+def distance_from_the_truth(server, centre):
+    """How far the fleet's prototype lies from a word, with a liar among five devices; clips scatter by about 3."""
+    devices = [PrototypeDevice(n, ("c0",)) for n in (1, 2, 3, 4)] + [Liar(5, ("c0",))]
+    fleet = Fleet(server, devices)
+    public_set = embedded_public_set(np.random.default_rng(7)).pack()
+    fleet.admin.put("/v1/public-set", content=public_set).raise_for_status()
+    fleet.enrol()
+    round_id = fleet.open_round(strategy="prototypes", aggregation={"centre": centre})
+    for device in devices:
+        fleet.upload(device, fleet.work(device)).raise_for_status()
+    found = finished(server, round_id, learned=False)
+    blob = fleet.admin.get(f"/v1/blobs/{found['result_prototypes']}").content
+    fleet.close()
+    return float(np.linalg.norm(FleetPrototypes.unpack(blob).means[0, 0] - CENTRES["yes"]))
+
+
+def test_a_liar_among_five_does_not_move_a_class(start_aggregator):
+    assert distance_from_the_truth(start_aggregator("median"), "geometric_median") < 2
+    assert distance_from_the_truth(start_aggregator("mean"), "mean") > 50

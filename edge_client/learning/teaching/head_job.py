@@ -11,6 +11,7 @@ from edge_client.detection.calibration import fit_tails
 from edge_client.errors import RecordingError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.teaching.expectation import expectations
+from edge_client.learning.teaching.fleet_centres import centres
 from edge_client.learning.teaching.head import train_head
 from edge_client.learning.teaching.head_material import head_material
 from edge_client.learning.teaching.hearing import Hearing
@@ -50,7 +51,9 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     known = known_slots(saved.progress.label_map, set(heard.takes), keep_all=config.clips.expire_days > 0)
     public_set = state.public_set(model.manifest.feature_settings)
     imagine = _imagination(model, saved, np.random.default_rng([seed, 1]))
-    material = head_material(label_map, known, heard, statistics, public_set, imagine, _of_fleet(state, model))
+    fleet = state.prototypes(model.manifest.feature_settings)
+    prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
+    material = head_material(label_map, known, heard, statistics, public_set, imagine, prototypes)
     settings = config.training
     weights = train_head(
         model, read_bundle(config.model.bundle).weights, label_map, material,
@@ -64,12 +67,6 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     expected = expectations(model, label_map, heard, statistics, np.random.default_rng([seed, 2]))
     clips = sum(len(takes) for takes in heard.takes.values())
     return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected, tails=tails)
-
-
-def _of_fleet(state: DeviceState, model: ModelRuntime) -> dict[str, Floats]:
-    """Return by class the fleet's prototypes, float32 [1, numbers]; nothing where the device never got any."""
-    found = state.prototypes(model.manifest.feature_settings)
-    return {} if found is None else dict(zip(found.class_ids, found.means, strict=True))
 
 
 def _tails(model: ModelRuntime, label_map: LabelMap, negatives: Floats) -> dict[str, tuple[float, float]]:

@@ -1,67 +1,149 @@
-"""What a device uploads in a round of prototypes: the means of its clips, with the plan's noise."""
+"""A device's part in a round of prototypes, as its training process does it."""
+
+import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from aggregator_server.rounds.plan import make_plan
-from aggregator_server.schemas import RoundRequest
+from edge_client.audio.recordings import Recordings
+from edge_client.clips.public_set import build_public_set
+from edge_client.errors import ModelError
+from edge_client.features.front_end import open_front_end
+from edge_client.learning.methods.prototypes import METHOD
 from edge_client.learning.rounds.prototypes import PrototypeRound
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.messages import ClassInfo, Work
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import unpack
-from tests.support.sounds import write_clips
-from tests.support.taught_device import Device
+from edge_client.learning.training_job import RoundWork, to_line
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Work
+from fleet_protocol.prototypes import FleetPrototypes
+from fleet_protocol.setting import complete
+from fleet_protocol.tensors import digest, unpack
+from tests.support.checkout import ROOT
+from tests.support.device_fleet import wait_for
+from tests.support.sounds import melody, write_clips
+from tests.support.taught_device import Device, recall
 
-CLASSES = (ClassInfo("c0", "yes"), ClassInfo("c1", "no"))
+pytestmark = pytest.mark.slow
+
+CLASSES = ("yes", "no")
 
 
 @pytest.fixture
-def device(tmp_path):
-    made = Device(tmp_path, find_bundle("base"))
-    for seed, label in enumerate(("yes", "no")):
-        write_clips(made.clips, label, 4, seed=seed)
+def device(tmp_path, pretrained_bundle):
+    made = Device(tmp_path, pretrained_bundle, training="teach_epochs = 8")
+    for label in ("yes", "stop"):
+        write_clips(made.clips, label, 4, seed=1)
     return made
 
 
-def upload(device, round_id, **settings):
-    statistics = read_bundle(device.bundle).manifest.embedding_statistics
-    features = np.asarray(statistics.means[:2, None])
+@pytest.fixture
+def public(device, tmp_path):
+    for label in CLASSES:
+        write_clips(tmp_path / "public", label, 6, seed=99)
+    settings = device.state.load_model(device.bundle).bundle.manifest.feature_settings
+    return build_public_set(tmp_path / "public", settings, list(CLASSES), 6)
+
+
+def kept(device, data):
+    write_durably(device.state.blob_path(digest(data)), data)
+    return digest(data)
+
+
+def work_of(device, public, kind="contribute", prototypes=None, classes=None, **settings):
+    plan = RoundPlan(
+        local=Choice("prototypes", complete("the method", METHOD.settings, settings)),
+        aggregation=Choice("prototype_mean"), selection=Choice("all"), deadline_s=60.0, quorum=0.5, seed=0,
+    )  # fmt: skip
+    return Work(
+        kind=kind, round_id=3, plan=plan, public_set=kept(device, public.pack()), consensus=None,
+        classes=classes or public.classes, prototypes=None if prototypes is None else kept(device, prototypes.pack()),
+    )  # fmt: skip
+
+
+def do(device, work, ends=True):
+    """Have the training process do the work; with ``ends`` False, kill it while it fits the head."""
+    command = [sys.executable, "-m", "edge_client.learning.worker", str(device.folder / "edge.toml")]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        child.stdin.write(to_line(RoundWork(work)))
+        child.stdin.flush()
+        if not ends:
+            wait_for(lambda: device.state.embeddings_path.exists(), what="the embeddings")
+            child.kill()
+            return
+        errors = child.stderr.read()
+        assert child.wait(90) == 0, errors
+
+
+def of_another_device(public):
+    """What a fleet has whose other device was taught "down"; a class that it calls sound-2."""
+    clips = np.stack([melody("down", np.random.default_rng([5, seed])) for seed in range(6)]).astype(np.float32)
+    mean = open_front_end(public.settings)(clips).mean(axis=0)
+    found = FleetPrototypes(public.settings.digest, ("c2",), mean[None], np.array([1]), ("c2",))
+    return found, (*public.classes, ClassInfo("c2", "sound-2", 2))
+
+
+def test_it_sends_the_means_of_its_clips_and_their_numbers_the_same_after_a_kill(device, public):
+    work = work_of(device, public)
+    do(device, work, ends=False)
+    do(device, work)
+    sent = device.state.update_path(3).read_bytes()
+    arrays, document = unpack(sent)
+    assert (document["classes"], document["known"]) == (["yes"], ["yes"])
+    (report,) = document["reports"]
+    clips = Recordings(device.clips, public.settings)
+    for row, label in enumerate(("yes", "stop")):
+        expected = open_front_end(public.settings)(clips.load(clips.clips(label))).mean(axis=0)
+        np.testing.assert_allclose(arrays["prototypes"][row], expected, atol=1e-5)
+    assert arrays["counts"].tolist() == [4.0, 4.0]
     saved = device.state.load_model(device.bundle)
-    blob = PublicSet(
-        saved.bundle.manifest.feature_settings, CLASSES, features, np.arange(2), np.zeros(2, np.bool_)
-    ).pack()
-    device.state.blob_path("0" * 64).parent.mkdir(exist_ok=True)
-    device.state.blob_path("0" * 64).write_bytes(blob)
-    plan = make_plan(RoundRequest("prototypes", settings=settings))
-    work = Work(kind="contribute", round_id=round_id, plan=plan, public_set="0" * 64, consensus=None, classes=CLASSES)
-    PrototypeRound(device.config, device.state, saved, work).contribute()
-    arrays, document = unpack(device.state.update_path(round_id).read_bytes())
-    assert arrays["counts"].shape == (2,)
-    return dict(zip(document["known"], arrays["prototypes"], strict=True))
+    assert saved.progress.label_map.names[report["slot"]] == "stop"
+    do(device, work)
+    assert device.state.update_path(3).read_bytes() == sent
 
 
-def test_the_same_clips_get_the_same_noise_in_every_round_and_others_get_other_noise(device):
-    plain, first, second = upload(device, 1), upload(device, 2, noise=0.5), upload(device, 3, noise=0.5)
-    whitening = read_bundle(device.bundle).manifest.embedding_statistics.whitening
-    assert set(plain) == {"c0", "c1"}
-    for class_id, mean in plain.items():
-        np.testing.assert_array_equal(first[class_id], second[class_id])
-        # 64 numbers with a standard deviation of 0.5 x 2 x 10 / 4, and what clipping moved
-        assert np.linalg.norm((first[class_id] - mean) @ whitening) > 8 * 0.75 * 2.5
+def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_model_after_a_kill(
+    device, public, tmp_path
+):
+    prototypes, classes = of_another_device(public)
+    work = work_of(device, public, "learn", prototypes, classes)
+    do(device, work, ends=False)
+    do(device, work)
+    saved = device.state.load_model(device.bundle)
+    assert saved.progress.provisional_labels == ("sound-2",)
+    assert (saved.progress.learned, saved.progress.background_trained) == (3, True)
+    assert json.loads(device.state.learned_path(3).read_bytes())["round_id"] == 3
+    assert recall(tmp_path, saved, "yes") > 0.8
+    assert recall_as(saved, "down", "sound-2") > 0.5
+    model = (device.state.folder / "model.safetensors").read_bytes()
+    do(device, work)
+    assert (device.state.folder / "model.safetensors").read_bytes() == model
 
-    write_clips(device.clips, "no", 1, seed=9)
-    third = upload(device, 4, noise=0.5)
-    np.testing.assert_array_equal(third["c0"], first["c0"])
-    assert not np.allclose(third["c1"], first["c1"], atol=0.5)
+
+def recall_as(saved, sound, label):
+    """Share of clips of a sound that are taken for a label."""
+    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
+    clips = np.stack([melody(sound, np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
+    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
+    return (model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(label)).mean()
 
 
-def test_two_devices_with_the_same_clips_draw_other_noise(device, tmp_path):
-    (tmp_path / "other").mkdir()
-    other = Device(tmp_path / "other", device.bundle)
-    for seed, label in enumerate(("yes", "no")):
-        write_clips(other.clips, label, 4, seed=seed)
-    np.testing.assert_array_equal(upload(device, 1)["c0"], upload(other, 1)["c0"])
-    one, two = (upload(made, 2, noise=0.5)["c0"] for made in (device, other))
-    assert not np.allclose(one, two, atol=0.5)
+def test_noise_is_drawn_anew_each_time(device, public):
+    work = work_of(device, public, clip_norm=4.0, noise=0.5)
+    saved = device.state.load_model(device.bundle)
+    sent = []
+    for seed in (1, 1, 2, None):
+        rng = None if seed is None else np.random.default_rng(seed)
+        PrototypeRound(device.config, device.state, saved, work).contribute(rng)
+        sent.append(device.state.update_path(3).read_bytes())
+    assert sent[0] == sent[1]
+    assert len(set(sent)) == 3
+
+
+def test_a_bundle_without_words_of_a_pretraining_is_refused(tmp_path, bundles, public):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = Device(folder, bundles["cnn1"])
+    with pytest.raises(ModelError, match="words of its front end"):
+        PrototypeRound(other.config, other.state, other.state.load_model(other.bundle), work_of(other, public))
