@@ -9,20 +9,31 @@ import numpy as np
 from edge_client.audio.recordings import Recordings
 from edge_client.config import Config
 from edge_client.features.augmentation import Augmentation, BackgroundNoise, augment
-from edge_client.learning.held_out import Split
+from edge_client.learning.held_out import FEWEST, HELD_OUT, Split
+from edge_client.learning.rounds.guard import Evidence, public_rows
 from edge_client.learning.rounds.job import RoundJob
 from edge_client.learning.training_data import Clips, gather
 
+# Clips of a label, of those that both models have learned.
+_MAX_TAUGHT = 40
+
 
 def own_clips(config: Config, job: RoundJob) -> Split:
-    """Return the clips to train on; where the plan holds clips out, without these."""
+    """Return the clips to train on, without those that are held out.
+
+    The plan's personalisation says how many are. Where it does not, a share is held out to judge the round by, unless
+    that is too little to tell, or the owner's teaching trains on all clips anyway.
+    """
     recordings = Recordings(
         config.clips_folder,
         job.model.manifest.feature_settings,
         per_round=config.recordings.per_round,
         seed=config.device.seed,
     )
-    return Split(recordings, float(job.work.plan.personalisation.settings.get("held_out", 0.0)))
+    asked = job.work.plan.personalisation.settings.get("held_out")
+    if asked is not None:
+        return Split(recordings, float(asked))
+    return Split(recordings, HELD_OUT if config.microphone is None else 0.0, fewest=FEWEST)
 
 
 def to_train_on(config: Config, job: RoundJob, source: Split) -> Clips:
@@ -41,6 +52,33 @@ def to_train_on(config: Config, job: RoundJob, source: Split) -> Clips:
         noise=noise,
         augmented=functools.partial(augment, how=how),
     )
+
+
+def evidence(config: Config, job: RoundJob, source: Split, *, taught: bool) -> Evidence:
+    """Return what tells whether a round's result is as good as the model that listens.
+
+    Where both have learned all of the owner's clips, these show what was lost, and the public recordings of all classes
+    how others are understood.
+
+    Args:
+        config: of the device.
+        job: with the label map after the round.
+        source: the round's clips.
+        taught: whether both models have learned all clips.
+    """
+    if taught:
+        settings = job.model.manifest.feature_settings
+        everything = (_MAX_TAUGHT, _MAX_TAUGHT)
+        recordings = Recordings(config.clips_folder, settings, per_round=everything, seed=config.device.seed)
+        own = to_evaluate_on(job, recordings)
+    else:
+        own = to_evaluate_on(job, source.held_out)
+    heard = set(slots_of(job, source.labels()).values())
+    judged = heard if not taught and len(own.slots) >= FEWEST else set()
+    public_set = job.context.public_set
+    x = job.model.normalise(public_set.features)
+    public = public_rows(public_set, x, job.label_map, judged, heard)
+    return Evidence(own, "taught" if taught else "held_out", public)
 
 
 def to_evaluate_on(job: RoundJob, source: Split | Recordings) -> Clips:

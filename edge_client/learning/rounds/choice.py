@@ -1,0 +1,84 @@
+"""With which model a device listens after a round: what the round made, or the one that it had."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from edge_client.config import Config
+from edge_client.learning.held_out import Split
+from edge_client.learning.rounds.clips import evidence
+from edge_client.learning.rounds.guard import Listener, Verdict, judge
+from edge_client.learning.rounds.job import RoundJob
+from edge_client.learning.teaching.job import DeviceModel, go_over
+from edge_client.storage.device_state import DeviceState, Progress, SavedModel
+
+log = logging.getLogger(__name__)
+
+
+def choose(
+    config: Config, state: DeviceState, saved: SavedModel, job: RoundJob, source: Split
+) -> tuple[DeviceModel, Verdict]:
+    """Return the model that the device shall save, and why; the job's model then listens with it.
+
+    A device with a microphone listens with it as it is, so the owner's clips and room are gone over first. A model that
+    listens has learned all clips by then, and so has the other.
+
+    Args:
+        config: of the device.
+        state: its state folder.
+        saved: its model before the round.
+        job: after the round's result was applied.
+        source: the round's clips.
+    """
+    made = DeviceModel(SavedModel(saved.bundle, job.model.get_weights(), _progress(saved.progress, job)))
+    again = go_over(config, state, made.model) if config.microphone is not None else None
+    made = made if again is None else again
+    job.label_map = made.model.progress.label_map
+    tells = evidence(config, job, source, taught=again is not None)
+    verdict = judge(job.model, _listener(saved), _listener(made.model), tells)
+    _log(job.work.round_id, verdict)
+    chosen = DeviceModel(_keeping_own(saved, made.model.progress)) if verdict.kept_own else made
+    judged = {"kept_own": float(verdict.kept_own)} | verdict.metrics
+    model = dataclasses.replace(chosen.model, progress=dataclasses.replace(chosen.model.progress, judged=judged))
+    job.model.set_weights(model.listening)
+    job.label_map = model.progress.listening_labels
+    return dataclasses.replace(chosen, model=model), verdict
+
+
+def _progress(before: Progress, job: RoundJob) -> Progress:
+    """Return the progress of what a round made, before anything else learned from it."""
+    round_id = job.work.round_id
+    return dataclasses.replace(
+        before,
+        label_map=job.label_map,
+        learned=round_id,
+        fine_tuned=round_id if job.work.fine_tune else before.fine_tuned,
+        background_trained=False,
+        tails={},
+        unheard=(),
+    )
+
+
+def _keeping_own(saved: SavedModel, after: Progress) -> SavedModel:
+    """Return the device's model as it was, with the fleet's classes; those that it never learned are off."""
+    before = saved.progress
+    new = range(len(before.label_map.slots), len(after.label_map.slots))
+    progress = dataclasses.replace(
+        before,
+        label_map=after.label_map,
+        learned=after.learned,
+        fine_tuned=after.fine_tuned,
+        unheard=(*before.unheard, *new),
+    )
+    return dataclasses.replace(saved, progress=progress)
+
+
+def _listener(saved: SavedModel) -> Listener:
+    return Listener(saved.listening, saved.progress.listening_labels)
+
+
+def _log(round_id: int, verdict: Verdict) -> None:
+    figures = ", ".join(f"{name} {value:.1f} %" for name, value in verdict.metrics.items()) or "nothing to judge by"
+    what = "its result is worse here, the device keeps its own model" if verdict.kept_own else "its result is taken"
+    log.info("round %d: %s (%s)", round_id, what, figures)
