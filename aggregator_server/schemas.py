@@ -156,7 +156,7 @@ class RoundSummary:
         selected: Number of devices that were selected.
         uploaded: Number of devices that uploaded.
         learned: Number of devices that applied the result, selected or not.
-        kept_own: Number of those that listen with the model that they had, because the result is worse for them.
+        kept_own: Number of those that listen with a model of their own, because the result is worse for them.
         training_loss: Median of the uploaded training losses; None before the round is done, and without any.
         follows: Number of the fleet's round that a group's round personalises.
         group: Index of the group whose round it is, 0 for the devices with the fewest clips.
@@ -193,7 +193,7 @@ class ParticipantInfo:
         metrics: Its measurements, as uploaded.
         learned: Whether it has learned from the result.
         personalised: Whether it fine-tuned the result on its own clips.
-        kept_own: Whether it listens with the model that it had, because the result is worse for it.
+        kept_own: Whether it listens with a model of its own, because the result is worse for it.
         learned_metrics: Its measurements after learning.
     """
 

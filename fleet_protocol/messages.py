@@ -231,7 +231,7 @@ class Learned:
         round_id: the round.
         metrics: what the device measured, for people.
         personalised: whether it was asked to fine-tune the result, and did.
-        kept_own: whether it goes on listening with the model that it had, because the result is worse for it.
+        kept_own: whether it listens with a model of its own, because the result is worse for it.
     """
 
     round_id: int

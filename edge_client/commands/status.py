@@ -70,7 +70,7 @@ def _round_lines(model: dict[str, Any]) -> list[str]:
     """Return what became of the last round's result, and what the model does not listen for."""
     lines = []
     if (judged := model["round"]) is not None:
-        what = "was worse here: the device kept its own model" if judged["kept_own"] else "was taken"
+        what = "was worse here: the device keeps a model of its own" if judged["kept_own"] else "was taken"
         found = (f"{key} {value:.1f} %" for key, value in judged.items() if key not in ("round_id", "kept_own"))
         figures = ", ".join(found) or "nothing to judge by"
         lines.append(f"round     the result of round {judged['round_id']} {what} ({figures})")

@@ -169,7 +169,9 @@ class RoundLoop:
             self._train(work)
         learned = parse(Learned, json.loads(path.read_bytes()))
         self._client.learned(learned)
-        log.info("round %d: %s", work.round_id, "kept own model" if learned.kept_own else "learned")
+        log.info(
+            "round %d: %s", work.round_id, "learned, and kept a model of its own" if learned.kept_own else "learned"
+        )
         self._state.discard(path)
 
     def _train(self, work: Work) -> None:

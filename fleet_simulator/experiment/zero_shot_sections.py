@@ -29,7 +29,8 @@ class ZeroShotSection:
         by_speaker: whether a speaker's clips, or those of a recording, stay together; false: each is dealt for itself.
         tell_count: whether the aggregator is told how many new classes there are.
         held_out: share of every user's clips that no round trains on, by which the user judges what rounds make of its
-            model; 0: a user takes every result.
+            model; 0: none are.
+        guard: whether a user that judges refuses results that are worse for it.
     """
 
     public: int = 300
@@ -37,6 +38,7 @@ class ZeroShotSection:
     by_speaker: bool = True
     tell_count: bool = False
     held_out: float = 0.0
+    guard: bool = True
 
     def __post_init__(self) -> None:
         require(self.public >= 1, "public", self.public, "must be at least 1")

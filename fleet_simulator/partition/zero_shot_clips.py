@@ -49,6 +49,7 @@ class UserClips:
     Attributes:
         public_set: D_0.
         test: rows of the test clips by label.
+        section: ``[zero_shot]`` of the experiment.
         stocks: of every user, by label.
     """
 
@@ -81,7 +82,7 @@ class UserClips:
             {label: Stock(part[label], _arrivals(experiment, user, label)) for label in section.all_labels}
             for user, (section, part) in enumerate(zip(experiment.users, parts[2:], strict=True))
         ]
-        self._bounds, self._held_out = experiment.zero_shot.clips, experiment.zero_shot.held_out
+        self.section = experiment.zero_shot
 
     def features(self, rows: Ints) -> Floats:
         """Return float32 [n, frames, coefficients], not normalised."""
@@ -95,24 +96,19 @@ class UserClips:
         """Return the rows that a user takes into a round by label, in alphabetical order as on a device."""
         drawn = {}
         for label in sorted(self.stocks[user]):
-            rows, _ = self.stocks[user][label].split(round_id, self._held_out)
+            rows, _ = self.stocks[user][label].split(round_id, self.section.held_out)
             if not len(rows):
                 continue
             rng = np.random.default_rng([self._seed, 7, user, round_id, self._slots[label]])
-            wanted = int(rng.integers(self._bounds[0], self._bounds[1] + 1))
+            wanted = int(rng.integers(self.section.clips[0], self.section.clips[1] + 1))
             drawn[label] = rows[rng.permutation(len(rows))[:wanted]]
         return drawn
 
-    @property
-    def guarded(self) -> bool:
-        """Whether users hold clips out, by which they judge what rounds make of their models."""
-        return self._held_out > 0
-
     def held_out(self, user: int, round_id: int) -> dict[str, Ints]:
         """Return the rows of every label that a user never trains on; as many of each as it takes into a round."""
-        stocks = self.stocks[user]
-        rows = {label: stocks[label].split(round_id, self._held_out)[1][: self._bounds[1]] for label in sorted(stocks)}
-        return {label: found for label, found in rows.items() if len(found)}
+        stocks, share = self.stocks[user], self.section.held_out
+        rows = {label: stocks[label].split(round_id, share)[1] for label in sorted(stocks)}
+        return {label: found[: self.section.clips[1]] for label, found in rows.items() if len(found)}
 
     def _deal(self, experiment: ZeroShotExperiment) -> list[dict[str, Ints]]:
         labels = experiment.labels

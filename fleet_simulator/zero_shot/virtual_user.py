@@ -12,7 +12,7 @@ import numpy as np
 from aggregator_server.aggregation.contract import Contribution
 from edge_client.errors import EdgeError, ModelError
 from edge_client.learning.held_out import FEWEST
-from edge_client.learning.rounds.guard import Evidence, Listener, judge, public_rows
+from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, public_rows
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.training_data import Clips
@@ -84,7 +84,6 @@ class VirtualUser:
         self.section = section
         self.clips = clips
         self.memory = memory
-        self._guarded = clips.guarded
         self._open()
 
     def begin(self, round_id: int) -> None:
@@ -141,7 +140,7 @@ class VirtualUser:
         """
         job = self._job(work, context)
         measured: dict[str, Any] = dict(job.apply_result(True))
-        if self._guarded:
+        if self.clips.section.held_out:
             measured |= self._choose(job, work.round_id)
         self.memory.label_map = replace(job.label_map, off=())
         if evaluated:
@@ -158,14 +157,14 @@ class VirtualUser:
         """
         memory, model = self.memory, job.model
         present = Listener(memory.listening or memory.trained, memory.listening_labels)
-        candidate = Listener(model.get_weights(), job.label_map)
-        verdict = judge(model, present, candidate, self._evidence(job, round_id))
-        chosen = present if verdict.kept_own else candidate
-        new = tuple(range(len(memory.label_map.slots), len(job.label_map.slots)))
-        memory.unheard = (*memory.unheard, *new) if verdict.kept_own else ()
-        memory.listening, memory.label_map = chosen.weights, job.label_map
+        own, result = Listener(memory.trained, memory.label_map), Listener(model.get_weights(), job.label_map)
+        chosen, verdict = choose_listener(model, present, result, own, self._evidence(job, round_id))
+        if not self.clips.section.guard:
+            chosen, verdict = result, replace(verdict, kept_own=False)
+        memory.listening = chosen.weights
+        memory.unheard = tuple(np.flatnonzero(job.label_map.mask > chosen.label_map.mask).tolist())
         model.set_weights(chosen.weights)
-        job.label_map = memory.listening_labels
+        memory.label_map, job.label_map = job.label_map, replace(job.label_map, off=memory.unheard)
         return {"kept_own": verdict.kept_own, **verdict.metrics}
 
     def _evidence(self, job: ZeroShot, round_id: int) -> Evidence:

@@ -8,7 +8,7 @@ import logging
 from edge_client.config import Config
 from edge_client.learning.held_out import Split
 from edge_client.learning.rounds.clips import evidence
-from edge_client.learning.rounds.guard import Listener, Verdict, judge
+from edge_client.learning.rounds.guard import Listener, Verdict, choose_listener
 from edge_client.learning.rounds.job import RoundJob
 from edge_client.learning.teaching.job import DeviceModel, go_over
 from edge_client.storage.device_state import DeviceState, Progress, SavedModel
@@ -36,14 +36,41 @@ def choose(
     made = made if again is None else again
     job.label_map = made.model.progress.label_map
     tells = evidence(config, job, source, taught=again is not None)
-    verdict = judge(job.model, _listener(saved), _listener(made.model), tells)
+    new = range(len(saved.progress.label_map.slots), len(job.label_map.slots))
+    options = _Options(saved, made, tuple(new), took_part=saved.progress.contributed == job.work.round_id)
+    listener, verdict = choose_listener(job.model, options.present, options.result, options.own, tells)
     _log(job.work.round_id, verdict)
-    chosen = DeviceModel(_keeping_own(saved, made.model.progress)) if verdict.kept_own else made
+    chosen = options.model_of(listener)
     judged = {"kept_own": float(verdict.kept_own)} | verdict.metrics
     model = dataclasses.replace(chosen.model, progress=dataclasses.replace(chosen.model.progress, judged=judged))
     job.model.set_weights(model.listening)
     job.label_map = model.progress.listening_labels
     return dataclasses.replace(chosen, model=model), verdict
+
+
+class _Options:
+    """The models among which a device chooses."""
+
+    def __init__(self, saved: SavedModel, made: DeviceModel, new: tuple[int, ...], *, took_part: bool) -> None:
+        """Prepare.
+
+        Args:
+            saved: the device's model before the round.
+            made: what the round made of it.
+            new: slots that the round brought.
+            took_part: whether the device trained a model of its own in this round.
+        """
+        self._made, self._own = made, _of_its_own(made, new)
+        self._kept = DeviceModel(_keeping_own(saved, made.model.progress, new))
+        self.present = _listener(saved)
+        self.result = _listener(made.model)
+        self.own = _listener(self._own.model) if took_part else None
+
+    def model_of(self, listener: Listener) -> DeviceModel:
+        """Return the model to be saved."""
+        if listener is self.result:
+            return self._made
+        return self._own if listener is self.own else self._kept
 
 
 def _progress(before: Progress, job: RoundJob) -> Progress:
@@ -60,10 +87,16 @@ def _progress(before: Progress, job: RoundJob) -> Progress:
     )
 
 
-def _keeping_own(saved: SavedModel, after: Progress) -> SavedModel:
-    """Return the device's model as it was, with the fleet's classes; those that it never learned are off."""
+def _of_its_own(made: DeviceModel, new: tuple[int, ...]) -> DeviceModel:
+    """Return what the device itself trained in the round, with the fleet's classes; it never learned the new ones."""
+    progress = dataclasses.replace(made.model.progress, unheard=new)
+    model = SavedModel(made.model.bundle, made.model.bundle.weights, progress)
+    return dataclasses.replace(made, model=model)
+
+
+def _keeping_own(saved: SavedModel, after: Progress, new: tuple[int, ...]) -> SavedModel:
+    """Return the device's model as it was, with the fleet's classes; it never learned the new ones."""
     before = saved.progress
-    new = range(len(before.label_map.slots), len(after.label_map.slots))
     progress = dataclasses.replace(
         before,
         label_map=after.label_map,
@@ -80,5 +113,7 @@ def _listener(saved: SavedModel) -> Listener:
 
 def _log(round_id: int, verdict: Verdict) -> None:
     figures = ", ".join(f"{name} {value:.1f} %" for name, value in verdict.metrics.items()) or "nothing to judge by"
-    what = "its result is worse here, the device keeps its own model" if verdict.kept_own else "its result is taken"
+    what = (
+        "its result is worse here, the device keeps a model of its own" if verdict.kept_own else "its result is taken"
+    )
     log.info("round %d: %s (%s)", round_id, what, figures)

@@ -1,8 +1,9 @@
 """No round makes a device worse: what a round made replaces the model that listens only if it is at least as good.
 
 Both are asked the same: which of the device's clips, and of the public set's rows, they name rightly as they would
-listen. A tie goes to the round. A device that keeps its own model leaves the outputs off that this model never learned:
-it misses the fleet's new sounds until a round is accepted, which is better than to hear them where they are not.
+listen. A tie goes to the round. Where the result is refused, what the device itself trained in the round is asked next.
+A device that keeps a model of its own leaves the outputs off that this model never learned: it misses the fleet's new
+sounds until a round is accepted, which is better than to hear them where they are not.
 """
 
 from __future__ import annotations
@@ -54,13 +55,33 @@ class Verdict:
     """The outcome.
 
     Attributes:
-        kept_own: Whether the device goes on listening with the model that it had.
+        kept_own: Whether the device refuses the round's result and listens with a model of its own.
         metrics: Shares of the evidence that both models named rightly, in %: ``held_out_before``, ``held_out_after``,
             or ``taught_`` in place of ``held_out_``; ``public_before``, ``public_after``; without what there is none.
     """
 
     kept_own: bool
     metrics: dict[str, float]
+
+
+def choose_listener(
+    model: ModelRuntime, present: Listener, result: Listener, own: Listener | None, evidence: Evidence
+) -> tuple[Listener, Verdict]:
+    """Return which of the models a device listens with after a round, and what became of the round's result.
+
+    Args:
+        model: does the work; its weights are overwritten.
+        present: with which the device listens now.
+        result: what the round made.
+        own: what the device itself trained in the round, without the result; None where it did not take part.
+        evidence: what they are judged by.
+    """
+    verdict = judge(model, present, result, evidence)
+    if not verdict.kept_own:
+        return result, verdict
+    if own is not None and not judge(model, present, own, evidence).kept_own:
+        return own, verdict
+    return present, verdict
 
 
 def judge(model: ModelRuntime, present: Listener, candidate: Listener, evidence: Evidence) -> Verdict:
