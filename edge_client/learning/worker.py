@@ -21,7 +21,7 @@ from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
 from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
 from edge_client.learning.methods.registry import local_methods
-from edge_client.learning.rounds.choice import choose
+from edge_client.learning.rounds.choice import choose, result_of
 from edge_client.learning.rounds.clips import own_clips, public_clips, slots_of, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.job import RoundContext, RoundJob
 from edge_client.learning.rounds.personalise import personalise
@@ -148,15 +148,15 @@ def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: Roun
 
 def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob, fleets: Arrays | None) -> None:
     metrics = job.apply_result(config.device.learn_discovered)
-    source = own_clips(config, job)
     if job.work.fine_tune:
-        settings = job.work.plan.personalisation.settings
+        source, settings = own_clips(config, job), job.work.plan.personalisation.settings
         clips, judged = to_train_on(config, job, source), to_evaluate_on(job, source.held_out)
         public = public_clips(job, clips)
         metrics.update(
             personalise(job.model, job.label_map, clips, judged, settings, job.rng, fleets, public, job.own_weights)
         )
-    chosen, verdict = choose(config, state, saved, job, source)
+    made, taught = result_of(config, state, saved, job)
+    chosen, verdict = choose(config, saved, job, made, taught=taught)
     metrics.update(verdict.metrics | _held_out(config, job))
     report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune, kept_own=verdict.kept_own)
     write_durably(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())

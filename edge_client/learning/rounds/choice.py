@@ -6,38 +6,55 @@ import dataclasses
 import logging
 
 from edge_client.config import Config
-from edge_client.learning.held_out import Split
 from edge_client.learning.rounds.clips import evidence
 from edge_client.learning.rounds.guard import Listener, Verdict, choose_listener
-from edge_client.learning.rounds.job import RoundJob
+from edge_client.learning.rounds.job import RoundJob, RoundPart
 from edge_client.learning.teaching.job import DeviceModel, go_over
 from edge_client.storage.device_state import DeviceState, Progress, SavedModel
 
 log = logging.getLogger(__name__)
 
 
-def choose(
-    config: Config, state: DeviceState, saved: SavedModel, job: RoundJob, source: Split
-) -> tuple[DeviceModel, Verdict]:
-    """Return the model that the device shall save, and why; the job's model then listens with it.
+def result_of(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob) -> tuple[DeviceModel, bool]:
+    """Return what a round made, and whether it has learned all of the owner's clips.
 
-    A device with a microphone listens with it as it is, so the owner's clips and room are gone over first. A model that
-    listens has learned all clips by then, and so has the other.
+    A device with a microphone listens with it as it is, so the owner's clips and room are gone over first.
 
     Args:
         config: of the device.
         state: its state folder.
         saved: its model before the round.
         job: after the round's result was applied.
-        source: the round's clips.
     """
-    made = DeviceModel(SavedModel(saved.bundle, job.model.get_weights(), _progress(saved.progress, job)))
-    again = go_over(config, state, made.model) if config.microphone is not None else None
-    made = made if again is None else again
+    progress = dataclasses.replace(after_round(saved.progress, job), background_trained=False, tails={}, unheard=())
+    made = SavedModel(saved.bundle, job.model.get_weights(), progress)
+    again = go_over(config, state, made) if config.microphone is not None else None
+    return (DeviceModel(made), False) if again is None else (again, True)
+
+
+def after_round(before: Progress, job: RoundPart) -> Progress:
+    """Return the progress of a model after a round."""
+    round_id = job.work.round_id
+    fine_tuned = round_id if job.work.fine_tune else before.fine_tuned
+    return dataclasses.replace(before, label_map=job.label_map, learned=round_id, fine_tuned=fine_tuned)
+
+
+def choose(
+    config: Config, saved: SavedModel, job: RoundPart, made: DeviceModel, *, taught: bool
+) -> tuple[DeviceModel, Verdict]:
+    """Return the model that the device shall save, and why; the job's model then listens with it.
+
+    Args:
+        config: of the device.
+        saved: its model before the round.
+        job: the round; its label map becomes that of the model that listens.
+        made: what the round made.
+        taught: whether that, and the model that listens, have learned all of the owner's clips.
+    """
     job.label_map = made.model.progress.label_map
-    tells = evidence(config, job, source, taught=again is not None)
     new = range(len(saved.progress.label_map.slots), len(job.label_map.slots))
     options = _Options(saved, made, tuple(new), took_part=saved.progress.contributed == job.work.round_id)
+    tells = evidence(config, job, taught=taught)
     listener, verdict = choose_listener(job.model, options.present, options.result, options.own, tells)
     _log(job.work.round_id, verdict)
     chosen = options.model_of(listener)
@@ -73,20 +90,6 @@ class _Options:
         return self._own if listener is self.own else self._kept
 
 
-def _progress(before: Progress, job: RoundJob) -> Progress:
-    """Return the progress of what a round made, before anything else learned from it."""
-    round_id = job.work.round_id
-    return dataclasses.replace(
-        before,
-        label_map=job.label_map,
-        learned=round_id,
-        fine_tuned=round_id if job.work.fine_tune else before.fine_tuned,
-        background_trained=False,
-        tails={},
-        unheard=(),
-    )
-
-
 def _of_its_own(made: DeviceModel, new: tuple[int, ...]) -> DeviceModel:
     """Return what the device itself trained in the round, with the fleet's classes; it never learned the new ones."""
     progress = dataclasses.replace(made.model.progress, unheard=new)
@@ -102,6 +105,7 @@ def _keeping_own(saved: SavedModel, after: Progress, new: tuple[int, ...]) -> Sa
         label_map=after.label_map,
         learned=after.learned,
         fine_tuned=after.fine_tuned,
+        provisional=after.provisional,
         unheard=(*before.unheard, *new),
     )
     return dataclasses.replace(saved, progress=progress)

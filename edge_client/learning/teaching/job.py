@@ -27,7 +27,7 @@ from edge_client.learning.teaching.negatives import QUIET_ROWS, artificial_noise
 from edge_client.learning.teaching.taught import Taught, known_slots, with_labels
 from edge_client.learning.training_data import gather
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import DeviceState, Progress, SavedModel
+from edge_client.storage.device_state import DeviceState, SavedModel
 from fleet_protocol.arrays import Floats
 
 log = logging.getLogger(__name__)
