@@ -155,6 +155,8 @@ class RoundSummary:
         closed_at: Time of the end.
         selected: Number of devices that were selected.
         uploaded: Number of devices that uploaded.
+        learned: Number of devices that applied the result, selected or not.
+        kept_own: Number of those that listen with a model of their own, because the result is worse for them.
         training_loss: Median of the uploaded training losses; None before the round is done, and without any.
         follows: Number of the fleet's round that a group's round personalises.
         group: Index of the group whose round it is, 0 for the devices with the fewest clips.
@@ -170,6 +172,8 @@ class RoundSummary:
     closed_at: datetime | None
     selected: int
     uploaded: int
+    learned: int
+    kept_own: int
     training_loss: float | None
     follows: int | None
     group: int | None
@@ -189,6 +193,7 @@ class ParticipantInfo:
         metrics: Its measurements, as uploaded.
         learned: Whether it has learned from the result.
         personalised: Whether it fine-tuned the result on its own clips.
+        kept_own: Whether it listens with a model of its own, because the result is worse for it.
         learned_metrics: Its measurements after learning.
     """
 
@@ -200,6 +205,7 @@ class ParticipantInfo:
     metrics: dict[str, float]
     learned: bool
     personalised: bool
+    kept_own: bool
     learned_metrics: dict[str, float]
 
 

@@ -32,11 +32,13 @@ class LabelMap:
         capacity: outputs of the head.
         slots: those that are labels, in order.
         reserved: outputs at the head's end that never become labels (``Manifest.background``).
+        off: slots whose outputs are not used, because the weights never learned them; not part of :meth:`to_json`.
     """
 
     capacity: int
     slots: tuple[Slot, ...] = ()
     reserved: int = 0
+    off: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.capacity < 1:
@@ -73,14 +75,15 @@ class LabelMap:
 
     @property
     def mask(self) -> Floats:
-        """float32 [capacity]: 1 where a slot is in use."""
+        """float32 [capacity]: 1 where a slot is in use and not off."""
         mask = np.zeros(self.capacity, np.float32)
         mask[: len(self.slots)] = 1.0
+        mask[list(self.off)] = 0.0
         return mask
 
     @property
     def listening_mask(self) -> Floats:
-        """float32 [capacity]: 1 where a slot is in use, and at the outputs for what is no label."""
+        """float32 [capacity]: as :attr:`mask`, and 1 at the outputs for what is no label."""
         mask = self.mask
         mask[self.free :] = 1.0
         return mask

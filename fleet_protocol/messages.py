@@ -225,11 +225,19 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Learned:
-    """A device finished learning from a round's result; ``personalised``: it was asked to fine-tune it, and did."""
+    """A device finished learning from a round's result.
+
+    Attributes:
+        round_id: the round.
+        metrics: what the device measured, for people.
+        personalised: whether it was asked to fine-tune the result, and did.
+        kept_own: whether it listens with a model of its own, because the result is worse for it.
+    """
 
     round_id: int
     metrics: dict[str, float] = field(default_factory=dict)
     personalised: bool = False
+    kept_own: bool = False
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,10 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         own = ParticipantRow.round_id == RoundRow.round_id
         return select(func.count(column)).where(own).correlate(RoundRow).scalar_subquery()
 
+    def reports(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
+        own = (LearnedRow.round_id == RoundRow.round_id, *conditions)
+        return select(func.count()).select_from(LearnedRow).where(*own).correlate(RoundRow).scalar_subquery()
+
     return select(
         RoundRow.round_id,
         RoundRow.state,
@@ -99,6 +103,8 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.closed_at,
         count(ParticipantRow.device_id.expression).label("selected"),
         count(ParticipantRow.upload.expression).label("uploaded"),
+        reports().label("learned"),
+        reports(LearnedRow.kept_own.is_(True)).label("kept_own"),
         RoundRow.training_loss,
         RoundRow.follows,
         RoundRow.group_index,
@@ -117,6 +123,8 @@ def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no 
         closed_at=None if row.closed_at is None else moment(row.closed_at),
         selected=row.selected,
         uploaded=row.uploaded,
+        learned=row.learned,
+        kept_own=row.kept_own,
         training_loss=row.training_loss,
         follows=row.follows,
         group=row.group_index,
@@ -145,6 +153,7 @@ def _participants(session: Session, round_id: int) -> tuple[ParticipantInfo, ...
             metrics=participant.metrics,
             learned=learned is not None,
             personalised=learned is not None and learned.personalised,
+            kept_own=learned is not None and learned.kept_own,
             learned_metrics=learned.metrics if learned is not None else {},
         )
         for participant, name, learned in session.execute(query)

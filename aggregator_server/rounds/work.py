@@ -61,7 +61,7 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
         session.merge(
             LearnedRow(
                 round_id=learned.round_id, device_id=device_id,
-                personalised=learned.personalised, metrics=learned.metrics,
+                personalised=learned.personalised, kept_own=learned.kept_own, metrics=learned.metrics,
             )
         )  # fmt: skip
         reached = (AssignmentRow.device_id == device_id) & (AssignmentRow.round_id <= learned.round_id)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from aggregator_server.errors import StartError
 from aggregator_server.store.tables import Base
 
-VERSION = 2  # of the tables: to be raised whenever they change, for nothing converts old ones
+VERSION = 3  # of the tables: to be raised whenever they change, for nothing converts old ones
 CONNECTIONS = 16  # kept open: opening one costs more than most queries
 _LOCK_WAIT_S = 30.0
 _PRAGMAS = (

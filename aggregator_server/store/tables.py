@@ -149,12 +149,16 @@ class ParticipantRow(Base):
 
 
 class LearnedRow(Base):
-    """A device learned from a round's result; ``personalised`` says whether it also fine-tuned it on its own clips."""
+    """A device learned from a round's result.
+
+    ``personalised`` says whether it also fine-tuned it on its own clips, ``kept_own`` whether it refused the result.
+    """
 
     __tablename__ = "learned"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
     device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
     personalised: Mapped[bool] = mapped_column(Boolean)
+    kept_own: Mapped[bool] = mapped_column(Boolean)
     metrics: Mapped[Json]
 
 

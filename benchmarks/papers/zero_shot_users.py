@@ -107,7 +107,7 @@ def play(
                 strategy="zero_shot",
                 seed=seed,
                 evaluate_every=5,
-                local=settings,
+                local=settings | {"labels": False},  # the paper does not train on them
                 aggregation={"normalise": normalise},
             ),
             fleet,

@@ -52,6 +52,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
     lines = [
         f"{status['name']}: {head} (process {status['pid']}, seen {_span(age)} ago)",
         f"model     {model['architecture']}: {', '.join(model['labels']) or 'no labels yet'}",
+        *_round_lines(model),
     ]
     for name, loop in status["loops"].items():
         trouble = f", {loop['restarts']} restarts, last error: {loop['error']}" if loop["error"] else ""
@@ -63,6 +64,20 @@ def _lines(status: dict[str, Any]) -> list[str]:
         if found
     ]
     return lines + expected_lines(status["expected"]) + provisional_lines(model["provisional"])
+
+
+def _round_lines(model: dict[str, Any]) -> list[str]:
+    """Return what became of the last round's result, and what the model does not listen for."""
+    lines = []
+    if (judged := model["round"]) is not None:
+        what = "was worse here: the device keeps a model of its own" if judged["kept_own"] else "was taken"
+        found = (f"{key} {value:.1f} %" for key, value in judged.items() if key not in ("round_id", "kept_own"))
+        figures = ", ".join(found) or "nothing to judge by"
+        lines.append(f"round     the result of round {judged['round_id']} {what} ({figures})")
+    if model["not_listened_for"]:
+        names = ", ".join(model["not_listened_for"])
+        lines.append(f"          not listened for until a round is taken or you teach it: {names}")
+    return lines
 
 
 def expected_lines(expected: list[dict[str, Any]]) -> list[str]:

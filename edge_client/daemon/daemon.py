@@ -22,7 +22,7 @@ from edge_client.config import Config, load_config
 from edge_client.daemon.board import resident_mb, temperature_c
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
 from edge_client.daemon.round_loop import RoundLoop
-from edge_client.daemon.status_file import StatusFile
+from edge_client.daemon.status_file import StatusFile, model_status
 from edge_client.daemon.supervisor import Supervisor
 from edge_client.daemon.systemd import notify
 from edge_client.daemon.teaching_loop import TeachingLoop
@@ -93,9 +93,7 @@ class Daemon:
         settings = read_bundle(config.model.bundle).manifest.feature_settings
         self._sample_rate_hz = settings.sample_rate_hz
         self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
-        self._architecture = ""
-        self._labels: tuple[str, ...] = ()
-        self._provisional: tuple[str, ...] = ()
+        self._model: dict[str, Any] = {}
         self._unknown = UnknownClips(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
         self._listening: ListeningLoop | None = None
         if self._state.follow_front_end(config.model.bundle):
@@ -157,7 +155,7 @@ class Daemon:
             self._listening = ListeningLoop(
                 source, lambda: load_listening(self._config), self._config.detector, self._publisher, beat
             )
-            log.info("listening for %s", ", ".join(self._labels) or "nothing yet: teach a sound")
+            log.info("listening for %s", ", ".join(self._model["labels"]) or "nothing yet: teach a sound")
             self._listening.run(self._stop)
         finally:
             self._listening = None
@@ -173,9 +171,7 @@ class Daemon:
 
     def _reload(self) -> None:
         """Take up the model that is on the disk."""
-        saved = self._state.load_model(self._config.model.bundle)
-        self._architecture, self._labels = saved.progress.architecture, saved.progress.label_map.names
-        self._provisional = saved.progress.provisional_labels
+        self._model = model_status(self._state.load_model(self._config.model.bundle).progress)
         if (loop := self._listening) is not None:
             try:
                 loop.reload()
@@ -202,11 +198,7 @@ class Daemon:
             "name": self._config.device.name,
             "pid": os.getpid(),
             "started": self._started,
-            "model": {
-                "architecture": self._architecture,
-                "labels": self._labels,
-                "provisional": self._provisional,
-            },
+            "model": self._model,
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
             "listening": loop.counters() if (loop := self._listening) is not None else None,
             "server": self._rounds.status if self._rounds else None,

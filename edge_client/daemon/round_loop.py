@@ -167,8 +167,11 @@ class RoundLoop:
         done = progress.fine_tuned if work.fine_tune else progress.learned
         if not (path.exists() and done == work.round_id):
             self._train(work)
-        self._client.learned(parse(Learned, json.loads(path.read_bytes())))
-        log.info("round %d: learned", work.round_id)
+        learned = parse(Learned, json.loads(path.read_bytes()))
+        self._client.learned(learned)
+        log.info(
+            "round %d: %s", work.round_id, "learned, and kept a model of its own" if learned.kept_own else "learned"
+        )
         self._state.discard(path)
 
     def _train(self, work: Work) -> None:

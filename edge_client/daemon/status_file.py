@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_client.errors import StateError
-from edge_client.storage.device_state import DeviceState
+from edge_client.storage.device_state import DeviceState, Progress
 from fleet_protocol.atomic_files import write_atomically
 
 _NAME = "status.json"
@@ -40,6 +40,24 @@ class StatusFile:
             OSError: the disk refuses.
         """
         write_atomically(self.path, json.dumps(status | {"time": time.time()}).encode() + b"\n")
+
+
+def model_status(progress: Progress) -> dict[str, Any]:
+    """Return what the status tells of the model: labels, and what became of the last round's result.
+
+    ``round`` has its number, whether the device kept its own model, and the metrics by which it decided; None before
+    the first. ``not_listened_for`` are labels that the model that listens never learned.
+    """
+    names = progress.label_map.names
+    judged = dict(progress.judged)
+    kept_own = bool(judged.pop("kept_own", 0.0))
+    return {
+        "architecture": progress.architecture,
+        "labels": names,
+        "provisional": progress.provisional_labels,
+        "not_listened_for": [names[slot] for slot in progress.unheard],
+        "round": {"round_id": progress.learned, "kept_own": kept_own, **judged} if progress.judged else None,
+    }
 
 
 def read_status(state: DeviceState) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
 from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
 from edge_client.learning.methods.registry import local_methods
+from edge_client.learning.rounds.choice import choose, result_of
 from edge_client.learning.rounds.clips import own_clips, public_clips, slots_of, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.job import RoundContext, RoundJob
 from edge_client.learning.rounds.personalise import personalise
@@ -30,7 +31,7 @@ from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.teaching.job import teach
 from edge_client.learning.training_job import OwnerTraining, TrainingJob, from_line
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import HELD_OUT, DeviceState, SavedModel
+from edge_client.storage.device_state import DeviceState, SavedModel
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
@@ -135,11 +136,14 @@ def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: Roun
     update, arrays = job.contribute(clips, config.device.share_names)
     update.metrics.update(_held_out(config, job))
     write_durably(state.update_path(job.work.round_id), pack(arrays, to_json(update)))
+    new = range(len(saved.progress.label_map.slots), len(job.label_map.slots))
     progress = dataclasses.replace(saved.progress, label_map=job.label_map, contributed=job.work.round_id)
-    # Before the first consensus the device listens with what it trained, unless that lost what is no label.
     trained = job.model.get_weights()
-    keeps = saved.progress.learned or saved.progress.background_trained
-    state.save_model(trained, saved.listening if keeps else trained, progress)
+    if saved.progress.learned or saved.progress.taught or saved.progress.background_trained:
+        progress = dataclasses.replace(progress, unheard=(*saved.progress.unheard, *new))
+        state.save_model(trained, saved.listening, progress)
+    else:  # before the first consensus the device listens with what it trained
+        state.save_model(trained, trained, progress)
 
 
 def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob, fleets: Arrays | None) -> None:
@@ -151,19 +155,12 @@ def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob,
         metrics.update(
             personalise(job.model, job.label_map, clips, judged, settings, job.rng, fleets, public, job.own_weights)
         )
-    metrics.update(_held_out(config, job))
-    report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune)
+    made, taught = result_of(config, state, saved, job)
+    chosen, verdict = choose(config, saved, job, made, taught=taught)
+    metrics.update(verdict.metrics | _held_out(config, job))
+    report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune, kept_own=verdict.kept_own)
     write_durably(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
-    progress = dataclasses.replace(
-        saved.progress,
-        label_map=job.label_map,
-        learned=job.work.round_id,
-        overtaken=True,
-        background_trained=False,
-        held_out=float(job.work.plan.personalisation.settings.get("held_out", HELD_OUT)),
-        fine_tuned=job.work.round_id if job.work.fine_tune else saved.progress.fine_tuned,
-    )
-    state.save_model(saved.bundle.weights, job.model.get_weights(), progress)
+    chosen.save(state)
 
 
 def _held_out(config: Config, job: RoundJob) -> dict[str, float]:

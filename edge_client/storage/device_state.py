@@ -28,7 +28,6 @@ from fleet_protocol.tensors import Arrays, pack, read_document, unpack
 
 T = TypeVar("T")
 
-HELD_OUT = 0.2
 _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
@@ -55,12 +54,13 @@ class Progress:
         learned: Last round whose result the model learned; 0 before the first.
         taught: Digest of the clip store from which the owner's sounds were last learned; "" before that.
         fine_tuned: Last round whose result was fine-tuned on the device's own clips; 0 before the first.
-        overtaken: Whether a round's result was learned since, which knows nothing of the owner's sounds and room.
-        held_out: Share of the clips by which the device judges what it makes of a round's result, 0..1.
         features: Digest of the front end's settings; "" for those of the bundle.
         tails: By label, level and scale of ``edge_client.detection.calibration.Tail``, as last taught.
         background_trained: Whether the outputs for what is no label are trained in the weights that listen.
         provisional: Classes of the fleet that too few devices have clips of to rely on, as last learned.
+        unheard: Slots that the weights that listen never learned; they are off.
+        judged: What the device found when it last learned from a round: ``kept_own``, 1 or 0, and the metrics of
+            ``edge_client.learning.rounds.guard``; empty before the first.
     """
 
     architecture: str
@@ -69,12 +69,12 @@ class Progress:
     learned: int = 0
     taught: str = ""
     fine_tuned: int = 0
-    overtaken: bool = False
-    held_out: float = HELD_OUT
     features: str = ""
     tails: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     background_trained: bool = False
     provisional: tuple[str, ...] = ()
+    unheard: tuple[int, ...] = ()
+    judged: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def provisional_labels(self) -> tuple[str, ...]:
@@ -83,8 +83,9 @@ class Progress:
 
     @property
     def listening_labels(self) -> LabelMap:
-        """The labels for listening: without the outputs for what is no label, where these are not trained."""
-        return self.label_map if self.background_trained else dataclasses.replace(self.label_map, reserved=0)
+        """The labels for listening: without the outputs that the weights that listen never learned."""
+        reserved = self.label_map.reserved if self.background_trained else 0
+        return dataclasses.replace(self.label_map, reserved=reserved, off=self.unheard)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class SavedModel:
     Attributes:
         bundle: Bundle with the weights that the device trained on its own clips. Rounds go on from these, so that
             devices stay different and their consensus stays better than each of them.
-        listening: Weights after the fleet's consensus was distilled into them; these recognise sounds.
+        listening: Weights that recognise sounds: the best that a round or the owner's teaching made.
         progress: Rounds and clips from which the model learned.
     """
 
@@ -178,12 +179,12 @@ class DeviceState:
                 learned=int(document["learned"]),
                 taught=str(document.get("taught", "")),
                 fine_tuned=int(document.get("fine_tuned", 0)),
-                overtaken=bool(document.get("overtaken", False)),
-                held_out=float(document.get("held_out", HELD_OUT)),
                 features=str(document.get("features", "")) or manifest.feature_settings.digest,
                 tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document.get("tails", {})).items()},
                 background_trained=bool(document.get("background_trained", False)),
                 provisional=tuple(map(str, document.get("provisional", ()))),
+                unheard=tuple(int(slot) for slot in document.get("unheard", ())),
+                judged={str(name): float(value) for name, value in dict(document.get("judged", {})).items()},
             )
         except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
@@ -232,10 +233,9 @@ class DeviceState:
     def taught(self) -> str:
         """Return the digest of the clips that the saved model learned last, without opening the bundle.
 
-        It is "" where there are none, where a round's result came after them, and where the model cannot be read.
+        It is "" where there are none, and where the model cannot be read.
         """
-        document = self._document()
-        return "" if document.get("overtaken") else str(document.get("taught", ""))
+        return str(self._document().get("taught", ""))
 
     def lacks_background(self) -> bool:
         """Return whether the saved model has labels and outputs for what is no label, which are not trained."""

@@ -28,17 +28,23 @@ class ZeroShotSection:
         clips: smallest and largest number of clips of a label that a user takes into a round.
         by_speaker: whether a speaker's clips, or those of a recording, stay together; false: each is dealt for itself.
         tell_count: whether the aggregator is told how many new classes there are.
+        held_out: share of every user's clips that no round trains on, by which the user judges what rounds make of its
+            model; 0: none are.
+        guard: whether a user that judges refuses results that are worse for it.
     """
 
     public: int = 300
     clips: tuple[int, ...] = (200, 300)
     by_speaker: bool = True
     tell_count: bool = False
+    held_out: float = 0.0
+    guard: bool = True
 
     def __post_init__(self) -> None:
         require(self.public >= 1, "public", self.public, "must be at least 1")
         allowed = len(self.clips) == 2 and 1 <= self.clips[0] <= self.clips[-1]
         require(allowed, "clips", list(self.clips), "must be a smallest and a largest number, such as [200, 300]")
+        require(0 <= self.held_out <= 0.5, "held_out", self.held_out, "must be from 0 to 0.5")
 
 
 @dataclass(frozen=True)

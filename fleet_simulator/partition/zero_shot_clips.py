@@ -36,6 +36,12 @@ class Stock:
         """Return how many clips, counted from the first, the user has in a round."""
         return min(len(self.rows), sum(count for since, count in self.arrivals if since <= round_id))
 
+    def split(self, round_id: int, held_out: float) -> tuple[Ints, Ints]:
+        """Return the rows that the user has in a round, without those held out, and those: evenly spread."""
+        have = np.arange(self.available(round_id))
+        chosen = np.floor((have + 1) * held_out) > np.floor(have * held_out)
+        return self.rows[have[~chosen]], self.rows[have[chosen]]
+
 
 class UserClips:
     """The clips of an experiment, as features that are NOT normalised.
@@ -43,6 +49,7 @@ class UserClips:
     Attributes:
         public_set: D_0.
         test: rows of the test clips by label.
+        section: ``[zero_shot]`` of the experiment.
         stocks: of every user, by label.
     """
 
@@ -75,7 +82,7 @@ class UserClips:
             {label: Stock(part[label], _arrivals(experiment, user, label)) for label in section.all_labels}
             for user, (section, part) in enumerate(zip(experiment.users, parts[2:], strict=True))
         ]
-        self._bounds = experiment.zero_shot.clips
+        self.section = experiment.zero_shot
 
     def features(self, rows: Ints) -> Floats:
         """Return float32 [n, frames, coefficients], not normalised."""
@@ -89,13 +96,19 @@ class UserClips:
         """Return the rows that a user takes into a round by label, in alphabetical order as on a device."""
         drawn = {}
         for label in sorted(self.stocks[user]):
-            count = self.stocks[user][label].available(round_id)
-            if not count:
+            rows, _ = self.stocks[user][label].split(round_id, self.section.held_out)
+            if not len(rows):
                 continue
             rng = np.random.default_rng([self._seed, 7, user, round_id, self._slots[label]])
-            wanted = int(rng.integers(self._bounds[0], self._bounds[1] + 1))
-            drawn[label] = self.stocks[user][label].rows[rng.permutation(count)[:wanted]]
+            wanted = int(rng.integers(self.section.clips[0], self.section.clips[1] + 1))
+            drawn[label] = rows[rng.permutation(len(rows))[:wanted]]
         return drawn
+
+    def held_out(self, user: int, round_id: int) -> dict[str, Ints]:
+        """Return the rows of every label that a user never trains on; as many of each as it takes into a round."""
+        stocks, share = self.stocks[user], self.section.held_out
+        rows = {label: stocks[label].split(round_id, share)[1] for label in sorted(stocks)}
+        return {label: found[: self.section.clips[1]] for label, found in rows.items() if len(found)}
 
     def _deal(self, experiment: ZeroShotExperiment) -> list[dict[str, Ints]]:
         labels = experiment.labels

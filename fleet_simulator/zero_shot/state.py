@@ -49,12 +49,20 @@ def save_fleet(folder: Path, state: FleetState, users: Sequence[Memory], experim
         arrays["consensus"] = state.consensus
     for number, memory in enumerate(users):
         arrays |= {f"user-{number}/{name}": array for name, array in memory.trained.items()}
+        arrays |= {f"listening-{number}/{name}": array for name, array in (memory.listening or {}).items()}
     document = {
         "rounds": state.rounds,
         "classes": [[info.class_id, info.name, info.discovered_in] for info in public.classes],
         "assigned": [[device, slot, class_id] for (device, slot), class_id in state.assigned.items()],
         "words": state.words,
-        "users": [{"bundle": str(memory.bundle), "label_map": memory.label_map.to_json()} for memory in users],
+        "users": [
+            {
+                "bundle": str(memory.bundle),
+                "label_map": memory.label_map.to_json(),
+                "unheard": list(memory.unheard),
+            }
+            for memory in users
+        ],
     }
     write_state(folder, experiment, arrays, document)
 
@@ -80,7 +88,11 @@ def load_fleet(folder: Path, first: PublicSet, experiment: str) -> tuple[FleetSt
     state = FleetState(public_set, arrays.get("consensus"), assigned, document["words"], document["rounds"])
     users = []
     for number, user in enumerate(document["users"]):
-        prefix = f"user-{number}/"
-        trained = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        users.append(Memory(Path(user["bundle"]), trained, LabelMap.from_json(user["label_map"])))
+        trained, listening = (_below(f"{kind}-{number}/", arrays) for kind in ("user", "listening"))
+        label_map, unheard = LabelMap.from_json(user["label_map"]), tuple(user["unheard"])
+        users.append(Memory(Path(user["bundle"]), trained, label_map, listening or None, unheard))
     return state, users
+
+
+def _below(prefix: str, arrays: Arrays) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

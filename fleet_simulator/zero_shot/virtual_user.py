@@ -11,6 +11,8 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution
 from edge_client.errors import EdgeError, ModelError
+from edge_client.learning.held_out import FEWEST
+from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, public_rows
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.training_data import Clips
@@ -35,11 +37,20 @@ class Memory:
         bundle: Path of its present model.
         trained: Weights that its rounds go on from.
         label_map: Labels and classes of the model's slots.
+        listening: Weights that listen, where users refuse results that are worse; None: those of the last result.
+        unheard: Slots that these never learned.
     """
 
     bundle: Path
     trained: Arrays
     label_map: LabelMap
+    listening: Arrays | None = None
+    unheard: tuple[int, ...] = ()
+
+    @property
+    def listening_labels(self) -> LabelMap:
+        """The labels for listening: without the slots that the weights that listen never learned."""
+        return replace(self.label_map, off=self.unheard)
 
     @classmethod
     def first(cls, path: Path) -> Memory:
@@ -110,7 +121,10 @@ class VirtualUser:
             raise WorkerError(f"user {self.number + 1}: {error}") from error
         if evaluated:
             update.metrics.update(self._held_out(job))
+        new = tuple(range(len(self.memory.label_map.slots), len(job.label_map.slots)))
         self.memory.trained, self.memory.label_map = self.model.get_weights(), job.label_map
+        if self.memory.listening is not None:
+            self.memory.unheard += new
         return Contribution(update, lambda: arrays)
 
     def apply_result(
@@ -126,13 +140,41 @@ class VirtualUser:
         """
         job = self._job(work, context)
         measured: dict[str, Any] = dict(job.apply_result(True))
-        self.memory.label_map = job.label_map
+        if self.clips.section.held_out:
+            measured |= self._choose(job, work.round_id)
+        self.memory.label_map = replace(job.label_map, off=())
         if evaluated:
             measured |= self._held_out(job)
             measured["new_classes"] = [
                 found for class_id, word in words.items() if (found := self._recognition(class_id, word)) is not None
             ]
         return measured
+
+    def _choose(self, job: ZeroShot, round_id: int) -> dict[str, Any]:
+        """Take what the round made, or keep what listened before, as edge_client/learning/rounds/choice.py does it.
+
+        The job's model then listens with it. Returns ``kept_own``, and how that was told, in %.
+        """
+        memory, model = self.memory, job.model
+        present = Listener(memory.listening or memory.trained, memory.listening_labels)
+        own, result = Listener(memory.trained, memory.label_map), Listener(model.get_weights(), job.label_map)
+        chosen, verdict = choose_listener(model, present, result, own, self._evidence(job, round_id))
+        if not self.clips.section.guard:
+            chosen, verdict = result, replace(verdict, kept_own=False)
+        memory.listening = chosen.weights
+        memory.unheard = tuple(np.flatnonzero(job.label_map.mask > chosen.label_map.mask).tolist())
+        model.set_weights(chosen.weights)
+        memory.label_map, job.label_map = job.label_map, replace(job.label_map, off=memory.unheard)
+        return {"kept_own": verdict.kept_own, **verdict.metrics}
+
+    def _evidence(self, job: ZeroShot, round_id: int) -> Evidence:
+        held_out = self.clips.held_out(self.number, round_id)
+        slot_of, public_set = job.label_map.slot_of, job.context.public_set
+        own = as_clips({slot_of(label): self.clips.own_features(rows) for label, rows in held_out.items()}, job.model)
+        heard = {slot_of(label) for label in self.clips.of_round(self.number, round_id)}
+        judged = heard if len(own.slots) >= FEWEST else set()
+        x = job.model.normalise(public_set.features)
+        return Evidence(own, "own", public_rows(public_set, x, job.label_map, judged, heard))
 
     def to_train_on(self, job: ZeroShot, drawn: Mapping[str, Ints]) -> Clips:
         """Return clips with their variants; ``drawn``: the rows of every label, each of which has a slot."""
@@ -173,7 +215,7 @@ class VirtualUser:
     def _named(self, slot: int, rows: Ints) -> float:
         """Return the share of test clips that the model takes for a slot's class, in %."""
         x = self.model.normalise(self.clips.features(rows))
-        return 100 * float((self.model.predict(x, self.memory.label_map.mask).argmax(axis=1) == slot).mean())
+        return 100 * float((self.model.predict(x, self.memory.listening_labels.mask).argmax(axis=1) == slot).mean())
 
 
 def word_of(reports: Sequence[str]) -> str:

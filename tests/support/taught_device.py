@@ -1,7 +1,6 @@
-"""A device whose owner teaches it: its folders, and the training process that learns from them."""
+"""A device whose owner teaches it, or that takes part in rounds: its folders, and the training process on them."""
 
 import dataclasses
-import json
 import subprocess
 import sys
 
@@ -9,16 +8,22 @@ from edge_client.audio.recordings import Recordings
 from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.job import to_teach
+from edge_client.learning.training_job import OwnerTraining, to_line
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from tests.support.checkout import ROOT
 from tests.support.sounds import write_clips
 
+TEACHING = OwnerTraining()
+
 
 class Device:
+    """``sections`` of the configuration by name; a device without a microphone has None for that one."""
+
     def __init__(self, folder, bundle, **sections):
         self.folder, self.bundle = folder, bundle
-        lines = [f"[{section}]\n{text}\n" for section, text in ({"microphone": ""} | sections).items()]
+        chosen = {"microphone": ""} | sections
+        lines = [f"[{section}]\n{text}\n" for section, text in chosen.items() if text is not None]
         (folder / "edge.toml").write_text(
             f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundle}"\n' + "".join(lines)
         )
@@ -26,19 +31,23 @@ class Device:
         self.state = DeviceState(self.config.device.state)
         self.clips = self.config.clips_folder
 
-    def worker(self):
+    def worker(self, job=TEACHING):
         child = subprocess.Popen(
             [sys.executable, "-m", "edge_client.learning.worker", str(self.folder / "edge.toml")],
             cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
-        child.stdin.write(json.dumps({"kind": "teach"}).encode() + b"\n")
+        child.stdin.write(to_line(job).encode())
         child.stdin.flush()
         return child
 
     def teach(self):
-        with self.worker() as child:
+        return self.do(TEACHING)
+
+    def do(self, job):
+        with self.worker(job) as child:
             errors = child.stderr.read().decode()
             assert child.wait(60) == 0, errors
+        self.log = errors
         return self.state.load_model(self.bundle)
 
     def to_teach(self):

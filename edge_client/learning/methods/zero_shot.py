@@ -29,7 +29,10 @@ _SETTINGS: dict[str, Setting] = {
     "epochs": Setting(16, "passes over the round's clips", 1, 10_000),
     "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
     "momentum": Setting(0.9, "of the local training and the distillation", 0.0, 0.9999),
-    "distill_epochs": Setting(2, "passes over the public set towards the consensus; 0: to the letter", 0, 10_000),
+    "labels": Setting(
+        True, "train on the public set's labels in every pass; false: on the fleet's scores of it, after the round"
+    ),
+    "distill_epochs": Setting(2, "passes over the public set after the round; 0: to the letter", 0, 10_000),
     "score_temperature": Setting(4.0, "of the softmax of the scores, and of the distillation", 1e-3, 1e3),
     "distill_learning_rate": Setting(0.003, "of the distillation", 1e-8, 10.0),
 }

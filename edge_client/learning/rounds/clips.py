@@ -9,20 +9,31 @@ import numpy as np
 from edge_client.audio.recordings import Recordings
 from edge_client.config import Config
 from edge_client.features.augmentation import Augmentation, BackgroundNoise, augment
-from edge_client.learning.held_out import Split
-from edge_client.learning.rounds.job import RoundJob
+from edge_client.learning.held_out import FEWEST, HELD_OUT, Split
+from edge_client.learning.rounds.guard import Evidence, public_rows
+from edge_client.learning.rounds.job import RoundJob, RoundPart
 from edge_client.learning.training_data import Clips, gather
 
+# Clips of a label, of those that both models have learned.
+_MAX_TAUGHT = 40
 
-def own_clips(config: Config, job: RoundJob) -> Split:
-    """Return the clips to train on; where the plan holds clips out, without these."""
+
+def own_clips(config: Config, job: RoundPart) -> Split:
+    """Return the clips to train on, without those that are held out.
+
+    The plan's personalisation says how many are. Where it does not, a share is held out to judge the round by, unless
+    that is too little to tell, or the owner's teaching trains on all clips anyway.
+    """
     recordings = Recordings(
         config.clips_folder,
         job.model.manifest.feature_settings,
         per_round=config.recordings.per_round,
         seed=config.device.seed,
     )
-    return Split(recordings, float(job.work.plan.personalisation.settings.get("held_out", 0.0)))
+    asked = job.work.plan.personalisation.settings.get("held_out")
+    if asked is not None:
+        return Split(recordings, float(asked))
+    return Split(recordings, HELD_OUT if config.microphone is None else 0.0, fewest=FEWEST)
 
 
 def to_train_on(config: Config, job: RoundJob, source: Split) -> Clips:
@@ -43,13 +54,39 @@ def to_train_on(config: Config, job: RoundJob, source: Split) -> Clips:
     )
 
 
-def to_evaluate_on(job: RoundJob, source: Split | Recordings) -> Clips:
+def evidence(config: Config, job: RoundPart, *, taught: bool) -> Evidence:
+    """Return what tells whether a round's result is as good as the model that listens.
+
+    Where both have learned all of the owner's clips, these show what was lost, and the public recordings of all classes
+    how others are understood.
+
+    Args:
+        config: of the device.
+        job: with the label map after the round.
+        taught: whether both models have learned all clips.
+    """
+    source = own_clips(config, job)
+    own = to_evaluate_on(job, _all_clips(config, job, _MAX_TAUGHT) if taught else source.held_out)
+    heard = set(slots_of(job, source.labels()).values())
+    judged = heard if not taught and len(own.slots) >= FEWEST else set()
+    public_set = job.context.public_set
+    x = job.model.normalise(public_set.features)
+    public = public_rows(public_set, x, job.label_map, judged, heard)
+    return Evidence(own, "taught" if taught else "held_out", public)
+
+
+def _all_clips(config: Config, job: RoundPart, most: int) -> Recordings:
+    settings = job.model.manifest.feature_settings
+    return Recordings(config.clips_folder, settings, per_round=(most, most), seed=config.device.seed)
+
+
+def to_evaluate_on(job: RoundPart, source: Split | Recordings) -> Clips:
     """Return clips as they were recorded."""
     slots = slots_of(job, source.labels())
     return gather(source, job.work.round_id, slots, job.model, np.random.default_rng(0), copies=0, noise=None)
 
 
-def public_clips(job: RoundJob, own: Clips) -> Clips:
+def public_clips(job: RoundPart, own: Clips) -> Clips:
     """Return the public set with the device's slots: recordings, and impressions of classes without own clips."""
     public = job.context.public_set
     places = {slot_class: slot for slot, slot_class in enumerate(job.label_map.class_ids) if slot_class is not None}
@@ -58,6 +95,6 @@ def public_clips(job: RoundJob, own: Clips) -> Clips:
     return Clips(job.model.normalise(public.features[used])[None], slots[used])
 
 
-def slots_of(job: RoundJob, labels: tuple[str, ...]) -> dict[str, int]:
+def slots_of(job: RoundPart, labels: tuple[str, ...]) -> dict[str, int]:
     """Return the slot of every label that has one."""
     return {label: job.label_map.slot_of(label) for label in labels if label in job.label_map.names}

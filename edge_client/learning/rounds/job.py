@@ -39,25 +39,35 @@ class RoundContext:
     first: bool = False
 
 
-class RoundJob(Protocol):
-    """One device's work in one round.
+class RoundPart(Protocol):
+    """What every strategy's part on a device has.
 
     Attributes:
-        model: The device's own model, trained in place. After :meth:`contribute` it holds the weights that the
-            device trained, after :meth:`apply_result` those that recognise sounds.
-        label_map: Slots of that model; replaced, not changed.
+        model: A runtime of the device's bundle.
+        label_map: Labels as the round leaves them; replaced, not changed.
         work: What the device was asked for.
-        context: What the aggregator sent along.
-        own_weights: The device's own weights, where :meth:`apply_result` put the fleet's into ``model`` and the device
-            may listen with either; else None.
-        settings: Settings of the plan's local method.
-        rng: Generator of all random numbers of this work.
+        context: What the aggregator sent along with the work.
     """
 
     model: ModelRuntime
     label_map: LabelMap
     work: Work
     context: RoundContext
+
+
+class RoundJob(RoundPart, Protocol):
+    """One device's work in a round that trains a network.
+
+    Attributes:
+        model: The device's own model, trained in place. After :meth:`contribute` it holds the weights that the
+            device trained, after :meth:`apply_result` those that recognise sounds.
+        label_map: Slots of that model; replaced, not changed.
+        own_weights: The device's own weights, where :meth:`apply_result` put the fleet's into ``model`` and the device
+            may listen with either; else None.
+        settings: Settings of the plan's local method.
+        rng: Generator of all random numbers of this work.
+    """
+
     own_weights: Arrays | None
     settings: Mapping[str, Value]
     rng: np.random.Generator

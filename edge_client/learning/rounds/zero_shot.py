@@ -1,7 +1,8 @@
 """Zero-shot federated learning with new classes: the device's part (Gudur & Perepu 2021, algorithm 1).
 
-Contribute: train on the round's clips, score the public set, add the scores to the fleet's (alpha-update), and describe
-new sounds by data impressions. Learn: link and adopt classes, and distil the new consensus into the own model.
+Contribute: train on the round's clips and the public set's labels, score the public set, add the scores to the fleet's
+(alpha-update), and describe new sounds by data impressions. Learn: link and adopt classes, and train on the public set.
+With ``labels`` false the public set's labels are never used: the new consensus is distilled instead.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from edge_client.learning.methods.zero_shot import alpha_update
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.rounds.job import RoundContext, percent, round_rng
 from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
-from edge_client.learning.sgd import Optimiser, accuracy, train_epoch
+from edge_client.learning.sgd import Optimiser, accuracy, settling, train_epoch
 from edge_client.learning.targets import at_temperature, from_consensus, from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
@@ -74,8 +75,7 @@ class ZeroShot:
         new = [slot for slot in unlinked(self.label_map) if clips.count(slot)]
         loss = self._build(clips, with_public_set=bool(new))
         slots, columns = self._owned()
-        temperature = float(self.settings["score_temperature"])
-        scores = self.model.predict(self._x0, self.label_map.mask, temperature)
+        scores = self.model.predict(self._x0, self.label_map.mask, self._temperature)
         own = scores[:, slots]
         consensus = None if self.context.consensus is None else self.context.consensus[:, columns]
         arrays: Arrays = {"scores": alpha_update(own, consensus, len(clips.slots))}
@@ -99,7 +99,7 @@ class ZeroShot:
         return update, arrays
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
-        """Link what was recognised, adopt what others discovered, and distil the consensus; return accuracies in %.
+        """Link what was recognised, adopt what others discovered, and learn the public set; return accuracies in %.
 
         Args:
             adopt: whether to take up classes that other devices discovered.
@@ -112,7 +112,10 @@ class ZeroShot:
         metrics = {}
         if self.context.consensus is not None:
             metrics["global_accuracy"] = self._public_accuracy(self.context.consensus[:, columns], columns)
-            for _ in range(int(self.settings["distill_epochs"])):
+        for _ in range(int(self.settings["distill_epochs"])):
+            if self.settings["labels"]:
+                self._review()
+            else:
                 self._distil(rehearse=True)
         own = self.model.predict(self._x0, self.label_map.mask)[:, slots]
         metrics["distilled_accuracy"] = self._public_accuracy(own, columns)
@@ -123,22 +126,32 @@ class ZeroShot:
         return percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, held_out, slots)})
 
     def _build(self, clips: Clips, *, with_public_set: bool) -> float:
-        """Train on the round's clips; with new classes, on the public set as well (choice 2 of the local update)."""
-        targets = from_slots(clips.slots, self.label_map.capacity)
-        optimiser = Optimiser(float(self.settings["learning_rate"]), float(self.settings["momentum"]))
-        rehearsal, labels = self._rehearsal(own=set(clips.slots.tolist()))
-        targets = np.concatenate([targets, labels])
+        """Train on the round's clips and the public set's labels (choice 2 of the local update).
+
+        With ``labels`` false, on the consensus in place of the labels, and where there are new classes alone.
+        """
+        labelled = bool(self.settings["labels"])
+        rate, momentum, epochs = (self.settings[name] for name in ("learning_rate", "momentum", "epochs"))
+        rows, labels = self._rehearsal(own=set(clips.slots.tolist()), recordings=labelled)
+        targets = np.concatenate([from_slots(clips.slots, self.label_map.capacity), labels])
         loss = math.nan
-        for _ in range(int(self.settings["epochs"])):
-            if with_public_set:
+        for epoch in range(int(epochs)):
+            if with_public_set and not labelled:
                 self._distil()
-            x = np.concatenate([clips.draw(self.rng), rehearsal])
+            step = settling(float(rate), epoch, int(epochs)) if labelled else float(rate)
+            x = np.concatenate([clips.draw(self.rng), rows])
+            optimiser = Optimiser(step, float(momentum))
             loss = train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)
         require_finite(self.work, loss, ())
         return loss
 
+    def _review(self) -> None:
+        """Pass once over the public set with its labels; so a class that was just adopted is learned as well."""
+        x, labels = self._rehearsal(own=set(), recordings=True)
+        self._pass_over(x, labels, 1.0)
+
     def _distil(self, *, rehearse: bool = False) -> None:
-        """Pass once over the public recordings with the consensus as target. Their true labels are never used.
+        """Pass once over the public recordings with the consensus as target. Their true labels are not used.
 
         Of a class without a public recording the consensus knows nothing here, so the device keeps its own opinion
         (after learning without forgetting, Li & Hoiem 2016): pushed down on every recording, it would be unlearned.
@@ -148,7 +161,7 @@ class ZeroShot:
         """
         if self.context.consensus is None:
             return
-        mask, temperature = self.label_map.mask, float(self.settings["score_temperature"])
+        mask = self.label_map.mask
         real = ~self.context.public_set.synthetic
         recorded = set(self.context.public_set.labels[real].tolist())
         pairs = [pair for pair in zip(*self._owned(), strict=True) if pair[1] in recorded]
@@ -156,26 +169,44 @@ class ZeroShot:
         targets = from_consensus(self.context.consensus[real][:, columns], slots, self.label_map.capacity)
         scored = targets.any(axis=1)
         x, targets = self._x0[real][scored], targets[scored]
-        own = self.model.predict(x, mask, temperature)
+        own = self.model.predict(x, mask, self._temperature)
         own[:, slots] = 0.0
         targets = targets * (1.0 - own.sum(axis=1, keepdims=True)) + own
         if rehearse:
             impressions, labels = self._rehearsal(own=set())
-            labels = at_temperature(labels, mask, temperature)
+            labels = at_temperature(labels, mask, self._temperature)
             x, targets = np.concatenate([x, impressions]), np.concatenate([targets, labels])
-        optimiser = Optimiser(
-            float(self.settings["distill_learning_rate"]), float(self.settings["momentum"]), temperature
-        )
-        train_epoch(self.model, x, targets, mask, optimiser, self.rng)
+        self._pass_over(x, targets, self._temperature)
 
-    def _rehearsal(self, own: set[int]) -> tuple[Floats, Floats]:
-        """Return rows and targets of the public set's data impressions, but of classes that the device has clips of."""
+    def _pass_over(self, x: Floats, targets: Floats, temperature: float) -> None:
+        """Train one pass after the round on rows and their targets."""
+        rate, momentum = float(self.settings["distill_learning_rate"]), float(self.settings["momentum"])
+        optimiser = Optimiser(rate, momentum, temperature)
+        train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)
+
+    @property
+    def _temperature(self) -> float:
+        return float(self.settings["score_temperature"])
+
+    def _rehearsal(self, own: set[int], *, recordings: bool = False) -> tuple[Floats, Floats]:
+        """Return rows of the public set with their labels as targets, of classes that the device has a slot for.
+
+        Args:
+            own: slots of which the device has clips, so that their data impressions are left out.
+            recordings: whether the public recordings are among them.
+        """
         slots, columns = self._owned()
-        slot_of = {column: slot for slot, column in zip(slots, columns, strict=True) if slot not in own}
-        labels = self.context.public_set.labels
-        rows = np.flatnonzero(self.context.public_set.synthetic & np.isin(labels, list(slot_of)))
-        wanted = np.array([slot_of[int(label)] for label in labels[rows]], np.int64)
-        return self._x0[rows], from_slots(wanted, self.label_map.capacity)
+        slot_of = dict(zip(columns, slots, strict=True))
+        imagined = [column for column, slot in slot_of.items() if slot not in own]
+        labels, synthetic = self.context.public_set.labels, self.context.public_set.synthetic
+        wanted = synthetic & np.isin(labels, imagined)
+        if recordings:
+            wanted |= ~synthetic & np.isin(labels, columns)
+        rows = np.flatnonzero(wanted)
+        targets = from_slots(
+            np.array([slot_of[int(label)] for label in labels[rows]], np.int64), self.label_map.capacity
+        )
+        return self._x0[rows], targets
 
     def _owned(self) -> tuple[list[int], list[int]]:
         """Return the slots that are linked to classes of the public set, and these classes' columns."""

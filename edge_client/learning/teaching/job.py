@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,17 +20,15 @@ from edge_client.config import Config
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment_for_listening, splice
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.held_out import Split
+from edge_client.learning.teaching.expectation import Expectation
 from edge_client.learning.teaching.head_job import teach_head
 from edge_client.learning.teaching.incremental import IncrementalTask, learn
 from edge_client.learning.teaching.negatives import QUIET_ROWS, artificial_noise, rooms, windows
 from edge_client.learning.teaching.taught import Taught, known_slots, with_labels
-from edge_client.learning.training_data import Clips, gather, held_out_accuracy
+from edge_client.learning.training_data import gather
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import DeviceState, Progress, SavedModel
+from edge_client.storage.device_state import DeviceState, SavedModel
 from fleet_protocol.arrays import Floats
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.tensors import Arrays
 
 log = logging.getLogger(__name__)
 
@@ -68,46 +67,75 @@ def teach(config: Config, state: DeviceState) -> None:
         AuricleError: naming what is wrong with the state, the bundle or the clips; nothing is changed then.
     """
     began = time.monotonic()
-    digest = store_digest(config.clips_folder)  # before the clips are read: one that comes meanwhile is learned next
     saved = state.load_model(config.model.bundle)
-    if saved.bundle.manifest.background:
-        taught = teach_head(config, state, saved, int(digest or NO_CLIPS, 16))
-    elif digest is None:
-        raise RecordingError(f"no clips in {config.clips_folder}; record or import some first")
-    else:
-        taught = _teach_incrementally(config, state, saved, digest)
-    state.save_model(taught.trained, taught.listening, learned_from(saved.progress, taught, digest))
-    state.save_expectations([dataclasses.asdict(expected) for expected in taught.expected])
-    new = taught.label_map.names[len(saved.progress.label_map.names) :]
-    log.info(
-        "learned from %d clips in %.0f s; new: %s", taught.clips, time.monotonic() - began, ", ".join(new) or "none"
-    )
+    made = go_over(config, state, saved)
+    if made is None:
+        raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
+    made.save(state)
+    new = made.model.progress.label_map.names[len(saved.progress.label_map.names) :]
+    log.info("learned from %d clips in %.0f s; new: %s", made.clips, time.monotonic() - began, ", ".join(new) or "none")
 
 
-def learned_from(progress: Progress, taught: Taught, digest: str | None) -> Progress:
-    """Return the progress of a model after it was taught.
+@dataclass(frozen=True)
+class DeviceModel:
+    """A device's model, with what was found when it last learned the owner's clips.
+
+    Attributes:
+        model: The model.
+        expected: How well each label will be recognised; None where that stays as it was.
+        clips: Number of clips that were learned from.
+    """
+
+    model: SavedModel
+    expected: tuple[Expectation, ...] | None = None
+    clips: int = 0
+
+    def save(self, state: DeviceState) -> None:
+        """Save the model, and what is to be expected of its labels."""
+        state.save_model(self.model.bundle.weights, self.model.listening, self.model.progress)
+        if self.expected is not None:
+            state.save_expectations([dataclasses.asdict(expected) for expected in self.expected])
+
+
+def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceModel | None:
+    """Learn from all clips of the owner; nothing is saved.
 
     Args:
-        progress: before.
-        taught: result of the teaching.
-        digest: of the clips that it learned from; None where there were none.
+        config: of the device.
+        state: its state folder.
+        saved: the model to begin with: the device's, or what a round made of it.
+
+    Returns:
+        The model, or None where there is nothing to learn: no clip, or no label on a bundle that needs no clips.
+
+    Raises:
+        AuricleError: naming what is wrong with the bundle or the clips.
     """
-    return dataclasses.replace(
-        progress,
+    digest = store_digest(config.clips_folder)  # before the clips are read: one that comes meanwhile is learned next
+    has_background = bool(saved.bundle.manifest.background)
+    if digest is None and not (has_background and saved.progress.label_map.slots):
+        return None
+    if has_background:
+        taught = teach_head(config, state, saved, int(digest or NO_CLIPS, 16))
+    else:
+        taught = _teach_incrementally(config, state, saved, str(digest))
+    unheard = () if taught.background_trained else saved.progress.unheard
+    progress = dataclasses.replace(
+        saved.progress,
         label_map=taught.label_map,
         taught=digest or "",
-        overtaken=False,
         background_trained=taught.background_trained,
         tails=taught.tails,
+        unheard=tuple(slot for slot in unheard if slot not in taught.slots),
     )
+    bundle = dataclasses.replace(saved.bundle, weights=taught.trained)
+    return DeviceModel(SavedModel(bundle, taught.listening, progress), taught.expected, taught.clips)
 
 
 def _teach_incrementally(config: Config, state: DeviceState, saved: SavedModel, digest: str) -> Taught:
     """Train both sets of weights further, from where they are."""
     model = ModelRuntime(saved.bundle, config.device.threads)
-    # Clips that were learned before, gone over after a round: that may be for the worse, so some are kept to judge by.
-    share = saved.progress.held_out if saved.progress.overtaken and saved.progress.taught == digest else 0.0
-    source = _source(config, model, share)
+    source = _source(config, model)
     task = _task(config, state, saved, model, source, np.random.default_rng([config.device.seed, int(digest, 16)]))
     sets = [saved.bundle.weights, saved.listening]
     if all(np.array_equal(sets[0][name], sets[1][name]) for name in sets[0]):
@@ -116,36 +144,13 @@ def _teach_incrementally(config: Config, state: DeviceState, saved: SavedModel, 
     learned = [
         learn(model, weights, task, settings.teach_epochs, settings.teach_learning_rate, seed) for weights in sets
     ]
-    if share:
-        judged = _to_judge_by(source.held_out, task.label_map, model)
-        learned = [_better(model, task.label_map, judged, *pair) for pair in zip(sets, learned, strict=True)]
-    return Taught(learned[0], learned[-1], task.label_map, len(task.clips.slots))
+    slots = frozenset(task.clips.slots.tolist())
+    return Taught(learned[0], learned[-1], task.label_map, len(task.clips.slots), slots=slots)
 
 
-def _source(config: Config, model: ModelRuntime, held_out: float) -> Split:
+def _source(config: Config, model: ModelRuntime) -> Recordings:
     settings = model.manifest.feature_settings
-    clips = Recordings(config.clips_folder, settings, per_round=(_MAX_CLIPS, _MAX_CLIPS), seed=config.device.seed)
-    return Split(clips, held_out)
-
-
-def _to_judge_by(source: Split, label_map: LabelMap, model: ModelRuntime) -> Clips:
-    slots = {label: label_map.slot_of(label) for label in source.labels()}
-    return gather(source, 0, slots, model, np.random.default_rng(0), copies=0, noise=None)
-
-
-def _better(model: ModelRuntime, label_map: LabelMap, judged: Clips, before: Arrays, after: Arrays) -> Arrays:
-    """Return the weights that name more of the held-out clips rightly; of equals those that also know the room."""
-    right = []
-    for weights in (before, after):
-        model.set_weights(weights)
-        right.append(held_out_accuracy(model, label_map.mask, judged, range(len(label_map.slots))))
-    if right[1] < right[0]:
-        log.info(
-            "of %d clips that were held out the round's model names %.0f %% rightly, gone over once more %.0f %%: "
-            "it stays as it is", len(judged.slots), 100 * right[0], 100 * right[1],
-        )  # fmt: skip
-        return before
-    return after
+    return Recordings(config.clips_folder, settings, per_round=(_MAX_CLIPS, _MAX_CLIPS), seed=config.device.seed)
 
 
 def _task(
@@ -153,7 +158,7 @@ def _task(
     state: DeviceState,
     saved: SavedModel,
     model: ModelRuntime,
-    source: Split,
+    source: Recordings,
     rng: np.random.Generator,
 ) -> IncrementalTask:
     settings = model.manifest.feature_settings
@@ -177,7 +182,7 @@ def _task(
 
 
 def _spliced(
-    source: Split, slots: dict[str, int], model: ModelRuntime, rng: np.random.Generator, noise: BackgroundNoise
+    source: Recordings, slots: dict[str, int], model: ModelRuntime, rng: np.random.Generator, noise: BackgroundNoise
 ) -> Floats:
     """Return normalised features of sounds that are none of the labels', made from their clips; none of one label."""
     settings = model.manifest.feature_settings

@@ -19,7 +19,8 @@ class Taught:
         listening: weights that recognise sounds.
         label_map: of both.
         clips: how many clips were learned from.
-        background_trained: whether the outputs for what is no label are trained.
+        background_trained: whether the outputs for what is no label are trained; all labels are then.
+        slots: labels that were learned, where not all were.
         expected: how well each label will be recognised, where that can be told.
         tails: by label, level and scale of ``edge_client.detection.calibration.Tail``.
     """
@@ -29,6 +30,7 @@ class Taught:
     label_map: LabelMap
     clips: int
     background_trained: bool = False
+    slots: frozenset[int] = frozenset()
     expected: tuple[Expectation, ...] = ()
     tails: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 

@@ -13,9 +13,10 @@ from aggregator_server.rounds.lifecycle import advance, cancel_round, next_deadl
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.publishing import describe_public_set, publish_public_set
 from aggregator_server.rounds.views import describe_round, list_rounds, summarise_round
+from aggregator_server.rounds.work import acknowledge
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
-from fleet_protocol.messages import ClassAssignment, ClassReport
+from fleet_protocol.messages import ClassAssignment, ClassReport, Learned
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from tests.support.aggregator_process import FakeDevice, SharingDevice, public_set
 from tests.support.core_fleet import CoreFleet, devices
@@ -72,6 +73,20 @@ def test_every_device_learns_its_own_slots_and_then_has_nothing_to_do(fleet):
         assert fleet.work(device) is None
     learned = describe_round(fleet.store, round_id).participants
     assert all(p.learned and p.learned_metrics == {"global_accuracy": 0.9} for p in learned)
+
+
+def test_the_round_counts_the_devices_that_refused_its_result(fleet):
+    round_id = fleet.run_round(learn=False)
+    for device in fleet.devices[:3]:
+        refused = device is fleet.devices[0]
+        metrics = {"held_out_before": 90.0, "held_out_after": 50.0 if refused else 95.0}
+        acknowledge(fleet.store, device.device_id, Learned(round_id, metrics, kept_own=refused))
+    detail = describe_round(fleet.store, round_id)
+    assert (detail.summary.learned, detail.summary.kept_own) == (3, 1)
+    shown = {p.device_id: p for p in detail.participants}
+    assert shown[fleet.devices[0].device_id].kept_own
+    assert shown[fleet.devices[0].device_id].learned_metrics["held_out_after"] == 50
+    assert not any(shown[device.device_id].kept_own for device in fleet.devices[1:])
 
 
 def test_the_next_round_starts_from_the_consensus_of_the_last(fleet):

@@ -43,15 +43,13 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     labels = LabelMap(32).add("yes", "yes").add("siren")
     saved = Progress(
         architecture="cnn1", label_map=labels, contributed=3, learned=2, taught="0123456789abcdef", fine_tuned=1,
-        held_out=0.3, features=features, tails={"yes": (3.5, 0.75)},
+        features=features, tails={"yes": (3.5, 0.75)}, unheard=(1,), judged={"kept_own": 1.0, "public_after": 30.5},
     )  # fmt: skip
     state.save_model(trained, listening, saved)
     again = state.load_model(bundles["cnn1"])
     assert again.progress == saved
     assert state.taught() == "0123456789abcdef"
-    state.save_model(trained, listening, dataclasses.replace(saved, overtaken=True))
-    assert state.taught() == ""
-    assert state.load_model(bundles["cnn1"]).progress == dataclasses.replace(saved, overtaken=True)
+    assert again.progress.listening_labels.mask[:3].tolist() == [1, 0, 0]  # what it never learned is off
     assert all(np.array_equal(again.bundle.weights[name], trained[name]) for name in trained)
     assert all(np.array_equal(again.listening[name], listening[name]) for name in trained)
 
@@ -61,7 +59,7 @@ def test_a_model_that_was_saved_before_there_was_teaching_or_fine_tuning_still_l
     saved = state.load_model(bundles["cnn1"])
     state.save_model(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, contributed=4))
     arrays, document = unpack((tmp_path / "model.safetensors").read_bytes())
-    for name in ("taught", "fine_tuned", "overtaken", "held_out", "features", "tails"):
+    for name in ("taught", "fine_tuned", "features", "tails", "unheard", "judged"):
         del document[name]
     write_durably(tmp_path / "model.safetensors", pack(arrays, document))
     assert state.load_model(bundles["cnn1"]).progress == Progress(

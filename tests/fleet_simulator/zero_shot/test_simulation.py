@@ -164,6 +164,25 @@ def test_a_run_goes_on_from_its_last_finished_round_to_the_same_bytes(tmp_path, 
         run(write(tmp_path / "e.toml", bundles, zero_shot={"clips": [5, 6]}), tmp_path / "run")
 
 
+def test_users_who_hold_clips_out_refuse_results_that_are_worse_and_go_on_from_where_they_were(tmp_path, bundles):
+    """The fleet's scores are distilled in such large steps that nothing is left of a model."""
+    local = LOCAL | {"labels": False, "distill_epochs": 4, "distill_learning_rate": 0.5}
+
+    def played(folder, guard, count=3):
+        sections = {"rounds": {"local": local, "count": count}, "zero_shot": {"held_out": 0.3, "guard": guard}}
+        return run(write(tmp_path / f"{folder}.toml", bundles, **sections), tmp_path / folder)
+
+    guarded, free = played("guarded", True), played("free", False)
+    users = [user for entry in guarded for user in entry["users"]]
+    assert sum(user["kept_own"] for user in users) > len(users) / 2
+    assert not any(user["kept_own"] for entry in free for user in entry["users"])
+    mean = [np.mean([user["held_out_after"] for user in entry[-1]["users"]]) for entry in (guarded, free)]
+    assert mean[0] > mean[1] + 10
+    played("again", True, count=1)
+    assert played("again", True) == guarded
+    assert (tmp_path / "again" / STATE).read_bytes() == (tmp_path / "guarded" / STATE).read_bytes()
+
+
 def test_a_user_with_a_new_model_keeps_its_labels_and_its_classes(tmp_path, bundles):
     rounds = run(write(tmp_path / "e.toml", bundles), tmp_path / "run")
     assert [entry["users"][2]["architecture"] for entry in rounds] == ["ann3", "ann3", "cnn1"]

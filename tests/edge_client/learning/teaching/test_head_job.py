@@ -109,7 +109,7 @@ def adopted(device):
     labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).adopt(
         (word, word) for word in ("yes", "no")
     )
-    progress = Progress(architecture="linear", label_map=labels, learned=1, overtaken=True)
+    progress = Progress(architecture="linear", label_map=labels, learned=1)
     device.state.save_model(saved.bundle.weights, saved.listening, progress)
     return manifest.embedding_statistics
 

@@ -97,50 +97,6 @@ def test_a_label_without_clips_is_forgotten_unless_clips_expire_by_themselves(tm
         assert known < 0.2 if name == "deleted" else known > 0.5
 
 
-def after_a_round(device, weights):
-    """Make the device one that got these weights from a round."""
-    saved = device.state.load_model(device.bundle)
-    progress = dataclasses.replace(saved.progress, learned=1, overtaken=True)
-    device.state.save_model(weights, weights, progress)
-    return saved
-
-
-def same(weights, others):
-    return all(np.array_equal(weights[name], others[name]) for name in weights)
-
-
-def test_after_a_round_the_owner_s_sounds_are_gone_over_again_where_that_is_for_the_better(tmp_path, device):
-    for label in ("yes", "no", "stop"):
-        write_clips(device.clips, label, 12, seed=1)
-    untrained = device.state.load_model(device.bundle).bundle.weights
-    device.teach()
-    assert device.to_teach() is None
-    after_a_round(device, untrained)
-    assert device.to_teach() is not None
-    saved = device.teach()
-    assert min(recall(tmp_path, saved, label) for label in ("yes", "no", "stop")) > 0.7
-    assert device.to_teach() is None
-
-
-def test_after_a_round_a_device_keeps_the_round_s_model_where_going_over_its_clips_makes_it_worse(tmp_path, bundles):
-    device = Device(tmp_path, bundles["cnn2"])
-    for label in ("yes", "no", "stop"):
-        write_clips(device.clips, label, 12, seed=1)
-    rounds = device.teach().listening
-    after_a_round(device, rounds)
-    harmful = Device(tmp_path, bundles["cnn2"], training="teach_epochs = 10\nteach_learning_rate = 1.0")
-    saved = harmful.teach()
-    assert same(saved.listening, rounds)
-    assert same(saved.bundle.weights, rounds)
-    assert harmful.to_teach() is None  # until the next round, or other clips
-
-    after_a_round(harmful, rounds)
-    write_clips(harmful.clips, "up", 8, seed=1)  # what the owner taught is learned in any case
-    saved = harmful.teach()
-    assert not same(saved.listening, rounds)
-    assert "up" in saved.progress.label_map.names
-
-
 def test_nothing_is_taught_without_a_microphone_or_while_clips_are_changing(tmp_path, device):
     store = ClipStore(device.clips, device.config.clips, SETTINGS.sample_rate_hz)
     with store.changing():

@@ -1,0 +1,134 @@
+"""What a user gains by taking part in ``zero_shot``: the model that listens, on its own clips and on strangers'.
+
+Three users with models and labels of their own, as in Gudur & Perepu 2021, table 1, but with fewer clips: 30 to 37 of a
+label in a round, 96 of each in the public set. Nobody's clips are in two of: public set, test, a user's clips; of these
+a fifth is held out. Both accuracies are among the user's labels. Users, rounds and models are the simulator's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bundles import ROOT
+from benchmarks.papers.simulated import shared_inputs
+from benchmarks.papers.zero_shot_users import APPLICATIONS, users_of
+from edge_client.learning.sgd import Optimiser, accuracy, settling, train_epoch
+from edge_client.learning.targets import from_slots
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.setting import Value
+from fleet_simulator.experiment.data_section import DataSection
+from fleet_simulator.experiment.sections import RoundsSection
+from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment, ZeroShotSection
+from fleet_simulator.partition.zero_shot_clips import UserClips
+from fleet_simulator.runs.progress import Silent
+from fleet_simulator.zero_shot.simulation import run_zero_shot
+
+ROUNDS, EPOCHS, RATE = 8, 16, 0.02
+HELD_OUT = 0.2
+# Settings of the local method, and whether users refuse results that are worse for them.
+FORMS: Mapping[str, tuple[Mapping[str, Value], bool]] = {
+    "alone": ({"labels": False, "distill_epochs": 0}, False),
+    "scores": ({"labels": False}, False),
+    "scores, guarded": ({"labels": False}, True),
+    "labels": ({}, False),
+    "labels, guarded": ({}, True),
+}
+PUBLIC_ONLY = "public only"
+
+
+def experiment(seed: int, form: str) -> ZeroShotExperiment:
+    """Return the experiment of a form of the strategy."""
+    local, guard = FORMS[form]
+    words = APPLICATIONS["keywords"]
+    bundles = {name: find_bundle(name) for name in ("cnn2", "cnn3", "dscnn3", "ann3", "cnn1", "cnn4")}
+    users = tuple(UserSection(user.bundle, user.labels) for user in users_of(words, 3, bundles, together=False))
+    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / words.folder
+    settings = {"epochs": EPOCHS, "learning_rate": RATE} | dict(local)
+    return ZeroShotExperiment(
+        DataSection(words.source, data, words.labels, test=words.test, windows=words.windows),
+        RoundsSection(count=ROUNDS, strategy="zero_shot", seed=seed, local=settings),
+        users,
+        ZeroShotSection(public=96, clips=(30, 37), held_out=HELD_OUT, guard=guard),
+    )
+
+
+def played(seed: int, form: str) -> dict[str, float]:
+    """Return what the users' models are worth after the last round, in %, and how many results they refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        rounds = run_zero_shot(experiment(seed, form), Path(folder), 0, Silent(), shared_inputs())
+    users = rounds[-1]["users"]
+    own = [user["own_before" if user["kept_own"] else "own_after"] for user in users]
+    refused = sum(user["kept_own"] for entry in rounds for user in entry["users"])
+    return {"own": fmean(own), "strangers": fmean(user["held_out_after"] for user in users), "refused": refused}
+
+
+def public_only(seed: int) -> dict[str, float]:
+    """Return what models are worth that were trained on the public set's labels alone, as long as the others."""
+    setting = experiment(seed, "alone")
+    manifest = read_bundle(setting.users[0].bundle).manifest
+    clips = UserClips(setting, shared_inputs().corpus(setting.data, manifest, seed), manifest)
+    own, strangers = [], []
+    for number, user in enumerate(setting.users):
+        model = ModelRuntime(read_bundle(user.bundle))
+        columns = [clips.public_set.class_ids.index(label) for label in user.labels]
+        _train_on_public(model, clips, columns, np.random.default_rng([seed, number]))
+        held_out = clips.held_out(number, ROUNDS)
+        own.append(_accuracy(model, columns, {place: clips.own_features(held_out[label])
+                                             for place, label in enumerate(user.labels)}))  # fmt: skip
+        test = {place: clips.features(clips.test[label]) for place, label in enumerate(user.labels)}
+        strangers.append(_accuracy(model, columns, test))
+    return {"own": fmean(own), "strangers": fmean(strangers), "refused": 0}
+
+
+def _train_on_public(model: ModelRuntime, clips: UserClips, columns: list[int], rng: np.random.Generator) -> None:
+    public = clips.public_set
+    rows = np.isin(public.labels, columns)
+    slots = np.array([columns.index(int(label)) for label in public.labels[rows]], np.int64)
+    targets = from_slots(slots, model.manifest.capacity)
+    x, mask = model.normalise(public.features[rows]), targets.max(axis=0)
+    for epoch in range(ROUNDS * EPOCHS):
+        train_epoch(model, x, targets, mask, Optimiser(settling(RATE, epoch % EPOCHS, EPOCHS)), rng)
+
+
+def _accuracy(model: ModelRuntime, columns: list[int], features: Mapping[int, Any]) -> float:
+    x = model.normalise(np.concatenate(list(features.values())))
+    slots = np.repeat(list(features), [len(rows) for rows in features.values()])
+    mask = (np.arange(model.manifest.capacity) < len(columns)).astype(np.float32)
+    return 100 * accuracy(model.predict(x, mask)[:, : len(columns)], slots, range(len(columns)))
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[403, 404, 405], help="one fleet for each")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    options = parser.parse_args()
+    found: dict[str, list[dict[str, float]]] = {}
+    for form in (PUBLIC_ONLY, *FORMS):
+        for seed in options.seeds:
+            found.setdefault(form, []).append(public_only(seed) if form == PUBLIC_ONLY else played(seed, form))
+        rows = found[form]
+        each = ", ".join(f"{row['own']:.1f} {row['strangers']:.1f}" for row in rows)
+        print(
+            f"{form:16s} own held-out clips {fmean(row['own'] for row in rows):5.1f} %  strangers "
+            f"{fmean(row['strangers'] for row in rows):5.1f} %  ({each}), results refused: "
+            f"{sum(row['refused'] for row in rows):.0f}",
+            flush=True,
+        )
+    if options.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

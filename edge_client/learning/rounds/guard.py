@@ -1,0 +1,154 @@
+"""No round makes a device worse: what a round made replaces the model that listens only if it is at least as good.
+
+Both are asked the same: which of the device's clips, and of the public set's rows, they name rightly as they would
+listen. A tie goes to the round. Where the result is refused, what the device itself trained in the round is asked next.
+A device that keeps a model of its own leaves the outputs off that this model never learned: it misses the fleet's new
+sounds until a round is accepted, which is better than to hear them where they are not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge_client.learning.held_out import FEWEST
+from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Bools, Floats
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A model as it listens.
+
+    Attributes:
+        weights: Weights by name.
+        label_map: Labels; slots that the weights do not know are off.
+    """
+
+    weights: Arrays
+    label_map: LabelMap
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What two models are judged by. Slots are those of the newer label map, in which no slot of the older moved.
+
+    Attributes:
+        own: The device's clips that are as new, or as familiar, to the one model as to the other.
+        name: What the metrics call these clips.
+        public: Rows of the public set with their labels.
+    """
+
+    own: Clips
+    name: str
+    public: Clips
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome.
+
+    Attributes:
+        kept_own: Whether the device refuses the round's result and listens with a model of its own.
+        metrics: Shares of the evidence that both models named rightly, in %: ``held_out_before``, ``held_out_after``,
+            or ``taught_`` in place of ``held_out_``; ``public_before``, ``public_after``; without what there is none.
+    """
+
+    kept_own: bool
+    metrics: dict[str, float]
+
+
+def choose_listener(
+    model: ModelRuntime, present: Listener, result: Listener, own: Listener | None, evidence: Evidence
+) -> tuple[Listener, Verdict]:
+    """Return which of the models a device listens with after a round, and what became of the round's result.
+
+    Args:
+        model: does the work; its weights are overwritten.
+        present: with which the device listens now.
+        result: what the round made.
+        own: what the device itself trained in the round, without the result; None where it did not take part.
+        evidence: what they are judged by.
+    """
+    verdict = judge(model, present, result, evidence)
+    if not verdict.kept_own:
+        return result, verdict
+    if own is not None and not judge(model, present, own, evidence).kept_own:
+        return own, verdict
+    return present, verdict
+
+
+def judge(model: ModelRuntime, present: Listener, candidate: Listener, evidence: Evidence) -> Verdict:
+    """Decide with which model a device listens after a round.
+
+    The candidate must name as many of the own clips rightly, and as many of the public rows. Rows of a class that the
+    present model does not know count as missed by it. A class that is new costs the others something, so that own clips
+    may then be lost as far as chance would lose them: as many as the square root of those on which the models differ.
+
+    Args:
+        model: does the work; its weights are overwritten.
+        present: with which the device listens now.
+        candidate: what the round made.
+        evidence: what they are judged by; a part with fewer than :data:`FEWEST` rows says nothing.
+    """
+    grown = bool((candidate.label_map.listening_mask > present.label_map.listening_mask).any())
+    metrics: dict[str, float] = {}
+    kept_own = False
+    parts = [(name, clips, grown and clips is evidence.own) for name, clips in _parts(evidence)]
+    for name, clips, lenient in parts:
+        before, after = (recognised(model, listener, clips) for listener in (present, candidate))
+        metrics |= {f"{name}_before": 100.0 * float(before.mean()), f"{name}_after": 100.0 * float(after.mean())}
+        lost, gained = int((before & ~after).sum()), int((after & ~before).sum())
+        kept_own |= lost - gained > (math.sqrt(lost + gained) if lenient else 0)
+    return Verdict(kept_own, metrics)
+
+
+def recognised(model: ModelRuntime, listener: Listener, clips: Clips) -> Bools:
+    """Return which clips a model names rightly among all that it listens for, bool [clips].
+
+    A model with a single output hears nothing: it cannot tell a sound from any other.
+    """
+    mask = listener.label_map.listening_mask
+    if mask.sum() < 2:
+        return np.zeros(len(clips.slots), np.bool_)
+    model.set_weights(listener.weights)
+    found: Bools = model.predict(clips.x[0], mask).argmax(axis=1) == clips.slots
+    return found
+
+
+def public_rows(public_set: PublicSet, x: Floats, label_map: LabelMap, judged: set[int], heard: set[int]) -> Clips:
+    """Return the public rows that tell of classes of which the device's own clips do not.
+
+    Data impressions count for a class of which there is nothing else: neither a public recording nor an own clip.
+
+    Args:
+        public_set: of the round.
+        x: its features, normalised, float32 [rows, frames, coefficients].
+        label_map: the newer one.
+        judged: slots of which own clips tell enough.
+        heard: slots of which the device has clips.
+    """
+    labels, real = public_set.labels, ~public_set.synthetic
+    recorded = set(labels[real].tolist())
+    rows, slots = [], []
+    for column, class_id in enumerate(public_set.class_ids):
+        slot = label_map.slot_of_class(class_id)
+        if slot is None or slot in judged or (column not in recorded and slot in heard):
+            continue
+        found = np.flatnonzero((labels == column) & (real | (column not in recorded)))
+        rows.append(found)
+        slots.append(np.full(len(found), slot, np.int64))
+    none = np.zeros(0, np.int64)
+    chosen = np.concatenate([none, *rows])
+    return Clips(x[chosen][None], np.concatenate([none, *slots]))
+
+
+def _parts(evidence: Evidence) -> list[tuple[str, Clips]]:
+    parts = ((evidence.name, evidence.own), ("public", evidence.public))
+    return [(name, clips) for name, clips in parts if len(clips.slots) >= FEWEST]

@@ -1,0 +1,200 @@
+"""With which model a device listens after a round: training processes on real models, clips and files."""
+
+import json
+import shutil
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from aggregator_server.strategies.plan_methods import complete
+from edge_client.clips.public_set import build_public_set
+from edge_client.daemon.listening_loop import load_listening
+from edge_client.features.front_end import open_front_end
+from edge_client.learning.training_job import RoundWork
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.messages import Choice, ClassInfo, Learned, RoundPlan, Work, parse
+from fleet_protocol.public_set import pack_consensus
+from fleet_protocol.tensors import digest, pack
+from tests.support.sounds import melody, write_clips
+from tests.support.taught_device import Device, recall
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = {"epochs": 12, "augmented_copies": 1, "impressions": 4, "impression_steps": 10}
+KNOWN = (ClassInfo("yes", "yes"), ClassInfo("no", "no"), ClassInfo("up", "up"))
+KETTLE = ClassInfo("c3", "kettle", 1)
+
+
+class Member(Device):
+    """A device with clips of `yes` and `no` in a fleet that also knows `up`."""
+
+    def __init__(self, folder, bundle, settings, **sections):
+        super().__init__(folder, bundle, **sections)
+        for label in ("yes", "no"):
+            write_clips(self.clips, label, 24, seed=1)
+        for info in KNOWN:
+            write_clips(folder / "public", info.name, 12, seed=99)
+        self.public = build_public_set(folder / "public", settings, [info.name for info in KNOWN], 12)
+
+    def keep(self, data):
+        write_durably(self.state.blob_path(digest(data)), data)
+        return digest(data)
+
+    def work(self, kind="learn", round_id=1, method="fedavg", weights=None, consensus=None, **changes):
+        shared = method != "zero_shot"
+        plan = RoundPlan(
+            local=complete("local", Choice(method, SETTINGS | changes.pop("settings", {}))),
+            aggregation=complete("aggregation", Choice("weighted_mean" if shared else "label_wise")),
+            selection=complete("selection", Choice("all")),
+            deadline_s=60.0,
+            quorum=1.0,
+            seed=1,
+        )
+        return RoundWork(
+            Work(
+                kind=kind,
+                round_id=round_id,
+                plan=plan,
+                public_set=self.keep(self.public.pack()),
+                consensus=None if consensus is None else self.keep(pack_consensus(consensus, self.public.class_ids)),
+                model=self.keep(self.bundle.read_bytes()) if shared else None,
+                weights=None if weights is None else self.keep(pack(weights, {})),
+                **({"classes": KNOWN} | changes),
+            )
+        )
+
+    def report(self, round_id=1) -> Learned:
+        return parse(Learned, json.loads(self.state.learned_path(round_id).read_bytes()))
+
+    def files(self):
+        return [(self.state.folder / name).read_bytes() for name in ("model.safetensors", "outbox/learned-1.json")]
+
+
+def fleets(saved, *, wrong=False):
+    """A device's weights in the fleet's order of slots; wrong: a fleet of liars that exchanges `yes` and `no`."""
+    labels = saved.progress.label_map
+    order = list(range(labels.capacity))
+    names = [info.name for info in KNOWN if info.name in labels.names]
+    for place, name in enumerate(names[::-1] if wrong else names):
+        order[place] = labels.slot_of(name)
+    for place in range(len(names), labels.capacity):
+        order[place] = place
+    head = saved.bundle.manifest.head.weights
+    return {name: array[..., order] if name in head else array for name, array in saved.bundle.weights.items()}
+
+
+@pytest.fixture
+def member(tmp_path, bundles):
+    """A device without a microphone that has contributed to round 1."""
+    made = Member(tmp_path, bundles["cnn1"], PRESETS["gudur"], microphone=None)
+    made.do(made.work("contribute"))
+    return made
+
+
+def same(weights, others):
+    return all(np.array_equal(weights[name], others[name]) for name in weights)
+
+
+def test_a_good_result_is_taken(member):
+    before = member.state.load_model(member.bundle)
+    saved = member.do(member.work(weights=fleets(before)))
+    report = member.report()
+    assert not report.kept_own
+    assert report.metrics["held_out_before"] == report.metrics["held_out_after"] > 80
+    assert saved.progress.unheard == ()
+    assert "its result is taken" in member.log
+
+
+def test_a_fleet_of_liars_is_refused_and_what_the_old_model_does_not_know_is_off(member):
+    before = member.state.load_model(member.bundle)
+    work = member.work(weights=fleets(before, wrong=True), classes=(*KNOWN, KETTLE))
+    saved = member.do(work)
+    assert same(saved.listening, before.listening)
+    report = member.report()
+    assert report.kept_own
+    assert report.metrics["held_out_before"] > 80 > 20 > report.metrics["held_out_after"]
+    assert "keeps a model of its own" in member.log
+    assert (saved.progress.learned, saved.progress.judged["kept_own"]) == (1, 1)
+    labels = saved.progress.label_map
+    assert labels.class_ids == ("no", "yes", "up", "c3")  # the labels follow the fleet all the same
+    loaded = load_listening(member.config)
+    assert loaded.label_map.listening_mask[:4].tolist() == [1, 1, 0, 0]
+
+    accepted = member.do(member.work(round_id=2, weights=fleets(before), classes=(*KNOWN, KETTLE)))
+    assert not member.report(2).kept_own
+    assert accepted.progress.unheard == ()
+    assert load_listening(member.config).label_map.listening_mask[:4].all()
+
+
+def test_a_device_that_is_killed_while_it_judges_comes_to_the_same_bytes(tmp_path, member):
+    work = member.work(weights=fleets(member.state.load_model(member.bundle), wrong=True))
+    shutil.copytree(member.state.folder, tmp_path / "before")
+    for pause_s in (0.3, 0.7, 1.1):
+        with member.worker(work) as child:
+            time.sleep(pause_s)
+            child.send_signal(signal.SIGKILL)
+        if member.state.learned_path(1).exists():
+            break
+    if member.state.load_model(member.bundle).progress.learned != 1:  # else the daemon would not ask again
+        member.do(work)
+    files = member.files()
+    shutil.rmtree(member.state.folder)
+    shutil.copytree(tmp_path / "before", member.state.folder)
+    member.do(work)
+    assert member.files() == files
+
+
+def test_wrong_scores_of_the_public_set_are_refused(tmp_path, bundles):
+    member = Member(tmp_path, bundles["cnn1"], PRESETS["gudur"], microphone=None)
+    how = {"labels": False, "distill_epochs": 60, "distill_learning_rate": 0.02}
+    member.do(member.work("contribute", method="zero_shot", settings=how))
+    before = member.state.load_model(member.bundle)
+    wrong = np.eye(3, dtype=np.float32)[[1, 0, 2]][member.public.labels]
+    saved = member.do(member.work(method="zero_shot", consensus=wrong, settings=how))
+    assert member.report().kept_own
+    assert same(saved.listening, before.listening)
+
+
+def test_a_device_with_a_microphone_never_listens_with_what_has_not_gone_over_its_clips(tmp_path, bundles):
+    member = Member(tmp_path, bundles["cnn1"], PRESETS["gudur"], training="teach_epochs = 20")
+    taught = member.teach()
+    assert min(recall(tmp_path, taught, label) for label in ("yes", "no")) > 0.8
+    member.do(member.work("contribute"))
+    assert same(member.state.load_model(member.bundle).listening, taught.listening)
+    saved = member.do(member.work(weights=fleets(taught, wrong=True)))
+    assert {"taught_before", "taught_after"} < member.report().metrics.keys()
+    assert min(recall(tmp_path, saved, label) for label in ("yes", "no")) > 0.8
+    assert member.to_teach() is None
+
+
+def false_accepts(member):
+    """Share of sounds of no label that the device takes for one, by its own thresholds."""
+    loaded = load_listening(member.config)
+    saved = member.state.load_model(member.bundle)
+    manifest = saved.bundle.manifest
+    words = [word for word in range(len(manifest.embedding_statistics.words))
+             if manifest.embedding_statistics.words[word] not in ("yes", "no", "up")]  # fmt: skip
+    others = manifest.embedding_statistics.samples[words].reshape(-1, manifest.feature_settings.shape[1])
+    clips = np.stack([melody("stop", np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
+    others = np.concatenate([others, open_front_end(manifest.feature_settings)(clips)[:, 0]])
+    scores = loaded.model.predict(loaded.model.normalise(others[:, None]), loaded.label_map.listening_mask)
+    return float((scores[:, : len(loaded.label_map.slots)].max(axis=1) > 0.5).mean())
+
+
+def test_on_a_pretrained_front_end_no_round_brings_back_false_accepts(tmp_path, pretrained_bundle):
+    settings = ModelRuntime.open(pretrained_bundle).manifest.feature_settings
+    member = Member(tmp_path, pretrained_bundle, settings)
+    saved = member.teach()
+    before = false_accepts(member)
+    assert before < 0.1
+    member.do(member.work("contribute"))
+    assert false_accepts(member) <= before
+    after = member.do(member.work(weights=fleets(saved)))
+    assert after.progress.background_trained
+    assert set(after.progress.tails) == set(after.progress.label_map.names)
+    assert false_accepts(member) < before + 0.03
+    assert member.to_teach() is None

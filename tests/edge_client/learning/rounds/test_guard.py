@@ -1,0 +1,139 @@
+"""What a round made is taken only where it is at least as good, on a real runtime."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from edge_client.learning.rounds.guard import Evidence, Listener, judge, public_rows, recognised
+from edge_client.learning.rounds.personalise import fine_tune
+from edge_client.learning.training_data import Clips
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.personalisation import PERSONALISATION
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.setting import complete
+from fleet_protocol.tensors import Arrays
+
+LABELS = LabelMap(32).add("yes", "yes").add("no", "no").add("up", "up")
+HOW = complete("local", PERSONALISATION["local"], {"learning_rate": 0.02, "epochs": 20})
+
+
+@pytest.fixture(scope="module")
+def model(bundles):
+    return ModelRuntime.open(bundles["cnn1"])
+
+
+def clips(model, slots, seed):
+    """Clips of the given slots, which differ in the coefficient of their number."""
+    rng = np.random.default_rng(seed)
+    wanted = np.asarray(slots, np.int64)
+    x = rng.standard_normal((1, len(wanted), *model.manifest.input_shape)).astype(np.float32)
+    x[0, np.arange(len(wanted)), :, wanted] += 3
+    return Clips(x, wanted)
+
+
+@pytest.fixture(scope="module")
+def weights(model):
+    """Weights that know three sounds."""
+    fine_tune(model, LABELS, clips(model, [0, 1, 2] * 40, 0), HOW, np.random.default_rng(0))
+    return model.get_weights()
+
+
+def swapped(weights: Arrays, one: int, other: int) -> Arrays:
+    """Weights that take two sounds for one another."""
+    order = list(range(32))
+    order[one], order[other] = other, one
+    return {name: array[..., order] if array.shape[-1] == 32 else array for name, array in weights.items()}
+
+
+def without(model, weights: Arrays, slot: int) -> Arrays:
+    """Weights that never answer with a sound."""
+    name = model.manifest.head.weights[-1]
+    bias = weights[name].copy()
+    bias[slot] = -1000
+    return weights | {name: bias}
+
+
+def some(model, slots, count):
+    return clips(model, (slots * count)[:count], 1)
+
+
+def nothing(model):
+    return clips(model, [], 2)
+
+
+def test_a_result_that_loses_own_clips_is_refused_and_says_by_how_much(model, weights):
+    evidence = Evidence(some(model, [0, 1], 16), "held_out", nothing(model))
+    present, worse = Listener(weights, LABELS), Listener(swapped(weights, 0, 1), LABELS)
+    verdict = judge(model, present, worse, evidence)
+    assert verdict.kept_own
+    assert verdict.metrics["held_out_before"] > 90
+    assert verdict.metrics["held_out_after"] < 10
+    assert verdict.metrics.keys() == {"held_out_before", "held_out_after"}
+    back = judge(model, worse, present, evidence)
+    assert not back.kept_own
+
+
+def test_of_equals_the_round_s_result_is_taken(model, weights):
+    evidence = Evidence(some(model, [0, 1], 16), "held_out", nothing(model))
+    scaled = {name: array.copy() for name, array in weights.items()}
+    assert not judge(model, Listener(weights, LABELS), Listener(scaled, LABELS), evidence).kept_own
+
+
+def test_a_class_without_own_clips_is_guarded_by_the_public_set(model, weights):
+    public = some(model, [2], 12)
+    present, worse = Listener(weights, LABELS), Listener(without(model, weights, 2), LABELS)
+    own = some(model, [0, 1], 16)
+    verdict = judge(model, present, worse, Evidence(own, "held_out", public))
+    assert verdict.kept_own
+    assert verdict.metrics["held_out_after"] >= verdict.metrics["held_out_before"]
+    assert verdict.metrics["public_after"] < verdict.metrics["public_before"]
+
+
+@pytest.mark.parametrize(("count", "kept"), [(8, True), (7, False)])
+def test_too_few_clips_say_nothing(model, weights, count, kept):
+    evidence = Evidence(some(model, [0, 1], count), "held_out", nothing(model))
+    verdict = judge(model, Listener(weights, LABELS), Listener(swapped(weights, 0, 1), LABELS), evidence)
+    assert verdict.kept_own == kept
+    assert bool(verdict.metrics) == kept
+
+
+@pytest.mark.parametrize(("lost", "grown", "kept"), [(1, True, False), (1, False, True), (2, True, True)])
+def test_a_new_class_may_cost_what_chance_would(model, weights, lost, grown, kept):
+    """The candidate never answers with the first label, so it loses that label's clips and no other."""
+    own = clips(model, [0] * lost + [1] * (16 - lost), 1)
+    before = dataclasses.replace(LABELS, off=(2,)) if grown else LABELS
+    present, candidate = Listener(weights, before), Listener(without(model, weights, 0), LABELS)
+    verdict = judge(model, present, candidate, Evidence(own, "held_out", nothing(model)))
+    assert verdict.metrics["held_out_before"] - verdict.metrics["held_out_after"] == pytest.approx(100 * lost / 16)
+    assert verdict.kept_own == kept
+
+
+def test_a_model_that_knows_nothing_or_one_sound_alone_hears_nothing(model, weights):
+    own = some(model, [0], 12)
+    for labels in (LabelMap(32), LabelMap(32).add("yes")):
+        present = Listener(weights, labels)
+        assert not recognised(model, present, own).any()
+        assert not judge(model, present, Listener(weights, LABELS), Evidence(own, "held_out", own)).kept_own
+
+
+def test_public_recordings_count_for_classes_without_clips_and_impressions_only_where_there_is_nothing_else():
+    names = ("yes", "no", "up", "kettle", "bell")
+    labels = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4])
+    synthetic = np.array([False, False, False, False, False, True, True, True, True])
+    settings = PRESETS["gudur"]
+    features = np.arange(9, dtype=np.float32)[:, None, None] * np.ones((9, *settings.shape), np.float32)
+    public = PublicSet(settings, tuple(ClassInfo(name, name) for name in names), features, labels, synthetic)
+    label_map = LABELS.add("kettle", "kettle").add("bell", "bell").add("mine")
+
+    def rows(judged, heard):
+        found = public_rows(public, features, label_map, set(judged), set(heard))
+        return list(zip(found.x[0, :, 0, 0].astype(int).tolist(), found.slots.tolist(), strict=True))
+
+    known = [(2, 1), (3, 1), (4, 2)]
+    assert rows([0], [0]) == [*known, (6, 3), (7, 3), (8, 4)]
+    assert rows([0, 4], [0, 4]) == [*known, (6, 3), (7, 3)]
+    assert rows([], [0, 4]) == [(0, 0), (1, 0), *known, (6, 3), (7, 3)]  # own clips are too few to judge by
