@@ -129,16 +129,20 @@ def recall_as(saved, sound, label):
     return (model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(label)).mean()
 
 
-def test_noise_is_drawn_anew_each_time(device, public):
-    work = work_of(device, public, clip_norm=4.0, noise=0.5)
+def test_noise_is_the_same_for_the_same_clips_and_another_once_there_are_more(device, public):
     saved = device.state.load_model(device.bundle)
-    sent = []
-    for seed in (1, 1, 2, None):
-        rng = None if seed is None else np.random.default_rng(seed)
-        PrototypeRound(device.config, device.state, saved, work).contribute(rng)
-        sent.append(device.state.update_path(3).read_bytes())
-    assert sent[0] == sent[1]
-    assert len(set(sent)) == 3
+
+    def sent(**settings):
+        PrototypeRound(device.config, device.state, saved, work_of(device, public, **settings)).contribute()
+        arrays, document = unpack(device.state.update_path(3).read_bytes())
+        return arrays["prototypes"][document["known"].index("yes")]
+
+    plain, noisy = sent(), sent(clip_norm=8.0, noise=0.5)
+    assert not np.allclose(noisy, plain, atol=0.01)
+    np.testing.assert_array_equal(sent(clip_norm=8.0, noise=0.5), noisy)
+    write_clips(device.clips, "yes", 1, seed=2)
+    more = sent()
+    assert not np.allclose(sent(clip_norm=8.0, noise=0.5) - more, noisy - plain, atol=0.01)
 
 
 def test_a_bundle_without_words_of_a_pretraining_is_refused(tmp_path, bundles, public):
