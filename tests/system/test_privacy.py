@@ -298,7 +298,7 @@ def secrets_of(folder: Path, bundle: Path) -> dict[str, list[bytes]]:
 
 def test_of_all_bytes_that_a_device_sends_none_are_what_it_heard(round_):
     sent = round_.sent
-    assert len(sent) > 5_000  # the whole round went through the proxy; embeddings are small
+    assert len(sent) > 4_000  # the whole round went through the proxy; embeddings are small
     assert round_.state.identity().device_id.encode() in sent
     assert b"/v1/rounds/1/update" in sent
     assert b"/v1/rounds/1/learned" in sent

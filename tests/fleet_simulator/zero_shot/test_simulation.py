@@ -245,6 +245,13 @@ def test_a_poisoned_description_is_another_class_s():
     assert arrays["impressions"][2].max() == arrays["impressions"][2].min() == 2.0
 
 
+def test_an_attacker_on_a_pretrained_front_end_lies_by_prototypes():
+    arrays = {"prototypes": np.arange(3, dtype=np.float32)[:, None, None] * np.ones((3, 1, 4), np.float32)}
+    sent = poisoned(FaultsSection(1.0, "poisoned_impressions"), arrays, 2, np.random.default_rng(0))
+    np.testing.assert_array_equal(sent["prototypes"][:2], arrays["prototypes"][:2])
+    assert np.unique(sent["prototypes"][2])[0] in (0.0, 1.0)
+
+
 def test_an_attacker_s_report_does_not_pass_for_the_others(tmp_path, bundles):
     honest = run(write(tmp_path / "e.toml", bundles), tmp_path / "honest")
     path = write(tmp_path / "e.toml", bundles, faults={"attackers": 0.34, "attack": "poisoned_impressions"})
