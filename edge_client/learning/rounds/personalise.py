@@ -4,7 +4,8 @@ Beside the clips it passes over the public set by its labels, unless the plan sa
 know other voices, and classes of which the device has few clips. The paper has the clips alone.
 
 The device listens with the better of the personal and the global model on clips that neither was trained on here. With
-FedMLAC it has a model of its own as well, as a third choice. Ties go to the global one.
+FedMLAC it has a model of its own as well, as a third choice. Few clips often cannot tell models apart. With public
+labels beside, which keep the model from forgetting, the personal one is then taken; in the paper's form the global one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
-_GLOBAL = "global_accuracy_held_out"
+_PERSONAL, _GLOBAL = "personal_accuracy", "global_accuracy_held_out"
 
 
 def personalise(
@@ -57,17 +58,19 @@ def personalise(
     baseline = model.get_weights() if global_weights is None else global_weights
     beside = public if settings["labels"] else None
     loss = fine_tune(model, label_map, clips, settings, rng, beside) if len(held_out.slots) else math.nan
-    if not math.isfinite(loss):
+    personal = model.get_weights()
+    if not math.isfinite(loss) or not all(np.isfinite(array).all() for array in personal.values()):
         model.set_weights(baseline)
         return {"kept": 0.0}
-    choices = {_GLOBAL: baseline, "personal_accuracy": model.get_weights()}
+    choices = {_GLOBAL: baseline, _PERSONAL: personal}
     if own_weights is not None:
         choices["own_accuracy_held_out"] = own_weights
     found = {}
     for name, weights in choices.items():
         model.set_weights(weights)
         found[name] = 100.0 * held_out_accuracy(model, label_map.mask, held_out, range(len(label_map.slots)))
-    best = max(found, key=lambda name: found[name])  # the first of equals
+    preferred = _PERSONAL if settings["labels"] else _GLOBAL
+    best = max(found, key=lambda name: (found[name], name == preferred))
     model.set_weights(choices[best])
     return found | {"kept": float(best != _GLOBAL)}
 

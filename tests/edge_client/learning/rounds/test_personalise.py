@@ -80,14 +80,18 @@ def test_public_labels_beside_the_clips_teach_what_the_device_has_no_clips_of(mo
 
 def test_a_personal_model_that_is_worse_or_only_as_good_is_dropped(model):
     fleet = trained(model)
+    published = plan(labels=False)
     wrong = Clips(clips(model, 64, 1).x, 1 - clips(model, 64, 1).slots)
-    found = personalise(model, LABELS, wrong, clips(model, 32, 2), plan(), np.random.default_rng(1))
+    found = personalise(model, LABELS, wrong, clips(model, 32, 2), published, np.random.default_rng(1))
     assert found["kept"] == 0
     assert found["personal_accuracy"] < found["global_accuracy_held_out"]
     assert same(model.get_weights(), fleet)
-    tie = personalise(model, LABELS, clips(model, 64, 1), clips(model, 32, 2), plan(), np.random.default_rng(1))
+    tie = personalise(model, LABELS, clips(model, 64, 1), clips(model, 32, 2), published, np.random.default_rng(1))
     assert tie == {"personal_accuracy": 100.0, "global_accuracy_held_out": 100.0, "kept": 0.0}
     assert same(model.get_weights(), fleet)
+    with_labels = personalise(model, LABELS, clips(model, 64, 1), clips(model, 32, 2), plan(), np.random.default_rng(1))
+    assert with_labels == tie | {"kept": 1.0}  # what forgets nothing is taken where nothing speaks against it
+    assert not same(model.get_weights(), fleet)
 
 
 def test_what_starts_from_a_group_s_model_is_held_against_the_fleet_s(model):
@@ -105,7 +109,7 @@ def test_without_clips_to_judge_by_or_with_a_training_that_diverged_the_global_m
     none = clips(model, 0, 2)
     assert personalise(model, LABELS, clips(model, 64, 1), none, plan(), np.random.default_rng(1)) == {"kept": 0.0}
     assert same(model.get_weights(), fleet)
-    wild = plan(learning_rate=10.0, momentum=0.99, epochs=60)
+    wild = plan(labels=False, learning_rate=10.0, momentum=0.99, epochs=60)
     huge = Clips(clips(model, 64, 1).x * 1e6, clips(model, 64, 1).slots)
     found = personalise(model, LABELS, huge, clips(model, 32, 2), wild, np.random.default_rng(1))
     assert found["kept"] == 0
