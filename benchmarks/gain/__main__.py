@@ -1,0 +1,132 @@
+"""What a device gains by taking part: the model that it listens with, alone, with public labels, and under every plan.
+
+- embeddings: fifty devices with one pretrained front end learn from 40 clips each of Speech Commands' test speakers,
+  whom no pretraining heard; in a second fleet a fifth of them was taught two words that nobody else knows.
+- weights: twenty devices that train one network from nothing (benchmarks/gain/shared_weights.py).
+- scores: three users with networks and labels of their own (benchmarks/zero_shot.py).
+
+Every figure is a mean over devices and seeds, in per cent: of clips of a device's own people that it did not learn
+from, of people whom nobody knows, and of these people's clips of words that the device has no clip of. A device is
+worse than alone where fewer of its own people's clips are recognised; the figure is devices of a fleet. ``null``: not
+measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import zero_shot
+from benchmarks.bundles import ROOT, build_bundles
+from benchmarks.gain import shared_weights
+from benchmarks.gain.deal import Fleet, deal
+from benchmarks.gain.embeddings import read_words
+from benchmarks.gain.heads import PLANS, EmbeddingFleet, Judged
+from benchmarks.papers.scale import Scale
+from fleet_protocol.bundle import read_bundle
+from fleet_simulator.runs.inputs import Inputs
+
+EMBEDDINGS, WEIGHTS, SCORES = FLEETS = ("embeddings", "weights", "scores")
+OF_EMBEDDINGS = (Fleet("ten words"), Fleet("two new words", new=("stop", "go")))
+FOLDER = ROOT / "build" / "gain"
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gain", description=__doc__)
+    parser.add_argument("--fleets", nargs="+", default=list(FLEETS), choices=list(FLEETS), help="some of them")
+    parser.add_argument(
+        "--front-end", default="base", metavar="NAME|FILE", help="of embeddings: base, or a file NAME.frontend (base)"
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="fleets (1 2 3); choose with 100 up")
+    parser.add_argument("--json", action="store_true", help="print one JSON list as the last line")
+    chosen = parser.parse_args()
+    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"
+    if not data.is_dir():
+        raise SystemExit(f"there is no {data}; set AURICLE_DATA to the folder that holds this one")
+    found = {
+        EMBEDDINGS: lambda: on_embeddings(chosen.front_end, data, chosen.seeds),
+        WEIGHTS: lambda: sharing_weights(chosen.seeds),
+        SCORES: lambda: sharing_scores([402 + seed for seed in chosen.seeds]),
+    }
+    rows = [row for name in chosen.fleets for row in found[name]()]
+    if chosen.json:
+        print(json.dumps(rows))
+
+
+def on_embeddings(front_end: str, data: Path, seeds: list[int]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an embedding front end, and print each."""
+    folder = FOLDER / Path(front_end).stem
+    build_bundles(folder, ["linear"], "--features", front_end)
+    bundle = read_bundle(folder / "linear.auricle")
+    words = read_words(data, bundle.manifest.feature_settings, FOLDER)
+    for fleet in OF_EMBEDDINGS:
+        fleets = [EmbeddingFleet(bundle, words, deal(fleet, words.words, words.speakers, seed), seed) for seed in seeds]
+        alone = [[found.own for found in one.judged("alone")] for one in fleets]
+        for plan in PLANS:
+            judged = [list(one.judged(plan)) for one in fleets]
+            yield _row(fleet.name, Path(front_end).stem, plan, judged, alone)
+
+
+def sharing_weights(seeds: list[int]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a fleet that shares a network's weights, and print each."""
+    scale, inputs = Scale(full=False, output=FOLDER), Inputs()
+    bundles = scale.bundles([shared_weights.PLUG_IN, shared_weights.OTHER], "--batch", "16", "--capacity", "12")
+    found: dict[str, list[dict[str, float]]] = {}
+    for seed in seeds:
+        for plan, row in shared_weights.of_seed(seed, list(shared_weights.METHODS), bundles, scale, inputs):
+            found.setdefault(plan, []).append(row)
+    for plan, rows in found.items():
+        means = {name: _mean([row[name] for row in rows]) for name in rows[0]}
+        yield _said("twenty devices", shared_weights.PLUG_IN, plan, never_heard=None, **means)
+
+
+def sharing_scores(seeds: list[int]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of users who share scores, and print each."""
+    for plan in (zero_shot.PUBLIC_ONLY, *zero_shot.FORMS):
+        rows = [zero_shot.public_only(seed) if plan == zero_shot.PUBLIC_ONLY else zero_shot.played(seed, plan)
+                for seed in seeds]  # fmt: skip
+        own, strangers = (_mean([row[name] for row in rows]) for name in ("own", "strangers"))
+        yield _said("three users", "gudur", plan, own, strangers, None, None)
+
+
+def _row(fleet: str, front_end: str, plan: str, judged: list[list[Judged]], alone: list[list[float]]) -> dict[str, Any]:
+    """Return and print a row: means over devices and seeds; a device's number without clips does not count."""
+    every = [found for of_seed in judged for found in of_seed]
+    worse = [
+        sum(now.own < before for now, before in zip(*of_seed, strict=True))
+        for of_seed in zip(judged, alone, strict=True)
+    ]
+    means = {name: _mean([getattr(found, name) for found in every]) for name in Judged.__annotations__}
+    return _said(fleet, front_end, plan, worse_than_alone=float(np.mean(worse)), **means)
+
+
+def _said(
+    fleet: str,
+    front_end: str,
+    plan: str,
+    own: float,
+    strangers: float,
+    never_heard: float | None,
+    worse_than_alone: float | None,
+) -> dict[str, Any]:
+    figures = {"own": own, "strangers": strangers, "never_heard": never_heard, "worse_than_alone": worse_than_alone}
+    rounded = {name: None if value is None or np.isnan(value) else round(value, 1) for name, value in figures.items()}
+    row = {"fleet": fleet, "front_end": front_end, "plan": plan, **rounded}
+    print("  ".join(f"{value!s:>14}" for value in row.values()), flush=True)
+    return row
+
+
+def _mean(values: list[float]) -> float:
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+if __name__ == "__main__":
+    main()
