@@ -7,8 +7,6 @@ devices, the rounds and the fine-tuning are the product's own code. Rates were c
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +29,6 @@ from fleet_simulator.runs.progress import Silent
 from fleet_simulator.shared_model.simulation import run
 
 ROUNDS, EPOCHS, RATE = 40, 2, 0.1
-SEEDS = (1, 2)
 PLUG_IN, OTHER = "crnn_tiny", "crnn_lite"
 WITHOUT = {"alone": "alone", "public labels alone": "public", "own clips and public labels": "both"}
 FORMER: dict[str, Value] = {"rehearsal_by": "opinion"}
@@ -106,31 +103,3 @@ def of_seed(
             for title, kind in WITHOUT.items():
                 yield title + (", other network" if method.other else ""), figures(devices, kind, alone[method.other])
         yield name, figures(devices, "listening", alone[method.other])
-
-
-def main() -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="fleets (1 2)")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), help="some of the rows")
-    parser.add_argument("--output", type=Path, default=Path("listening-models"), help="folder for the bundles")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    options = parser.parse_args()
-    scale, inputs = Scale(full=False, output=options.output), Inputs()
-    bundles = scale.bundles([PLUG_IN, OTHER], "--batch", "16", "--capacity", "12")
-    found: dict[str, list[dict[str, float]]] = {}
-    for seed in options.seeds:
-        for name, row in of_seed(seed, options.methods, bundles, scale, inputs):
-            found.setdefault(name, []).append(row)
-            print(seed, name, row, flush=True)
-    means = {name: {key: fmean(row[key] for row in rows) for key in rows[0]} for name, rows in found.items()}
-    for name, row in means.items():
-        print(
-            f"{name:50s} own {row['own']:5.1f} strangers {row['strangers']:5.1f} worse {row['worse_than_alone']:4.1f}"
-        )
-    if options.json:
-        print(json.dumps(means))
-
-
-if __name__ == "__main__":
-    main()
