@@ -226,8 +226,9 @@ def _users(devices: list[Device], twins: list[Device], held_out: HeldOut) -> tup
                 device.name,
                 device.architecture,
                 device.labels,
-                alone=own_accuracy(twin, held_out),
-                after=own_accuracy(device, held_out),
+                alone=own_accuracy(twin, held_out, with_new=True),
+                after=own_accuracy(device, held_out, with_new=False),
+                with_new=own_accuracy(device, held_out, with_new=True),
             )
             for device, twin in zip(devices, twins, strict=True)
         )

@@ -63,7 +63,8 @@ def read_held_out(folder: Path, settings: FeatureSettings) -> HeldOut:
 
 def recognise(device: Device, held_out: HeldOut, found: Sequence[NewClass]) -> list[Recognition]:
     """Ask a device's model for every new sound that became a class, whether the device ever heard it or not."""
-    label_map, chosen = device.listening_labels(), _heard_as(device, held_out)
+    label_map = device.listening_labels()
+    chosen = _heard_as(device, held_out, label_map.listening_mask)
     rows = []
     for new in found:
         slot = None if new.class_id is None else label_map.slot_of_class(new.class_id)
@@ -86,18 +87,25 @@ def recognise(device: Device, held_out: HeldOut, found: Sequence[NewClass]) -> l
     return rows
 
 
-def own_accuracy(device: Device, held_out: HeldOut) -> float:
+def own_accuracy(device: Device, held_out: HeldOut, *, with_new: bool) -> float:
     """Return how many recordings of the labels that a device knew from the start it names rightly, in percent.
 
-    It chooses among all that it listens for.
+    Args:
+        device: whose.
+        held_out: all recordings.
+        with_new: whether it chooses among all that it listens for, or without the labels that came later.
     """
-    label_map, chosen = device.listening_labels(), _heard_as(device, held_out)
+    label_map = device.listening_labels()
+    mask = label_map.listening_mask
+    if not with_new:
+        mask[[slot for slot, name in enumerate(label_map.names) if name not in device.labels]] = 0.0
+    chosen = _heard_as(device, held_out, mask)
     return 100 * float(np.concatenate([chosen[label] == label_map.slot_of(label) for label in device.labels]).mean())
 
 
-def _heard_as(device: Device, held_out: HeldOut) -> dict[str, Ints]:
+def _heard_as(device: Device, held_out: HeldOut, mask: Floats) -> dict[str, Ints]:
     """Return the output that a device's model prefers for every recording, int64 [n], by label."""
-    model, mask = device.open_model(), device.listening_labels().listening_mask
+    model = device.open_model()
     return {
         label: model.predict(model.normalise(features), mask).argmax(axis=1)
         for label, features in held_out.features.items()

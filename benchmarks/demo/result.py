@@ -22,7 +22,8 @@ class User:
         labels: those that it knows from the start.
         alone: how many held-out recordings of these, in percent, a model names rightly that the device trained by
             itself before the first round.
-        after: the same of the model that it listens with after the last round, which chooses among the new sounds too.
+        after: the same of the model that it listens with after the last round, among the same labels.
+        with_new: the same where it chooses among the new sounds as well, as it does when it listens.
     """
 
     name: str
@@ -30,6 +31,7 @@ class User:
     labels: tuple[str, ...]
     alone: float
     after: float
+    with_new: float
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,11 @@ class Result:
 
     @property
     def listening(self) -> dict[str, float | None]:
-        """``alone``, ``after`` and ``never_heard``, averaged over the users."""
+        """``alone``, ``after``, ``with_new`` and ``never_heard``, averaged over the users."""
         return {
             "alone": mean([user.alone for user in self.users]),
             "after": mean([user.after for user in self.users]),
+            "with_new": mean([user.with_new for user in self.users]),
             "never_heard": mean([self.never_heard(user.name) for user in self.users]),
         }
 
@@ -102,6 +105,7 @@ class Result:
                     "labels": list(user.labels),
                     "alone": user.alone,
                     "after": user.after,
+                    "with_new": user.with_new,
                     "never_heard": self.never_heard(user.name),
                     **_scores(self.local(user.name), self.consensus(user.name)),
                 }

@@ -19,7 +19,8 @@ HOW_MEASURED = (
 _HOW_LISTENED = (
     "alone: a twin of the device learns the clips that the device has before the first round, without public set or "
     "fleet; published: as many passes as in the rounds; base: as its owner's teaching does. after: the model that "
-    "listens after the last round, on the same recordings; it chooses among the new sounds as well. never heard: "
+    "listens after the last round, on the same recordings among the same labels. with new: the same where it chooses "
+    "among the new sounds as well, as it does when it listens. never heard: "
     "recordings of the new sounds of which the device had none."
 )
 
@@ -101,20 +102,23 @@ def listening_table(results: Sequence[Result]) -> Table:
         cells: list[str] = []
         for result in results:
             item = result.users[index]
-            cells += _listening(item.alone, item.after, result.never_heard(item.name))
+            cells += _listening(item.alone, item.after, item.with_new, result.never_heard(item.name))
         rows.append((user.name, *cells))
     means = [_listening(*result.listening.values()) for result in results]
     rows.append(("average", *(cell for cells in means for cell in cells)))
     return Table(
         "What each device listens with, on recordings of speakers whom nobody trained on: named rightly, %",
-        ("", *(text for result in results for text in (f"{result.kind.key}: alone", "after", "never heard"))),
+        (
+            "",
+            *(text for result in results for text in (f"{result.kind.key}: alone", "after", "with new", "never heard")),
+        ),
         tuple(rows),
         note=_HOW_LISTENED + " " + "; ".join(f"{result.kind.key}: {result.kind.title}" for result in results) + ".",
     )
 
 
-def _listening(alone: float | None, after: float | None, never: float | None) -> tuple[str, str, str]:
-    return _percent(alone), f"{_percent(after)} ({_gain(alone, after)})", _percent(never)
+def _listening(alone: float | None, after: float | None, *others: float | None) -> tuple[str, ...]:
+    return _percent(alone), f"{_percent(after)} ({_gain(alone, after)})", *map(_percent, others)
 
 
 def discovery_table(results: Sequence[Result]) -> Table:

@@ -74,7 +74,7 @@ def test_the_figures_have_the_promised_form(small_run):
         assert 0 <= row["local_accuracy"] <= 100
         assert 0 <= row["global_accuracy"] <= 100
         assert row["gain"] == pytest.approx(row["global_accuracy"] - row["local_accuracy"])
-    listening, public = {"alone", "after", "never_heard"}, {"local_accuracy", "global_accuracy", "gain"}
+    listening, public = {"alone", "after", "with_new", "never_heard"}, {"local_accuracy", "global_accuracy", "gain"}
     assert set(figures["users"][0]) == {"name", "architecture", "labels"} | listening | public
     assert set(figures["average"]) == listening | public
     for row in (*figures["base"]["users"], figures["base"]["average"]):
@@ -108,7 +108,8 @@ def test_every_user_hears_what_it_gains_on_both_fleets_side_by_side(small_run):
     output, figures, page = small_run
     base = figures["base"]
     for found in (figures, base):
-        assert all(0 <= user[name] <= 100 for user in found["users"] for name in ("alone", "after"))
+        assert all(0 <= user[name] <= 100 for user in found["users"] for name in ("alone", "after", "with_new"))
+        assert all(user["with_new"] <= user["after"] for user in found["users"])  # a choice of more is no easier
         assert [user["never_heard"] is None for user in found["users"]] == [False, True, False]  # user 2 meets both
         for name in ("alone", "after"):
             assert found["average"][name] == pytest.approx(sum(user[name] for user in found["users"]) / 3)
