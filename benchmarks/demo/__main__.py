@@ -24,7 +24,7 @@ from benchmarks.demo.paper import NEW_CLASS_ROUNDS, ROUNDS, new_class_rounds
 from benchmarks.demo.report import write_report
 from benchmarks.demo.result import Result
 from benchmarks.demo.split import Split, read_labels, split
-from benchmarks.demo.tables import accuracy_table, course_table, discovery_table, gain_table, recognition_table
+from benchmarks.demo.tables import accuracy_table, course_table, discovery_table, listening_table, recognition_table
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
 
@@ -49,8 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with Display(options.rounds) as display:
                 order = Options(options.rounds, options.seed, dict(options.set), folder / kind.key, started)
                 results.append(run(order, kind, source, parts, display))
-            for table in (accuracy_table, course_table):
-                display.table(table(results[-1]))
+            if kind.strategy is not None:  # else there is no consensus
+                for table in (accuracy_table, course_table):
+                    display.table(table(results[-1]))
         write_report(options.report, results)
         if options.json:
             document = results[0].to_json() | {PRETRAINED.key: results[1].to_json()}
@@ -78,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=_natural, default=0, help="of everything random (0)")
     parser.add_argument(
         "--set", action="append", type=_setting, default=[], metavar="NAME=VALUE",
-        help="a setting of the rounds' local method instead of its default (fleet_protocol/plans.py); repeatable",
+        help="a setting of the published fleet's local method instead of its default; repeatable",
     )  # fmt: skip
     parser.add_argument("--speakers", type=_natural, default=180, help="of the synthesised corpus (180)")
     return parser
@@ -127,7 +128,7 @@ def _recordings(options: argparse.Namespace) -> tuple[str, Split]:
 
 def _conclude(display: Display, results: Sequence[Result], options: argparse.Namespace, folder: Path) -> int:
     """Print the tables that hold both fleets against one another, and the verdict; return the exit status."""
-    for table in (gain_table, discovery_table, recognition_table):
+    for table in (listening_table, discovery_table, recognition_table):
         display.table(table(results))
     written = [str(options.report), *([str(options.json)] if options.json else [])]
     display.console.print(f"\nwritten: {', '.join(written)}; logs: {folder}; {results[-1].seconds:.0f} s", markup=False)

@@ -86,8 +86,12 @@ class Device:
         """Return which slot of its model is which class now."""
         return DeviceState(self.folder / "state").load_model(self.bundle).progress.label_map
 
+    def listening_labels(self) -> LabelMap:
+        """Return its labels without the slots that the model with which it listens never learned."""
+        return DeviceState(self.folder / "state").load_model(self.bundle).progress.listening_labels
+
     def open_model(self) -> ModelRuntime:
-        """Open its model as it stands now."""
+        """Open the model with which it listens now."""
         saved = DeviceState(self.folder / "state").load_model(self.bundle)
         return ModelRuntime(saved.listening_bundle)
 

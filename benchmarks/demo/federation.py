@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aggregator_server.store.blobs import BlobFolder
+from benchmarks.demo.alone import train_alone
 from benchmarks.demo.devices import Device, link
 from benchmarks.demo.display import Display
 from benchmarks.demo.fleet import Fleet
@@ -19,6 +20,7 @@ from benchmarks.demo.recognition import (
     HeldOut,
     Impressions,
     impressions,
+    own_accuracy,
     read_held_out,
     recognise,
     similarity,
@@ -28,6 +30,7 @@ from benchmarks.demo.split import Split
 from edge_client.clips.public_set import build_public_set
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.messages import RoundPlan, parse
 from fleet_protocol.ready_bundles import find_bundle
 from model_export.quiet import native_output_hidden
 
@@ -42,7 +45,7 @@ class Options:
     Attributes:
         rounds: at least 3.
         seed: of everything random.
-        settings: of the rounds' local method; those left out take their defaults.
+        settings: of the published fleet's local method; those left out take their defaults.
         folder: of this run; it must not exist.
         started: ``time.monotonic()`` at the start of the command.
     """
@@ -56,8 +59,15 @@ class Options:
 
 @dataclass(frozen=True)
 class _Course:
-    """What the rounds left: their outcomes, and (round, user, digest, names of slots) of every upload with reports."""
+    """What the rounds left.
 
+    Attributes:
+        plan: of the first.
+        rounds: their outcomes.
+        uploads: (round, user, digest, names of slots) of every upload with reports.
+    """
+
+    plan: RoundPlan
     rounds: tuple[RoundOutcome, ...]
     uploads: tuple[tuple[int, str, str, Mapping[int, str]], ...]
 
@@ -97,10 +107,13 @@ def run(options: Options, kind: FleetKind, source: str, split: Split, display: D
             device.add(split.training[index])
             fleet.start_device(device.name, device.config)
         fleet.wait_for_devices({device.name for device in devices})
-        course = _run_rounds(options, fleet, devices, split, display)
-    display.stage("the devices' models are asked for the new sounds")
+        course = _run_rounds(options, kind, fleet, devices, split, display)
+    display.stage("a twin of every device learns by itself")
+    twins = train_alone(devices, split, public_set, course.plan, options.rounds, options.folder / "alone")
+    display.stage("the devices' models are asked for what they know")
     held_out = _held_out(test, settings)
-    return _result(options, kind, setting, split, devices, course, held_out)
+    users = _users(devices, twins, held_out)
+    return _result(options, kind, setting, split, devices, users, course, held_out)
 
 
 def _setting(kind: FleetKind, source: str, split: Split, options: Options) -> tuple[str, ...]:
@@ -127,8 +140,11 @@ def _setting(kind: FleetKind, source: str, split: Split, options: Options) -> tu
     )
 
 
-def _run_rounds(options: Options, fleet: Fleet, devices: list[Device], split: Split, display: Display) -> _Course:
+def _run_rounds(
+    options: Options, kind: FleetKind, fleet: Fleet, devices: list[Device], split: Split, display: Display
+) -> _Course:
     users = [device.name for device in devices]
+    plan: RoundPlan | None = None
     rounds: list[RoundOutcome] = []
     uploads: list[tuple[int, str, str, Mapping[int, str]]] = []
     for number in range(1, options.rounds + 1):
@@ -137,13 +153,8 @@ def _run_rounds(options: Options, fleet: Fleet, devices: list[Device], split: Sp
                 devices[arrival.device].add({arrival.label: arrival.clips})
                 display.arrival(number, users[arrival.device], arrival.label, len(arrival.clips))
         before = time.monotonic()
-        request = {
-            "strategy": "zero_shot",
-            "settings": dict(options.settings),
-            "quorum": 1.0,
-            "seed": options.seed + number,
-        }
-        detail = fleet.run_round(request, display.watch)
+        detail = fleet.run_round(_request(options, kind, number), display.watch)
+        plan = plan or parse(RoundPlan, detail["plan"])
         names = {device.name: dict(enumerate(device.label_map().names)) for device in devices}
         outcome = round_outcome(detail, time.monotonic() - before, names, users)
         rounds.append(outcome)
@@ -154,7 +165,15 @@ def _run_rounds(options: Options, fleet: Fleet, devices: list[Device], split: Sp
             for item in sorted(detail["participants"], key=_name)
             if item["name"] in reporting
         ]
-    return _Course(tuple(rounds), tuple(uploads))
+    assert plan is not None
+    return _Course(plan, tuple(rounds), tuple(uploads))
+
+
+def _request(options: Options, kind: FleetKind, number: int) -> dict[str, Any]:
+    request = {"quorum": 1.0, "seed": options.seed + number}
+    if kind.strategy is None:
+        return request
+    return request | {"strategy": kind.strategy, "settings": dict(options.settings)}
 
 
 def _name(item: Mapping[str, Any]) -> str:
@@ -167,6 +186,7 @@ def _result(
     setting: tuple[str, ...],
     split: Split,
     devices: list[Device],
+    users: tuple[User, ...],
     course: _Course,
     held_out: HeldOut,
 ) -> Result:
@@ -183,7 +203,7 @@ def _result(
         kind=kind,
         setting=setting,
         published=published(split.deal),
-        users=tuple(User(device.name, device.architecture, device.labels) for device in devices),
+        users=users,
         rounds=course.rounds,
         appeared=appeared,
         new_classes=found,
@@ -197,6 +217,21 @@ def _result(
 def _held_out(test: Path, settings: FeatureSettings) -> HeldOut:
     with native_output_hidden():  # the runtime greets everybody who opens a network
         return read_held_out(test, settings)
+
+
+def _users(devices: list[Device], twins: list[Device], held_out: HeldOut) -> tuple[User, ...]:
+    with native_output_hidden():  # the runtime greets everybody who opens a model
+        return tuple(
+            User(
+                device.name,
+                device.architecture,
+                device.labels,
+                alone=own_accuracy(twin, held_out, with_new=True),
+                after=own_accuracy(device, held_out, with_new=False),
+                with_new=own_accuracy(device, held_out, with_new=True),
+            )
+            for device, twin in zip(devices, twins, strict=True)
+        )
 
 
 def _recognition(devices: list[Device], held_out: HeldOut, found: tuple[NewClass, ...]) -> tuple[Recognition, ...]:

@@ -40,8 +40,8 @@ _STYLE: dict[Any, Any] = {
 _CURVES = (
     ("local: own model, public recordings", "local_accuracy", _LOCAL, "-"),
     ("global: consensus, public recordings", "global_accuracy", _GLOBAL, "-"),
-    ("own model before learning, held-out recordings", "held_out_before", _HELD_OUT, ":"),
-    ("own model after learning, held-out recordings", "held_out_after", _HELD_OUT, "-"),
+    ("own model as trained in the round, held-out recordings", "held_out_before", _HELD_OUT, ":"),
+    ("the model that listens after the round, held-out recordings", "held_out_after", _HELD_OUT, "-"),
 )
 
 
@@ -65,9 +65,10 @@ def curves(rounds: Sequence[RoundOutcome], users: Sequence[str], appeared: dict[
     with mpl.rc_context(_STYLE):
         figure, axes = _new_figure(len(users), 1, 10.5, 3.6)
         lowest = min(value for outcome in rounds for row in outcome.users for value in _values(row))
+        drawn = [curve for curve in _CURVES if getattr(rounds[0].users[0], curve[1]) is not None]
         numbers = [outcome.number for outcome in rounds]
         for axis, user in zip(axes[0], users, strict=True):
-            for label, name, colour, style in _CURVES:
+            for label, name, colour, style in drawn:
                 values = [float(getattr(row_of(outcome, user), name)) for outcome in rounds]
                 axis.plot(numbers, values, style, color=colour, label=label, marker=".", linewidth=1.6)
             for number, labels in appeared.items():
@@ -85,7 +86,8 @@ def curves(rounds: Sequence[RoundOutcome], users: Sequence[str], appeared: dict[
 
 
 def _values(row: UserRound) -> tuple[float, ...]:
-    return (row.local_accuracy, row.global_accuracy, row.held_out_before, row.held_out_after)
+    found = (row.local_accuracy, row.global_accuracy, row.held_out_before, row.held_out_after)
+    return tuple(value for value in found if value is not None)
 
 
 def similarities(matrices: Sequence[Similarity]) -> str:
@@ -111,7 +113,7 @@ def similarities(matrices: Sequence[Similarity]) -> str:
 
 
 def impression_planes(rounds: dict[int, list[Impressions]]) -> str:
-    """Draw, for every round with reports, the impressions' first two principal components."""
+    """Draw, for every round with reports, the first two principal components of what was uploaded."""
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE):

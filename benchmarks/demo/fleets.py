@@ -15,12 +15,14 @@ class FleetKind:
         key: of the figures as JSON, and of the fleet's folder.
         title: for people.
         bundles: ready bundle of each device.
+        strategy: of its rounds; None: the recommended one.
     """
 
     key: str
     title: str
     bundles: tuple[str, str, str]
+    strategy: str | None = None
 
 
-PUBLISHED = FleetKind("published", "cepstra, networks trained from scratch (as published)", ARCHITECTURES)
+PUBLISHED = FleetKind("published", "cepstra, networks trained from scratch (as published)", ARCHITECTURES, "zero_shot")
 PRETRAINED = FleetKind("base", "pretrained front end 'base', heads alone are trained", ("base", "base_hidden", "base"))

@@ -15,20 +15,25 @@ class UserRound:
     Attributes:
         name: of the user.
         clips: recordings that it trained on.
+        held_out_after: the model that it listens with after the round, on recordings of people whom nobody has
+            trained on.
+        kept_own: whether it refused the round's result.
         local_accuracy: its own model before the consensus, on the public recordings of its labels.
         global_accuracy: the fleet's consensus, on the same.
         distilled_accuracy: its own model after learning from the consensus, on the same.
-        held_out_before: its own model before the consensus, on recordings of people whom nobody has trained on.
-        held_out_after: its own model after learning from the consensus, on the same.
+        held_out_before: its own model before the consensus, as ``held_out_after``.
+
+    Where the strategy has no consensus, the figures of it are None.
     """
 
     name: str
     clips: int
-    local_accuracy: float
-    global_accuracy: float
-    distilled_accuracy: float
-    held_out_before: float
     held_out_after: float
+    kept_own: bool
+    local_accuracy: float | None
+    global_accuracy: float | None
+    distilled_accuracy: float | None
+    held_out_before: float | None
 
 
 @dataclass(frozen=True)
@@ -121,11 +126,12 @@ def _user_round(name: str, item: Mapping[str, Any]) -> UserRound:
     return UserRound(
         name=name,
         clips=item["clips"],
-        local_accuracy=before["local_accuracy"],
-        global_accuracy=after["global_accuracy"],
-        distilled_accuracy=after["distilled_accuracy"],
-        held_out_before=before["held_out_accuracy"],
         held_out_after=after["held_out_accuracy"],
+        kept_own=item["kept_own"],
+        local_accuracy=before.get("local_accuracy"),
+        global_accuracy=after.get("global_accuracy"),
+        distilled_accuracy=after.get("distilled_accuracy"),
+        held_out_before=before.get("held_out_accuracy"),
     )
 
 
@@ -152,9 +158,16 @@ def new_classes(rounds: Sequence[RoundOutcome], owners: Mapping[str, tuple[str, 
     return tuple(found)
 
 
-def mean_of(rounds: Sequence[RoundOutcome], user: str, value: Callable[[UserRound], float]) -> float:
-    """Return the mean of a user's value over the rounds."""
-    return statistics.fmean(value(row) for outcome in rounds for row in outcome.users if row.name == user)
+def mean_of(rounds: Sequence[RoundOutcome], user: str, value: Callable[[UserRound], float | None]) -> float | None:
+    """Return the mean of a user's value over the rounds; None where the rounds have none."""
+    values = [value(row) for outcome in rounds for row in outcome.users if row.name == user]
+    return mean(values)
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of what there is; None of nothing."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
 
 
 def row_of(outcome: RoundOutcome, user: str) -> UserRound:

@@ -13,7 +13,7 @@ from benchmarks.demo.outcome import NewClass, Recognition
 from edge_client.audio.recordings import Recordings
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.new_sounds.impressions import class_similarity
-from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import Update, parse
 from fleet_protocol.tensors import unpack
@@ -37,7 +37,9 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Impressions:
-    """Data impressions that a device uploaded in a round, less their mean over its known classes.
+    """What a device uploaded of sounds in a round, less its mean over the known classes.
+
+    These are data impressions, or a mean embedding of each sound.
 
     Attributes:
         user: whose.
@@ -61,11 +63,8 @@ def read_held_out(folder: Path, settings: FeatureSettings) -> HeldOut:
 
 def recognise(device: Device, held_out: HeldOut, found: Sequence[NewClass]) -> list[Recognition]:
     """Ask a device's model for every new sound that became a class, whether the device ever heard it or not."""
-    model, label_map = device.open_model(), device.label_map()
-    chosen = {
-        label: model.predict(model.normalise(features), label_map.mask).argmax(axis=1)
-        for label, features in held_out.features.items()
-    }
+    label_map = device.listening_labels()
+    chosen = _heard_as(device, held_out, label_map.listening_mask)
     rows = []
     for new in found:
         slot = None if new.class_id is None else label_map.slot_of_class(new.class_id)
@@ -86,6 +85,31 @@ def recognise(device: Device, held_out: HeldOut, found: Sequence[NewClass]) -> l
             )
         )
     return rows
+
+
+def own_accuracy(device: Device, held_out: HeldOut, *, with_new: bool) -> float:
+    """Return how many recordings of the labels that a device knew from the start it names rightly, in percent.
+
+    Args:
+        device: whose.
+        held_out: all recordings.
+        with_new: whether it chooses among all that it listens for, or without the labels that came later.
+    """
+    label_map = device.listening_labels()
+    mask = label_map.listening_mask
+    if not with_new:
+        mask[[slot for slot, name in enumerate(label_map.names) if name not in device.labels]] = 0.0
+    chosen = _heard_as(device, held_out, mask)
+    return 100 * float(np.concatenate([chosen[label] == label_map.slot_of(label) for label in device.labels]).mean())
+
+
+def _heard_as(device: Device, held_out: HeldOut, mask: Floats) -> dict[str, Ints]:
+    """Return the output that a device's model prefers for every recording, int64 [n], by label."""
+    model = device.open_model()
+    return {
+        label: model.predict(model.normalise(features), mask).argmax(axis=1)
+        for label, features in held_out.features.items()
+    }
 
 
 def similarity(device: Device, words: Mapping[str, str]) -> Similarity:
@@ -113,7 +137,7 @@ def impressions(user: str, upload: bytes, names: Mapping[int, str], words: Mappi
     arrays, document = unpack(upload)
     update = parse(Update, document)
     known = tuple(words.get(class_id, class_id) for class_id in update.known)
-    values = arrays["impressions"].astype(np.float64)
+    values = arrays["impressions" if "impressions" in arrays else "prototypes"].astype(np.float64)
     values = values.reshape(len(values), values.shape[1], -1)
     centre = values[: len(known)].mean(axis=(0, 1)) if known else np.zeros(values.shape[2])
     return Impressions(

@@ -13,7 +13,7 @@ from benchmarks.demo.tables import (
     accuracy_table,
     course_table,
     discovery_table,
-    gain_table,
+    listening_table,
     recognition_table,
     round_table,
 )
@@ -52,7 +52,7 @@ svg {{ max-width: 100%; height: auto; }}
 
 def write_report(path: Path, results: Sequence[Result]) -> None:
     """Write the page: both fleets against one another, and then each in detail."""
-    parts = [_table(table(results)) for table in (gain_table, discovery_table, recognition_table)]
+    parts = [_table(table(results)) for table in (listening_table, discovery_table, recognition_table)]
     for result in results:
         parts += _details(result)
     write_durably(path, _PAGE.format(body="\n".join(parts)).encode(), mode=0o644)
@@ -63,18 +63,19 @@ def _details(result: Result) -> list[str]:
     parts = [
         f"<h2>{html.escape(f'{key}: {result.kind.title}')}</h2>",
         _paragraphs(result.setting),
-        _table(accuracy_table(result)),
         _section(f"{key}: accuracy by round", curves(result.rounds, users, result.appeared)),
-        _table(course_table(result)),
     ]
+    if result.kind.strategy is not None:  # else there is no consensus
+        parts += [_table(accuracy_table(result)), _table(course_table(result))]
     if result.impressions:
         text = (
-            "What the aggregator got of the sounds: the data impressions that were uploaded in the rounds with new "
-            "sounds, less each device's mean over the classes that it knew. Small marks are impressions, large ones "
-            "their means; shapes are devices, colours sounds. First two principal components."
+            "What the aggregator got of the sounds in the rounds with new sounds: data impressions (published), or "
+            "the mean embedding of each sound (base), less each device's mean over the classes that it knew. Small "
+            "marks are impressions, large ones means; shapes are devices, colours sounds. First two principal "
+            "components."
         )
         parts.append(
-            _section(f"{key}: data impressions in two dimensions", impression_planes(result.impressions), text)
+            _section(f"{key}: uploaded descriptions in two dimensions", impression_planes(result.impressions), text)
         )
     text = (
         "Cosine between the weights that lead into two classes, in every device's last layer at the end (equation 1 "

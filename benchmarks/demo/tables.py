@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,10 +11,17 @@ from benchmarks.demo.result import Result
 
 HOW_MEASURED = (
     "local: the device's own model before the consensus, on the public recordings of its labels; global: the fleet's "
-    "consensus on the same recordings, which is an ensemble over devices and rounds. Every device scores these "
-    "recordings and learns from the consensus on them, never from their true labels. Held-out: the device's own model "
-    "alone, on recordings of speakers (or sources) whom neither a device nor the public set has, before and after it "
-    "learned from the consensus."
+    "consensus on the same recordings, which is an ensemble over devices and rounds. Devices train on these "
+    "recordings with their labels, so that both figures say little of other people. Held-out: the device's own model "
+    "alone, on recordings of speakers (or sources) whom neither a device nor the public set has, as trained in the "
+    "round and as the device listens after it, among the labels that it has then."
+)
+_HOW_LISTENED = (
+    "alone: a twin of the device learns the clips that the device has before the first round, without public set or "
+    "fleet; published: as many passes as in the rounds; base: as its owner's teaching does. after: the model that "
+    "listens after the last round, on the same recordings among the same labels. with new: the same where it chooses "
+    "among the new sounds as well, as it does when it listens. never heard: "
+    "recordings of the new sounds of which the device had none."
 )
 
 
@@ -30,12 +36,12 @@ class Table:
     note: str = ""
 
 
-def _percent(value: float) -> str:
-    return f"{value:.1f}"
+def _percent(value: float | None) -> str:
+    return "—" if value is None else f"{value:.1f}"
 
 
-def _gain(value: float) -> str:
-    return f"{value:+.1f}"
+def _gain(before: float | None, after: float | None) -> str:
+    return "—" if before is None or after is None else f"{after - before:+.1f}"
 
 
 def accuracy_table(result: Result) -> Table:
@@ -56,8 +62,8 @@ def accuracy_table(result: Result) -> Table:
     )
 
 
-def _triple(local: float, fleet: float) -> tuple[str, str, str]:
-    return _percent(local), _percent(fleet), _gain(fleet - local)
+def _triple(local: float | None, fleet: float | None) -> tuple[str, str, str]:
+    return _percent(local), _percent(fleet), _gain(local, fleet)
 
 
 def course_table(result: Result) -> Table:
@@ -85,29 +91,34 @@ def course_table(result: Result) -> Table:
     )
 
 
-def _arrow(before: float, after: float) -> str:
-    return f"{before:.1f} → {after:.1f} ({after - before:+.1f})"
+def _arrow(before: float | None, after: float | None) -> str:
+    return f"{_percent(before)} → {_percent(after)} ({_gain(before, after)})"
 
 
-def gain_table(results: Sequence[Result]) -> Table:
-    """Every user's own model on held-out recordings, before and after it learned from the fleet, on each front end."""
+def listening_table(results: Sequence[Result]) -> Table:
+    """What every device listens with on held-out recordings: alone, after the rounds, and of sounds it never had."""
     rows = []
     for index, user in enumerate(results[0].users):
-        cells = []
+        cells: list[str] = []
         for result in results:
-            name = result.users[index].name
-            before = mean_of(result.rounds, name, lambda row: row.held_out_before)
-            after = mean_of(result.rounds, name, lambda row: row.held_out_after)
-            cells += [SHOWN_AS[result.users[index].architecture], _arrow(before, after)]
+            item = result.users[index]
+            cells += _listening(item.alone, item.after, item.with_new, result.never_heard(item.name))
         rows.append((user.name, *cells))
-    head = ("", *(text for result in results for text in (result.kind.key, "held-out, before → after")))
+    means = [_listening(*result.listening.values()) for result in results]
+    rows.append(("average", *(cell for cells in means for cell in cells)))
     return Table(
-        "Both fleets: each user's own model, mean of all rounds, accuracy in %",
-        head,
+        "What each device listens with, on recordings of speakers whom nobody trained on: named rightly, %",
+        (
+            "",
+            *(text for result in results for text in (f"{result.kind.key}: alone", "after", "with new", "never heard")),
+        ),
         tuple(rows),
-        left=(0, *range(1, len(head), 2)),
-        note="; ".join(f"{result.kind.key}: {result.kind.title}" for result in results) + ".",
+        note=_HOW_LISTENED + " " + "; ".join(f"{result.kind.key}: {result.kind.title}" for result in results) + ".",
     )
+
+
+def _listening(alone: float | None, after: float | None, *others: float | None) -> tuple[str, ...]:
+    return _percent(alone), f"{_percent(after)} ({_gain(alone, after)})", *map(_percent, others)
 
 
 def discovery_table(results: Sequence[Result]) -> Table:
@@ -159,7 +170,7 @@ def round_table(result: Result) -> Table:
     rows = [_round_row(outcome, row) for outcome in result.rounds for row in outcome.users]
     return Table(
         f"{result.kind.key}: every round, accuracy in %",
-        ("round", "user", "clips", "local", "global", "own, learned", "held-out before", "held-out after"),
+        ("round", "user", "clips", "local", "global", "own, learned", "held-out before", "held-out after", "result"),
         tuple(rows),
         left=(0, 1),
     )
@@ -169,11 +180,12 @@ def _round_row(outcome: RoundOutcome, row: UserRound) -> tuple[str, ...]:
     values = (
         row.local_accuracy, row.global_accuracy, row.distilled_accuracy, row.held_out_before, row.held_out_after
     )  # fmt: skip
-    return (str(outcome.number), row.name, str(row.clips), *map(_percent, values))
+    return (str(outcome.number), row.name, str(row.clips), *map(_percent, values), "kept own" if row.kept_own else "")
 
 
 def round_line(outcome: RoundOutcome) -> str:
     """Say a round in one line."""
-    users = "   ".join(f"{row.name} {row.local_accuracy:5.1f} → {row.global_accuracy:5.1f}" for row in outcome.users)
-    gain = statistics.fmean(row.global_accuracy - row.local_accuracy for row in outcome.users)
-    return f"round {outcome.number:2d}   {users}   gain {gain:+5.1f}   {outcome.seconds:4.1f} s"
+    users = "   ".join(
+        f"{row.name} {row.held_out_after:5.1f}{' (kept own)' if row.kept_own else ''}" for row in outcome.users
+    )
+    return f"round {outcome.number:2d}   held out: {users}   {outcome.seconds:4.1f} s"

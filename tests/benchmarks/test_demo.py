@@ -74,7 +74,11 @@ def test_the_figures_have_the_promised_form(small_run):
         assert 0 <= row["local_accuracy"] <= 100
         assert 0 <= row["global_accuracy"] <= 100
         assert row["gain"] == pytest.approx(row["global_accuracy"] - row["local_accuracy"])
-    assert set(figures["users"][0]) == {"name", "architecture", "labels", "local_accuracy", "global_accuracy", "gain"}
+    listening, public = {"alone", "after", "with_new", "never_heard"}, {"local_accuracy", "global_accuracy", "gain"}
+    assert set(figures["users"][0]) == {"name", "architecture", "labels"} | listening | public
+    assert set(figures["average"]) == listening | public
+    for row in (*figures["base"]["users"], figures["base"]["average"]):
+        assert [row[name] for name in sorted(public)] == [None] * 3  # its strategy has no consensus
     assert [outcome["round"] for outcome in figures["rounds"]] == [1, 2, 3]
     assert figures["seconds"] > 0
 
@@ -100,16 +104,29 @@ def test_new_sounds_are_found_when_devices_meet_them_and_matched(small_run):
     assert "paper: 200 to 300" in " ".join(output.split())
 
 
-def test_both_fleets_stand_side_by_side_and_the_pretrained_one_hears_better(small_run):
-    output, figures, _ = small_run
-
-    def held_out(found):
-        return [row["held_out_after"] for row in found["rounds"][-1]["users"]]
-
-    assert min(held_out(figures["base"])) > max(50, sum(held_out(figures)) / 3)
+def test_every_user_hears_what_it_gains_on_both_fleets_side_by_side(small_run):
+    output, figures, page = small_run
+    base = figures["base"]
+    for found in (figures, base):
+        assert all(0 <= user[name] <= 100 for user in found["users"] for name in ("alone", "after", "with_new"))
+        assert all(user["with_new"] <= user["after"] for user in found["users"])  # a choice of more is no easier
+        assert [user["never_heard"] is None for user in found["users"]] == [False, True, False]  # user 2 meets both
+        for name in ("alone", "after"):
+            assert found["average"][name] == pytest.approx(sum(user[name] for user in found["users"]) / 3)
+    assert min(user["alone"] for user in base["users"]) > 80  # the front end knows words before any round
+    assert base["average"]["after"] > figures["average"]["after"]
+    for text in (output, page):
+        assert "What each device listens with" in text
+        assert f"{base['users'][0]['alone']:.1f}" in text
     for found in (figures, figures["base"]):
         assert len([row for row in found["recognition"] if not row["heard"]]) == 3  # stop by user 3, go by 1 and 3
-    assert "Both fleets: each user's own model" in output
+
+
+def test_every_round_says_who_refused_its_result(small_run):
+    output, figures, _ = small_run
+    rows = [row for found in (figures, figures["base"]) for outcome in found["rounds"] for row in outcome["users"]]
+    assert " ".join(output.split()).count("(kept own)") == sum(row["kept_own"] for row in rows)
+    assert all(0 <= row["held_out_after"] <= 100 for row in rows)
 
 
 def test_the_report_is_whole_and_asks_nothing_of_a_network(small_run):
@@ -118,7 +135,7 @@ def test_the_report_is_whole_and_asks_nothing_of_a_network(small_run):
     assert "//" not in re.sub(r"<style>.*?</style>", "", visible, flags=re.DOTALL)
     assert "<script" not in page
     assert page.count("<svg") == 6
-    for title in ("accuracy by round", "data impressions in two dimensions", "class similarity"):
+    for title in ("accuracy by round", "uploaded descriptions in two dimensions", "class similarity"):
         assert f"published: {title}" in page
         assert f"base: {title}" in page
     assert f"{figures['average']['global_accuracy']:.1f}" in page

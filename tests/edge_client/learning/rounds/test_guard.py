@@ -112,6 +112,19 @@ def test_a_new_class_may_cost_what_chance_would(model, weights, lost, grown, kep
     assert verdict.kept_own == kept
 
 
+@pytest.mark.parametrize(("lost", "kept"), [(1, False), (3, True)])
+def test_a_new_class_may_cost_a_tenth_of_the_known_ones_however_well_it_is_known_itself(model, weights, lost, kept):
+    """Twenty clips of the new class are gained, for some of twenty public rows of which the first label's are lost."""
+    own, public = clips(model, [2] * 20, 1), clips(model, [0] * lost + [1] * (20 - lost), 3)
+    present = Listener(weights, dataclasses.replace(LABELS, off=(2,)))
+    candidate = Listener(without(model, weights, 0), LABELS)
+    verdict = judge(model, present, candidate, Evidence(own, "held_out", public))
+    assert verdict.metrics["held_out_before"] == 0
+    assert verdict.metrics["held_out_after"] > 90
+    assert verdict.metrics["public_before"] - verdict.metrics["public_after"] == pytest.approx(5 * lost)
+    assert verdict.kept_own == kept
+
+
 def test_a_model_that_knows_nothing_or_one_sound_alone_hears_nothing(model, weights):
     own = some(model, [0], 12)
     for labels in (LabelMap(32), LabelMap(32).add("yes")):
