@@ -95,7 +95,8 @@ def judge(model: ModelRuntime, present: Listener, candidate: Listener, evidence:
 
     A class that is new costs the others something. Then own clips and public rows are asked together, and may be lost
     as far as chance would lose them: as many as the square root of those on which the models differ. Of what the
-    present model named rightly, a tenth may be lost at most in either part, however much of the new class is gained.
+    present model named rightly, no more than a tenth, or than by chance, may be lost in either part, however much of
+    the new class is gained.
 
     Args:
         model: does the work; its weights are overwritten.
@@ -121,8 +122,9 @@ def judge(model: ModelRuntime, present: Listener, candidate: Listener, evidence:
 def _loses_too_much(before: Bools, after: Bools, clips: Clips, present: Listener) -> bool:
     """Return whether a candidate names far fewer rows of the classes that the present model knows."""
     known = present.label_map.listening_mask[clips.slots] > 0
-    named = int(before[known].sum())
-    return named - int(after[known].sum()) > _MOST_LOST * named
+    before, after = before[known], after[known]
+    net = int(before.sum()) - int(after.sum())
+    return net > max(_MOST_LOST * int(before.sum()), math.sqrt(int((before != after).sum())))
 
 
 def recognised(model: ModelRuntime, listener: Listener, clips: Clips) -> Bools:
