@@ -12,10 +12,10 @@ from benchmarks.demo.result import Result
 HOW_MEASURED = (
     "local: the device's own model before the consensus, on the public recordings of its labels; global: the fleet's "
     "consensus on the same recordings, which is an ensemble over devices and rounds. Devices train on these "
-    "recordings with their labels, so that both figures say little of other people; the paper's devices do not, as here "
-    "with --set labels=false. Held-out: the device's own model "
-    "alone, on recordings of speakers (or sources) whom neither a device nor the public set has, as trained in the "
-    "round and as the device listens after it, among the labels that it has then."
+    "recordings with their labels, so that both figures say little of other people; the paper's devices do not, nor "
+    "do these with --set labels=false. Held-out: the device's own model alone, on recordings of speakers (or sources) "
+    "whom neither a device nor the public set has, as trained in the round and as the device listens after it, among "
+    "the labels that it has then."
 )
 _HOW_LISTENED = (
     "alone: a twin of the device learns the clips that the device has before the first round, without public set or "
