@@ -47,7 +47,7 @@ def test_the_rule_and_its_settings_on_a_server(tmp_path, monkeypatch, start_aggr
     refused = fleet.admin.post("/v1/rounds", json={"strategy": "gentle", "aggregation": {"power": 2.0}})
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_plan")
     refused = fleet.admin.post("/v1/rounds", json={"strategy": "gental"}).json()["error"]["message"]
-    assert "fedavg, fedkws_ui, fedmlac, fedmmd, fedopt, fedprox, gentle, zero_shot" in refused
+    assert "fedavg, fedkws_ui, fedmlac, fedmmd, fedopt, fedprox, gentle, prototypes, zero_shot" in refused
     found = fleet.run_round(strategy="gentle", aggregation={"power": 0.3})
     shares = np.array([41, 42]) ** 0.3
     assert found["aggregation"]["largest_share"] == pytest.approx(shares[1] / shares.sum())
