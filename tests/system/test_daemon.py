@@ -89,7 +89,7 @@ def test_a_missing_microphone_is_waited_for_and_said(tmp_path, bundles, sound_se
     device = EdgeDaemon(tmp_path / "deaf", bundles["cnn2"], sections).start(dict(os.environ))
     try:
         wait_for(lambda: "no such thing" in str(device.status().get("loops")), what="the error in the status")
-        assert device.command("status", check=False).returncode == 4
+        wait_for(lambda: device.command("status", check=False).returncode == 4, what="a status that says so")
         assert device.process.poll() is None
         assert device.end(signal.SIGTERM) == 0
     finally:
