@@ -22,7 +22,7 @@ _DRAWS, _CLIPS = 400, 4
 # Variance of other people's clips about the takes' mean, as a multiple of that within a word: this much where takes
 # are as alike as one person's, less where they differ more, and at least so much. False accepts of real words are so
 # many times those of made-up words.
-_WIDEST, _ALIKE, _SLOPE, _NARROWEST, _REAL_WORDS = 3.0, 0.27, 4.5, 1.25, 1.7
+_WIDEST, _ALIKE, _SLOPE, _NARROWEST, _REAL_WORDS = 9.0, 0.3, 18.0, 2.5, 1.7
 # Takes that scatter less than this share of a word's variance are as if by one person.
 _ONE_PERSON = 0.4
 _FEW_TAKES, _MANY_FALSE_ACCEPTS = 5, 8.0
