@@ -1,8 +1,7 @@
 """How well a label that was just taught will be recognised, what it will be confused with, and what would help.
 
-Every figure is of single windows. They come from the head itself, on draws that were calibrated on words that no
-constant of the teaching was reported on (docs/teaching.md, "What to expect"): good on the average over labels, rough
-for a single one.
+Every figure is of single windows. They come from the head itself, on draws that were calibrated on speakers on whom
+nothing is reported (docs/teaching.md, "What to expect"): good on the average over labels, rough for a single one.
 """
 
 from __future__ import annotations
