@@ -21,7 +21,7 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 
-# Share of what a model named rightly that a new class may cost; stop and go cost the demonstration's users up to 7 %.
+# Share of what a model named rightly that a new class may cost. Chosen on one fleet of the demonstration, seed 7.
 _MOST_LOST = 0.1
 
 
