@@ -85,6 +85,7 @@ def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
         consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
     else:
         consensus, _ = unpack_consensus(store.blobs.read(snapshot.consensus))
+    state = _read_state(store, snapshot)
     return RoundInputs(
         round_id=snapshot.round_id,
         plan=parse(RoundPlan, snapshot.plan),
@@ -93,9 +94,9 @@ def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
         contributions=tuple(_contribution(store, upload) for _, upload in snapshot.uploads),
         new_classes=snapshot.new_classes,
         assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
-        model=_read_model(store, snapshot),
+        model=_read_model(store, snapshot, state),
         has_consensus=snapshot.consensus is not None,
-        state=_read_state(store, snapshot),
+        state=state,
         revoked=frozenset(snapshot.revoked),
     )
 
@@ -110,14 +111,14 @@ def _contribution(store: Store, upload: str) -> Contribution:
     return Contribution(document, lambda: view(store.blobs.read(upload)))
 
 
-def _read_model(store: Store, snapshot: RoundSnapshot) -> SharedModel | None:
+def _read_model(store: Store, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:
     if snapshot.model is None:
         return None
     bundle = unpack_bundle(store.blobs.read(snapshot.model), f"model {snapshot.model}")
     weights = bundle.weights
     if snapshot.weights is not None:
         weights, _ = unpack(store.blobs.read(snapshot.weights))
-    return SharedModel(bundle.manifest, weights, _read_state(store, snapshot))
+    return SharedModel(bundle.manifest, weights, state)
 
 
 def _read_state(store: Store, snapshot: RoundSnapshot) -> Arrays:

@@ -6,13 +6,13 @@ panel for the recognition of a word never heard, one for the attacks, both over 
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-_STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "auricle", "font.size": 9}
+from benchmarks.pictures import STYLE, run, save
+
 _MOST = 8  # devices
 Rows = list[dict[str, Any]]
 Line = tuple[str, list[tuple[float, float]]]
@@ -71,7 +71,7 @@ def draw(files: Iterable[Path], output: Path) -> None:
     found = read(files)
     epsilons = sorted(one["epsilon"] for one in found["accounts"])
     edge = 3 * epsilons[-1]
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9, 3.6), layout="constrained")
         left, right = figure.subplots(1, 2)
         for panel, lines in ((left, recognised(found)), (right, attacked(found))):
@@ -84,18 +84,8 @@ def draw(files: Iterable[Path], output: Path) -> None:
             panel.legend(frameon=False, fontsize=7)
         left.set(ylabel="recognised, %", ylim=(0, 100), title="words never heard, from 8 devices")
         right.set(ylabel="area under the curve", ylim=(0.45, 1.02), title="membership")
-        output.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output, metadata={"Date": None} if output.suffix == ".svg" else None)
-
-
-def main() -> None:
-    """Draw the picture."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prototype_privacy.picture", description=__doc__)
-    parser.add_argument("results", nargs="+", type=Path, metavar="RESULT")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="an .svg or .png file")
-    options = parser.parse_args()
-    draw(options.results, options.output)
+        save(figure, output)
 
 
 if __name__ == "__main__":
-    main()
+    run("benchmarks.prototype_privacy.picture", __doc__, draw)

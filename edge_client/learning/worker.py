@@ -16,13 +16,12 @@ import sys
 import threading
 from pathlib import Path
 
-from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
 from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
 from edge_client.learning.methods.registry import local_methods
 from edge_client.learning.rounds.choice import choose, result_of
-from edge_client.learning.rounds.clips import own_clips, public_clips, slots_of, to_evaluate_on, to_train_on
+from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.job import RoundContext, RoundJob
 from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.rounds.prototypes import PrototypeRound
@@ -134,7 +133,7 @@ def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: Roun
     job.take_labels(source.labels())
     clips = to_train_on(config, job, source)
     update, arrays = job.contribute(clips, config.device.share_names)
-    update.metrics.update(_held_out(config, job))
+    update.metrics.update(held_out_metrics(config, job))
     write_durably(state.update_path(job.work.round_id), pack(arrays, to_json(update)))
     new = range(len(saved.progress.label_map.slots), len(job.label_map.slots))
     progress = dataclasses.replace(saved.progress, label_map=job.label_map, contributed=job.work.round_id)
@@ -157,19 +156,10 @@ def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob,
         )
     made, taught = result_of(config, state, saved, job)
     chosen, verdict = choose(config, saved, job, made, taught=taught)
-    metrics.update(verdict.metrics | _held_out(config, job))
+    metrics.update(verdict.metrics | held_out_metrics(config, job))
     report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune, kept_own=verdict.kept_own)
     write_durably(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
     chosen.save(state)
-
-
-def _held_out(config: Config, job: RoundJob) -> dict[str, float]:
-    """Return the accuracy on the held-out clips of labels that the device knows."""
-    folder = config.recordings.evaluation
-    if folder is None:
-        return {}
-    source = Recordings(folder, job.model.manifest.feature_settings)
-    return job.evaluate(to_evaluate_on(job, source), list(slots_of(job, source.labels()).values()))
 
 
 if __name__ == "__main__":

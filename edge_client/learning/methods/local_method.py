@@ -112,8 +112,8 @@ class LocalMethod:
 
 
 @dataclass(frozen=True)
-class ScoreMethod:
-    """A local method that uploads scores on the public set (edge_client/learning/rounds/zero_shot.py).
+class UnsharedMethod:
+    """A local method that shares no model.
 
     Attributes:
         name: Name in plans.
@@ -126,19 +126,12 @@ class ScoreMethod:
     aliases: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class PrototypeMethod:
-    """A local method that uploads mean embeddings (edge_client/learning/rounds/prototypes.py).
+class ScoreMethod(UnsharedMethod):
+    """A local method that uploads scores on the public set (edge_client/learning/rounds/zero_shot.py)."""
 
-    Attributes:
-        name: Name in plans.
-        settings: Settings that a plan can give it.
-        aliases: Former names, which are still accepted.
-    """
 
-    name: str
-    settings: Settings
-    aliases: tuple[str, ...] = ()
+class PrototypeMethod(UnsharedMethod):
+    """A local method that uploads mean embeddings (edge_client/learning/rounds/prototypes.py)."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from edge_client.config import Config
 from edge_client.features.augmentation import Augmentation, BackgroundNoise, augment
 from edge_client.learning.held_out import FEWEST, HELD_OUT, Split
 from edge_client.learning.rounds.guard import Evidence, public_rows
-from edge_client.learning.rounds.job import RoundJob, RoundPart
-from edge_client.learning.training_data import Clips, gather
+from edge_client.learning.rounds.job import RoundJob, RoundPart, percent
+from edge_client.learning.training_data import Clips, gather, held_out_accuracy
 
 # Clips of a label, of those that both models have learned.
 _MAX_TAUGHT = 40
@@ -93,6 +93,16 @@ def public_clips(job: RoundPart, own: Clips) -> Clips:
     slots = np.array([places.get(class_id, -1) for class_id in public.class_ids], np.int64)[public.labels]
     used = (slots >= 0) & ~(public.synthetic & np.isin(slots, own.slots))
     return Clips(job.model.normalise(public.features[used])[None], slots[used])
+
+
+def held_out_metrics(config: Config, job: RoundPart) -> dict[str, float]:
+    """Return the accuracy on the recordings held out for it, in %, among their labels; nothing without any."""
+    folder = config.recordings.evaluation
+    if folder is None:
+        return {}
+    source = Recordings(folder, job.model.manifest.feature_settings)
+    held_out, slots = to_evaluate_on(job, source), list(slots_of(job, source.labels()).values())
+    return percent({"held_out_accuracy": held_out_accuracy(job.model, job.label_map.mask, held_out, slots)})
 
 
 def slots_of(job: RoundPart, labels: tuple[str, ...]) -> dict[str, int]:

@@ -81,9 +81,6 @@ class RoundJob(RoundPart, Protocol):
     def apply_result(self, adopt: bool) -> dict[str, float]:
         """Apply the round's result to the device's model; return what was measured."""
 
-    def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
-        """Return the accuracy on held-out clips among some slots, in %."""
-
 
 def round_rng(work: Work, device_id: str) -> np.random.Generator:
     """Return the work's random numbers: a device that is killed must do the very same work when it is reassigned."""

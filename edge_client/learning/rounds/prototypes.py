@@ -12,18 +12,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from edge_client.audio.recordings import Recordings
 from edge_client.config import Config
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
 from edge_client.learning.prototype_noise import noise_rng, private_mean
 from edge_client.learning.rounds.choice import after_round, choose
-from edge_client.learning.rounds.clips import slots_of, to_evaluate_on
-from edge_client.learning.rounds.job import RoundContext, percent
+from edge_client.learning.rounds.clips import held_out_metrics
+from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.upload import build_update
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.job import go_over
-from edge_client.learning.training_data import held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, Progress, SavedModel
 from fleet_protocol.arrays import Floats
@@ -131,14 +129,14 @@ class PrototypeRound:
         if self._config.device.learn_discovered:
             label_map = adopt_classes(label_map, [info for info in self.work.classes if info.discovered_in is not None])
         self.label_map = label_map
-        progress = dataclasses.replace(after_round(self._saved.progress, self), provisional=self._provisional())
-        progress = dataclasses.replace(progress, unheard=())
+        progress = after_round(self._saved.progress, self)
+        progress = dataclasses.replace(progress, provisional=self._provisional(), unheard=())
         made = go_over(self._config, self._state, dataclasses.replace(self._saved, progress=progress))
         if made is None:
             raise RecordingError(f"no readable clips in {self._config.clips_folder}; record or import some first")
         self.model = ModelRuntime(self._saved.bundle, self._config.device.threads)
         chosen, verdict = choose(self._config, self._saved, self, made, taught=True)
-        metrics = verdict.metrics | self._held_out()
+        metrics = verdict.metrics | held_out_metrics(self._config, self)
         round_id = self.work.round_id
         report = Learned(round_id, metrics, personalised=self.work.fine_tune, kept_own=verdict.kept_own)
         write_durably(self._state.learned_path(round_id), json.dumps(to_json(report)).encode())
@@ -148,11 +146,3 @@ class PrototypeRound:
         if self.work.prototypes is None:
             return ()
         return FleetPrototypes.unpack(self._state.blob_path(self.work.prototypes).read_bytes()).provisional
-
-    def _held_out(self) -> dict[str, float]:
-        """Return the accuracy on the clips held out for it, in %, among the labels; nothing without such clips."""
-        if self._config.recordings.evaluation is None:
-            return {}
-        source = Recordings(self._config.recordings.evaluation, self._settings)
-        clips, slots = to_evaluate_on(self, source), list(slots_of(self, source.labels()).values())
-        return percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, clips, slots)})

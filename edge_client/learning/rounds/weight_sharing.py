@@ -20,7 +20,7 @@ from edge_client.learning.rounds.task import PublicRows, prepare_task
 from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
 from edge_client.learning.sgd import accuracy
 from edge_client.learning.slot_order import SlotOrder, move_head
-from edge_client.learning.training_data import Clips, held_out_accuracy, rescaled
+from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Bundle, Manifest
 from fleet_protocol.errors import ProtocolError
@@ -133,10 +133,6 @@ class WeightSharing:
         elif self.work.fine_tune:
             self._take_up(wanted)
         return percent({"global_accuracy": self._public_accuracy()})
-
-    def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
-        """Return the accuracy on held-out clips among some slots, in %; nothing where there are none."""
-        return percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, held_out, slots)})
 
     def _take_over(self) -> None:
         """Put the fleet's weights into the device's model."""
