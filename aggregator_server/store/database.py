@@ -5,6 +5,7 @@ The tables and queries are plain SQL that PostgreSQL takes as well; what only SQ
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from pathlib import Path
 
@@ -12,11 +13,14 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from aggregator_server.errors import StartError
+from aggregator_server.store import migrations
 from aggregator_server.store.tables import Base
 
-VERSION = 3  # of the tables: to be raised whenever they change, for nothing converts old ones
+# `PRAGMA user_version` of a database whose revision Alembic notes. Releases before it refuse this number.
+MANAGED = 4
 CONNECTIONS = 16  # kept open: opening one costs more than most queries
 _LOCK_WAIT_S = 30.0
+_log = logging.getLogger(__name__)
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # a receipt promises that the upload survives a power cut
@@ -25,10 +29,10 @@ _PRAGMAS = (
 
 
 def create_database(path: Path) -> Engine:
-    """Open the database at ``path``, with all tables where it is new.
+    """Open the database at ``path``, with all tables where it is new, and with changed ones where it is older.
 
     Raises:
-        StartError: the file cannot be opened, is no database, or has tables of another version.
+        StartError: the file cannot be opened, is no database, or has tables that this release cannot change.
     """
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"timeout": _LOCK_WAIT_S}, pool_size=CONNECTIONS, max_overflow=0
@@ -36,11 +40,9 @@ def create_database(path: Path) -> Engine:
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     try:
-        # In one transaction: killed within it, the next start finds an empty database again.
+        # In one transaction: killed within it, the next start finds the database as it was.
         with engine.execution_options(auricle_write=True).begin() as connection:
-            _require_version(connection, path)
-            Base.metadata.create_all(connection)
-            connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+            _bring_up_to_date(connection, path)
     except StartError:
         engine.dispose()
         raise
@@ -52,20 +54,47 @@ def create_database(path: Path) -> Engine:
     return engine
 
 
-def _require_version(connection: Connection, path: Path) -> None:
-    """Refuse tables that another version of this program made.
+def _bring_up_to_date(connection: Connection, path: Path) -> None:
+    """Make the tables, or change those of an older release.
+
+    Raises:
+        StartError: a newer release made the tables, or one that is too old.
+    """
+    if not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
+        Base.metadata.create_all(connection)
+        migrations.stamp(connection, migrations.newest())
+        connection.exec_driver_sql(f"PRAGMA user_version = {MANAGED}")
+        return
+    found = _revision(connection, path)
+    if found == migrations.newest():
+        return
+    _log.info("the tables of %s are changed from revision %s to %s", path, found, migrations.newest())
+    migrations.upgrade(connection)
+    broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    if broken:
+        raise StartError(f"{path} has rows that refer to missing ones ({broken[0]}); restore it from a backup")
+    connection.exec_driver_sql(f"PRAGMA user_version = {MANAGED}")
+
+
+def _revision(connection: Connection, path: Path) -> str:
+    """Return the revision of the tables; version 3 is the baseline, from which Alembic goes on.
 
     Raises:
         StartError: naming the folder, its version and the way out.
     """
-    found = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
-    if found == VERSION or not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
-        return
-    whose = "a newer aggregator" if found > VERSION else "an older aggregator"
+    version = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+    noted = migrations.revision(connection)
+    if version == MANAGED and noted is not None and migrations.is_known(noted):
+        return noted
+    if str(version) == migrations.BASELINE:
+        migrations.stamp(connection, migrations.BASELINE)
+        return migrations.BASELINE
+    newer = version >= MANAGED
     raise StartError(
-        f"data folder {path.parent} was written by {whose}: its tables have version {found or 'none'}, this one reads "
-        f"version {VERSION} and converts no other. Run the release that wrote it, or begin anew in an empty folder: "
-        "copy tokens.json into it, publish the public set and the shared model, and the devices enrol again"
+        f"data folder {path.parent} was written by {'a newer' if newer else 'an older'} aggregator: its tables have "
+        f"revision {noted or version or 'none'}, this one reads {migrations.BASELINE} to {migrations.newest()}. "
+        "Run the release that wrote it, or begin anew in an empty folder: copy tokens.json into it, publish the public "
+        "set and the shared model, and the devices enrol again"
     )
 
 

@@ -1,0 +1,10 @@
+"""The tables of version 3, from which every older data folder starts."""
+
+from __future__ import annotations
+
+revision = "3"
+down_revision = None
+
+
+def upgrade() -> None:
+    """Change nothing: these tables were made by the release of version 3 itself."""
