@@ -38,7 +38,15 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
     run.add_argument("--port", type=int, default=8470, help="port to listen on; 0 takes a free one (default: 8470)")
     run.add_argument(
-        "--keep-uploads", action="store_true", help="keep what devices sent when its round is over, to look into it"
+        "--keep-uploads",
+        choices=("none", "last", "all"),
+        nargs="?",
+        const="all",
+        default="last",
+        help="of which rounds that are over what devices sent is kept (default: last, until the next one is over)",
+    )
+    run.add_argument(
+        "--review-classes", action="store_true", help="let new classes wait until an operator approves them"
     )
     run.set_defaults(run=_run)
     tokens = commands.add_parser("tokens", help="print the administrator's and the enrolment token")
@@ -60,7 +68,14 @@ def _run(options: argparse.Namespace) -> int:
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    serve(options.data, options.host, options.port, os.environ, keep_uploads=options.keep_uploads)
+    serve(
+        options.data,
+        options.host,
+        options.port,
+        os.environ,
+        keep_uploads=options.keep_uploads,
+        review_classes=options.review_classes,
+    )
     return 0
 
 

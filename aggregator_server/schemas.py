@@ -161,6 +161,10 @@ class RoundSummary:
         follows: Number of the fleet's round that a group's round personalises.
         group: Index of the group whose round it is, 0 for the devices with the fewest clips.
         series: Number of the first of the continuous rounds that it is one of.
+        operation: What an operator did to the fleet, in place of a round with devices: approve, merge, split, retire or
+            restore.
+        restores: Number of the round whose state was restored.
+        undone_by: Number of the restoration since which this round does not count.
     """
 
     round_id: int
@@ -178,6 +182,9 @@ class RoundSummary:
     follows: int | None
     group: int | None
     series: int | None
+    operation: str | None = None
+    restores: int | None = None
+    undone_by: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,14 +241,16 @@ class DiscoveryInfo:
     Attributes:
         reports: Reports that ``members`` and ``left_open`` are indices of.
         groups: Groups of reports, one for each class that they are.
-        left_open: Reports that found no class, because another sound of their device is in that group.
+        left_open: Reports that found no class: another sound of their device is in that group, or a bound was reached.
         details: Details of the clustering, such as a projection of the reports onto a plane.
+        limits: A sentence for each bound that kept reports from becoming classes.
     """
 
     reports: tuple[ReportInfo, ...]
     groups: tuple[GroupInfo, ...]
     left_open: tuple[int, ...]
     details: dict[str, Any]
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,6 +278,8 @@ class RoundDetail:
         aggregation: Details of the aggregation rule, such as the devices that it left out.
         groups: Devices of each group, fewest clips first; empty without group-balanced personalisation.
         group_rounds: Number of rounds within each group.
+        damaged: Devices whose uploads were damaged on the server's disk, so that the round went on without them.
+        operation: Details of what an operator did.
     """
 
     summary: RoundSummary
@@ -291,3 +302,5 @@ class RoundDetail:
     aggregation: dict[str, Any]
     groups: tuple[tuple[str, ...], ...]
     group_rounds: tuple[int, ...]
+    damaged: tuple[str, ...] = ()
+    operation: dict[str, Any] = field(default_factory=dict)

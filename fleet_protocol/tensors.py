@@ -44,7 +44,7 @@ def unpack(data: bytes) -> tuple[Arrays, dict[str, Any]]:
         arrays = _load(data)
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         raise TensorError(f"not a readable safetensors file ({len(data)} bytes): {error}") from error
-    return arrays, _document(data)
+    return arrays, document_of(data)
 
 
 def read_document(file: BinaryIO) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def read_document(file: BinaryIO) -> dict[str, Any]:
     length = int.from_bytes(start, "little")
     if length > os.fstat(file.fileno()).st_size:
         raise TensorError(f"not a readable safetensors file: its header is said to take {length} bytes")
-    return _document(start + file.read(length))
+    return document_of(start + file.read(length))
 
 
 def view(data: bytes) -> Arrays:
@@ -76,8 +76,14 @@ def view(data: bytes) -> Arrays:
     return arrays
 
 
-def _document(data: bytes) -> dict[str, Any]:
-    """Read the header's document. The layout is fixed: u64 little-endian header length, then JSON."""
+def document_of(data: bytes) -> dict[str, Any]:
+    """Read the document of bytes that :func:`pack` wrote, and leave the arrays where they are.
+
+    The layout is fixed: u64 little-endian header length, then JSON.
+
+    Raises:
+        TensorError: the header is no JSON object, or carries no document.
+    """
     length = int.from_bytes(data[:8], "little")
     try:
         text = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_METADATA_KEY)

@@ -6,14 +6,14 @@ or, where the features are embeddings, draws around the mean of their prototypes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Assigned
-from aggregator_server.discovery.clustering import Discovery, ReportedClass
+from aggregator_server.aggregation.contract import Assigned, ClassTerms, Proposal
+from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
 from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.names import majority_name, unique_name
 from fleet_protocol.arrays import Floats
@@ -28,12 +28,14 @@ class Settled:
     Attributes:
         public_set: The public set, grown by the new classes and their rows.
         assignments: Assignments, one for every report that found its class.
-        details: JSON-ready details: the reports, the groups with their classes, and ``left_open``.
+        details: JSON-ready details: the reports, the groups with their classes, ``left_open`` and ``limits``.
+        proposals: Groups that wait for an operator; the public set has none of them.
     """
 
     public_set: PublicSet
     assignments: tuple[Assigned, ...]
     details: dict[str, Any]
+    proposals: tuple[Proposal, ...] = ()
 
 
 def settle(
@@ -42,11 +44,12 @@ def settle(
     reports: Sequence[ReportedClass],
     discovery: Discovery,
     seed: int = 0,
+    terms: ClassTerms | None = None,
 ) -> Settled:
     """Turn groups into classes, rows and assignments.
 
     Two sounds of one device are never the same class, because their owner gave them different names. The second in a
-    group is left open, and the device reports it again.
+    group is left open, and the device reports it again. So are groups for which the fleet has no room.
 
     Args:
         public_set: the round's public set.
@@ -54,28 +57,57 @@ def settle(
         reports: the reports that were grouped.
         discovery: groups of indices into ``reports``.
         seed: seed of the rows that are drawn.
+        terms: what the round may do about classes.
     """
-    grown = public_set
+    terms = terms or ClassTerms()
+    fitting = _fitting(discovery.groups, terms.max_classes - len(public_set.classes) - len(terms.proposed))
+    grown, proposals = public_set, list[Proposal]()
     assignments: list[Assigned] = []
     groups: list[dict[str, Any]] = []
-    left_open: list[int] = []
-    for group in discovery.groups:
-        class_id = group.class_id or _free_class_id(grown.class_ids)
+    for group in fitting:
+        ids = {*grown.class_ids, *terms.reserved, *terms.proposed, *(proposal.class_id for proposal in proposals)}
+        class_id = group.class_id or _free_class_id(ids)
         first_of = {reports[index].device_id: index for index in reversed(group.members)}
         members = sorted(first_of.values())
-        left_open += [index for index in group.members if index not in members]
         if group.class_id is None:
             rows = _rows(public_set, [reports[index] for index in members], np.random.default_rng([seed, members[0]]))
-            grown = _add_class(grown, class_id, round_id, [reports[index].name for index in members], rows)
+            name = _name(class_id, [reports[index].name for index in members])
+            if terms.review:
+                proposals.append(Proposal(class_id, name, rows))
+            else:
+                grown = add_class(grown, class_id, round_id, name, rows)
         assignments += [Assigned(reports[i].device_id, reports[i].slot, class_id) for i in members]
         groups.append({"class_id": class_id, "members": members, "known": group.class_id is not None})
+    left_open = sorted(set(range(len(reports))) - {index for group in groups for index in group["members"]})
     details = {
         "reports": [{"device_id": r.device_id, "slot": r.slot, "name": r.name} for r in reports],
         "groups": groups,
         "left_open": left_open,
         "details": discovery.details,
+        "limits": _limits(len(reports), discovery.groups, fitting, terms),
     }
-    return Settled(grown, tuple(assignments), details)
+    return Settled(grown, tuple(assignments), details, tuple(proposals))
+
+
+def _fitting(groups: Sequence[Group], room: int) -> list[Group]:
+    """Return the groups that are classes already, and of the new ones those for which there is room, largest first."""
+    new = [group for group in groups if group.class_id is None]
+    made = sorted(new, key=lambda group: (-len(group.members), group.members))[: max(0, room)]
+    return [group for group in groups if group.class_id is not None or group in made]
+
+
+def _limits(reports: int, groups: Sequence[Group], fitting: Sequence[Group], terms: ClassTerms) -> list[str]:
+    """Return a sentence for each bound that kept sounds from becoming classes."""
+    waiting, unmade = reports - sum(len(group.members) for group in groups), len(groups) - len(fitting)
+    found = []
+    if waiting:
+        found.append(f"{waiting} of {reports} reports wait for a later round; one looks at {reports - waiting}")
+    if unmade:
+        found.append(
+            f"{unmade} new classes were not made, because the fleet has no room beyond {terms.max_classes} classes; "
+            "retire or reject some with DELETE /v1/classes/{class_id}"
+        )
+    return found
 
 
 def extend(consensus: Floats, samples: int, classes: int) -> Floats:
@@ -85,7 +117,7 @@ def extend(consensus: Floats, samples: int, classes: int) -> Floats:
     return grown
 
 
-def _free_class_id(taken: Sequence[str]) -> str:
+def _free_class_id(taken: Collection[str]) -> str:
     number = len(taken)
     while f"c{number}" in taken:
         number += 1
@@ -102,11 +134,21 @@ def _rows(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.rando
     return np.asarray(np.mean([rows[:count] for rows in impressions], axis=0, dtype=np.float64), np.float32)
 
 
-def _add_class(
-    public_set: PublicSet, class_id: str, round_id: int, names: Sequence[str | None], rows: Floats
-) -> PublicSet:
-    wanted = majority_name(names) or f"sound-{class_id.removeprefix('c')}"
-    name = unique_name(wanted, [info.name for info in public_set.classes])
+def _name(class_id: str, names: Sequence[str | None]) -> str:
+    return majority_name(names) or f"sound-{class_id.removeprefix('c')}"
+
+
+def add_class(public_set: PublicSet, class_id: str, round_id: int | None, name: str, rows: Floats) -> PublicSet:
+    """Return a public set with another class as its last one.
+
+    Args:
+        public_set: to be grown.
+        class_id: of the class.
+        round_id: of the round that discovered it.
+        name: wanted for it; a number is added where that is taken.
+        rows: that stand for it, float32 [rows, frames, coefficients].
+    """
+    name = unique_name(name, [info.name for info in public_set.classes])
     return PublicSet(
         public_set.settings,
         (*public_set.classes, ClassInfo(class_id, name, round_id)),

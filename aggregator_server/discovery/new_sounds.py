@@ -12,15 +12,15 @@ from aggregator_server.discovery.clustering import Discovery, Group, KnownClass,
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
+from aggregator_server.limits import MAX_IMPRESSIONS, MAX_REFERENCES_PER_ROUND, MAX_REPORTS_PER_ROUND
 from aggregator_server.names import check_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import TensorError
 from fleet_protocol.feature_settings import EmbeddingSettings
-from fleet_protocol.messages import Update
+from fleet_protocol.messages import MAX_REPORTS, Update
 from fleet_protocol.tensors import Arrays, require
 
 _SLOTS = 65_536
-_REPORTS = 256  # clustering takes memory by the square of the reports
 
 _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
 
@@ -44,8 +44,10 @@ def check_document(terms: UploadTerms, update: Update) -> None:
         twice = [class_id for class_id, times in Counter(class_ids).items() if times > 1]
         if twice:
             raise MalformedUpdateError(f"{field!r} names class {twice[0]!r} twice")
-    if len(update.reports) > _REPORTS:
-        raise MalformedUpdateError(f"{len(update.reports)} new sounds in one upload; at most {_REPORTS} are taken")
+    if len(update.reports) > MAX_REPORTS:
+        raise MalformedUpdateError(
+            f"{len(update.reports)} new sounds in one upload; at most {MAX_REPORTS} are taken; report the others later"
+        )
     slots = [report.slot for report in update.reports]
     if len(set(slots)) != len(slots) or any(not 0 <= slot < _SLOTS for slot in slots):
         raise MalformedUpdateError(f"reported slots must be different and from 0 to {_SLOTS - 1}, not {slots}")
@@ -86,8 +88,11 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
                 raise MalformedUpdateError(f"array {name!r} must be float32, not {arrays[name].dtype}")
     except TensorError as error:
         raise MalformedUpdateError(str(error)) from error
-    if "impressions" in wanted and not arrays["impressions"].shape[1]:
-        raise MalformedUpdateError("array 'impressions' holds no impression of any class; send at least one of each")
+    if "impressions" in wanted and not 1 <= arrays["impressions"].shape[1] <= MAX_IMPRESSIONS:
+        raise MalformedUpdateError(
+            f"array 'impressions' holds {arrays['impressions'].shape[1]} impressions of each class; "
+            f"send 1 to {MAX_IMPRESSIONS}"
+        )
 
 
 def recognise(
@@ -108,16 +113,40 @@ def recognise(
         for class_id, description in zip(update.known, described, strict=False):
             known.append(KnownClass(device_id, class_id, *description))
         for report, description in zip(update.reports, described[len(update.known) :], strict=True):
-            if (device_id, report.slot) in inputs.assigned:
-                reassigned.append(Assigned(device_id, report.slot, inputs.assigned[device_id, report.slot]))
-            else:
+            earlier = inputs.assigned.get((device_id, report.slot))
+            if earlier is None:
                 reports.append(ReportedClass(device_id, report.slot, report.name, *description))
+            elif earlier not in inputs.class_terms.proposed:
+                reassigned.append(Assigned(device_id, report.slot, earlier))
     if not reports:
         return tuple(reassigned), None
-    reporting = {report.device_id for report in reports}
-    references = [item for item in known if item.device_id in reporting]
-    found = _grouped(inputs, reports, references)
-    return tuple(reassigned), settle(inputs.public_set, inputs.round_id, reports, found, inputs.plan.seed)
+    found = _grouped_within_bounds(inputs, reports, known)
+    settled = settle(inputs.public_set, inputs.round_id, reports, found, inputs.plan.seed, inputs.class_terms)
+    return tuple(reassigned), settled
+
+
+def _grouped_within_bounds(
+    inputs: RoundInputs, reports: Sequence[ReportedClass], known: Sequence[KnownClass]
+) -> Discovery:
+    """Group as many reports as a round looks at, with as many descriptions of known classes as references."""
+    chosen = _shared_out([report.device_id for report in reports], MAX_REPORTS_PER_ROUND)
+    looked_at = [reports[index] for index in chosen]
+    reporting = {report.device_id for report in looked_at}
+    described = [item for item in known if item.device_id in reporting]
+    references = _shared_out([item.device_id for item in described], MAX_REFERENCES_PER_ROUND)
+    found = _grouped(inputs, looked_at, [described[index] for index in references])
+    groups = (Group(tuple(chosen[index] for index in group.members), group.class_id) for group in found.groups)
+    return Discovery(tuple(groups), found.details)
+
+
+def _shared_out(device_ids: Sequence[str], most: int) -> list[int]:
+    """Return indices of so many items at most, as many of each device as of the others: none crowds out another."""
+    times: Counter[str] = Counter()
+    turns = []
+    for index, device_id in enumerate(device_ids):
+        turns.append((times[device_id], index))
+        times[device_id] += 1
+    return sorted(index for _, index in sorted(turns)[:most])
 
 
 def _described(arrays: Arrays, count: int) -> list[tuple[Floats | None, Floats | None, Floats | None]]:

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from sqlalchemy import delete, insert, tuple_
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
-from aggregator_server.errors import BlobError
+from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.rounds.candidates import training_loss
+from aggregator_server.rounds.quorum import shortfall
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.rounds.states import mark_done
 from aggregator_server.store import Store
-from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json
+from aggregator_server.store.tables import ACTIVE, PROPOSED, AssignmentRow, BlobRow, ClassRow, Json
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
-from fleet_protocol.errors import ProtocolError
 from fleet_protocol.messages import RoundPlan, Update, parse
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
-from fleet_protocol.tensors import Arrays, pack, read_document, unpack, view
+from fleet_protocol.tensors import Arrays, document_of, pack, unpack, view
+
+_log = logging.getLogger(__name__)
+ROWS = "rows"
+"""Array of a proposal: the rows of the public set that will stand for the class; the others are head columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +44,7 @@ class StoredResult:
         weights: Blob of the shared model's weights; None in a round without one.
         server_state: Blob of what the next round's aggregation gets to see.
         prototypes: Blob of the fleet's prototypes; None while it has none.
+        proposals: By class that waits for an operator: blob of its rows and columns.
     """
 
     result: RoundResult
@@ -46,16 +54,21 @@ class StoredResult:
     weights: str | None = None
     server_state: str | None = None
     prototypes: str | None = None
+    proposals: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
     """Aggregate a round's uploads and put the resulting blobs on disk; the same snapshot gives the same bytes.
 
+    An upload that is missing or damaged counts as one that never came; the round's details name its device.
+
     Raises:
-        AggregationError: the uploads cannot be combined.
-        BlobError: a blob is missing or damaged.
+        AggregationError: the uploads cannot be combined, or too few are undamaged.
+        BlobError: another blob is missing or damaged.
     """
-    result = strategy(snapshot.strategy).aggregate(read_inputs(store, snapshot))
+    contributions, damaged = _read_contributions(store, snapshot)
+    result = strategy(snapshot.strategy).aggregate(_read_inputs(store, snapshot, contributions))
+    result.details["damaged"] = damaged
     grown = len(result.public_set.classes) > len(snapshot.classes)
     public_set = store.blobs.put(result.public_set.pack()) if grown else snapshot.public_set
     class_ids, consensus, weights, prototypes = result.public_set.class_ids, None, None, snapshot.prototypes
@@ -66,6 +79,10 @@ def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
     if result.prototypes is not None:
         prototypes = store.blobs.put(result.prototypes.pack())
     state = store.blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
+    proposals = {
+        item.class_id: store.blobs.put(pack({ROWS: item.rows, **item.columns}, {"name": item.name}))
+        for item in result.proposals
+    }
     return StoredResult(
         result=result,
         public_set=public_set,
@@ -74,11 +91,11 @@ def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
         weights=weights,
         server_state=state,
         prototypes=prototypes,
+        proposals=proposals,
     )
 
 
-def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
-    """Load the inputs of a round's aggregation."""
+def _read_inputs(store: Store, snapshot: RoundSnapshot, contributions: tuple[Contribution, ...]) -> RoundInputs:
     public_set = PublicSet.unpack(store.blobs.read(snapshot.public_set))
     public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
     if snapshot.consensus is None:
@@ -91,24 +108,45 @@ def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
         plan=parse(RoundPlan, snapshot.plan),
         public_set=public_set,
         consensus=consensus,
-        contributions=tuple(_contribution(store, upload) for _, upload in snapshot.uploads),
+        contributions=contributions,
         new_classes=snapshot.new_classes,
         assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
         model=_read_model(store, snapshot, state),
         has_consensus=snapshot.consensus is not None,
         state=state,
         revoked=frozenset(snapshot.revoked),
+        class_terms=dataclasses.replace(snapshot.class_terms, review=store.review_classes),
     )
 
 
-def _contribution(store: Store, upload: str) -> Contribution:
-    """Read an upload's document. The arrays are checked for damage when they are read."""
-    with store.blobs.open(upload) as file:
+def _read_contributions(store: Store, snapshot: RoundSnapshot) -> tuple[tuple[Contribution, ...], list[str]]:
+    """Return the uploads that are whole, and the devices whose uploads are not.
+
+    Raises:
+        AggregationError: those that are whole do not suffice.
+    """
+    found, whole, damaged = [], [], []
+    for device_id, upload in snapshot.uploads:
         try:
-            document = parse(Update, read_document(file))
-        except ProtocolError as error:
-            raise BlobError(f"blob {file.name} is damaged ({error}); restore it from a backup") from error
-    return Contribution(document, lambda: view(store.blobs.read(upload)))
+            document = parse(Update, document_of(store.blobs.read(upload)))
+        except BlobError as error:
+            _log.error("round %d goes on without device %s: %s", snapshot.round_id, device_id, error)
+            damaged.append(device_id)
+            continue
+        whole.append((device_id, upload))
+        found.append(Contribution(document, partial(_read_arrays, store, upload)))
+    if damaged:
+        reason = shortfall(dataclasses.replace(snapshot, uploads=tuple(whole)))
+        if reason is not None or not found:
+            raise AggregationError(
+                f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not "
+                f"suffice: {reason or 'there are none'}; open the round again"
+            )
+    return tuple(found), damaged
+
+
+def _read_arrays(store: Store, upload: str) -> Arrays:
+    return view(store.blobs.read(upload))
 
 
 def _read_model(store: Store, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:
@@ -143,7 +181,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
         "server_state": stored.server_state,
         "prototypes": stored.prototypes,
     }
-    for kind, sha256 in blobs.items():
+    for kind, sha256 in (*blobs.items(), *(("proposal", sha256) for sha256 in stored.proposals.values())):
         if sha256 is not None:
             session.merge(BlobRow(sha256=sha256, kind=kind))
     if stored.grown:
@@ -159,8 +197,14 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
                         folded=info.name.casefold(),
                         position=position,
                         discovered_in=round_id,
+                        state=ACTIVE,
                     )
                 )
+    session.flush()
+    for item in result.proposals:
+        blob = stored.proposals[item.class_id]
+        row = ClassRow(class_id=item.class_id, name=item.name, state=PROPOSED, discovered_in=round_id, proposal=blob)
+        session.add(row)
     session.flush()
     _assign(session, round_id, result)
     columns = {

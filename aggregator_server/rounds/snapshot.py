@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.fleet.classes import all_classes
-from aggregator_server.fleet.shared_models import model_blob
+from aggregator_server.aggregation.contract import ClassTerms
+from aggregator_server.fleet.classes import all_classes, classes_in_state, identifiers, merged_classes
+from aggregator_server.fleet.shared_models import current_model, model_blob
+from aggregator_server.limits import MAX_CLASSES
 from aggregator_server.rounds.queries import lock_open_round
-from aggregator_server.store.tables import AssignmentRow, DeviceRow, Json, ParticipantRow
+from aggregator_server.store.tables import PROPOSED, AssignmentRow, DeviceRow, Json, ParticipantRow
 from fleet_protocol.messages import ClassInfo
 
 
@@ -35,6 +37,7 @@ class RoundSnapshot:
         server_state: Blob of what the aggregation kept from the round before.
         prototypes: Blob of the fleet's prototypes before the round; None where it has none.
         revoked: Devices whose earlier uploads no longer count, where the aggregation kept something.
+        class_terms: What the round may do about classes.
     """
 
     round_id: int
@@ -53,6 +56,7 @@ class RoundSnapshot:
     server_state: str | None
     prototypes: str | None
     revoked: tuple[str, ...]
+    class_terms: ClassTerms
 
 
 def read_open_round(session: Session) -> RoundSnapshot | None:
@@ -73,6 +77,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         .where(ParticipantRow.round_id == row.round_id)
         .order_by(AssignmentRow.device_id, AssignmentRow.slot)
     )
+    terms = read_class_terms(session)
     return RoundSnapshot(
         round_id=row.round_id,
         strategy=row.strategy,
@@ -84,15 +89,31 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         selected=len(participants),
         uploads=tuple((device_id, upload) for device_id, upload in participants if upload is not None),
         classes=all_classes(session),
-        assigned=tuple((device_id, slot, class_id) for device_id, slot, class_id in session.execute(assigned)),
+        assigned=tuple(
+            (device_id, slot, terms.merged.get(class_id, class_id))
+            for device_id, slot, class_id in session.execute(assigned)
+        ),
         model=model_blob(session, row.model_version),
         weights=row.weights,
         server_state=row.server_state,
         prototypes=row.prototypes,
-        revoked=_revoked(session) if row.server_state is not None else (),
+        revoked=revoked_devices(session) if row.server_state is not None else (),
+        class_terms=terms,
     )
 
 
-def _revoked(session: Session) -> tuple[str, ...]:
+def read_class_terms(session: Session) -> ClassTerms:
+    """Return what a round may do about classes; the current shared model's head must have a slot for each."""
+    model = current_model(session)
+    return ClassTerms(
+        max_classes=MAX_CLASSES if model is None else min(MAX_CLASSES, model.capacity),
+        proposed=frozenset(classes_in_state(session, PROPOSED)),
+        reserved=frozenset(identifiers(session)),
+        merged=merged_classes(session),
+    )
+
+
+def revoked_devices(session: Session) -> tuple[str, ...]:
+    """Return the devices that were revoked, in order."""
     revoked = select(DeviceRow.device_id).where(DeviceRow.revoked_at.is_not(None))
     return tuple(session.scalars(revoked.order_by(DeviceRow.device_id)))

@@ -16,8 +16,9 @@ from aggregator_server.store.tables import DONE, FAILED, OPEN, RoundRow
 
 # Conditions for queries.
 IS_OPEN = RoundRow.state == OPEN
-IS_DONE = RoundRow.state == DONE
 IS_OVER = RoundRow.state != OPEN
+# Done, and not undone by an operator.
+COUNTS = (RoundRow.state == DONE) & RoundRow.undone_by.is_(None)
 
 _REASON_LENGTH = 1_000
 

@@ -22,6 +22,7 @@ from aggregator_server.errors import (
 from aggregator_server.fleet.devices import CLIPS_LIMIT
 from aggregator_server.fleet.public_sets import upload_terms
 from aggregator_server.fleet.shared_models import model_blob, read_manifest
+from aggregator_server.limits import MAX_LABEL_ENTROPY
 from aggregator_server.names import check_name
 from aggregator_server.rounds.continuous import is_due, present_round
 from aggregator_server.rounds.queries import require_round
@@ -163,6 +164,10 @@ def _check_public_set(terms: UploadTerms, update: Update) -> None:
 def _check_numbers(update: Update) -> None:
     if type(update.clips) is not int or not 0 <= update.clips < CLIPS_LIMIT:
         raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS_LIMIT - 1}, not {update.clips!r}")
+    if not 0.0 <= update.label_entropy <= MAX_LABEL_ENTROPY:  # holds for NaN too
+        raise MalformedUpdateError(
+            f"label_entropy must be from 0 to {MAX_LABEL_ENTROPY:g} nats, not {update.label_entropy!r}"
+        )
     try:
         check_metrics(update.metrics)
     except InvalidRequestError as error:

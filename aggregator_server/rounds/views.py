@@ -81,6 +81,8 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         aggregation=details.get("aggregation", {}),
         groups=planned.groups,
         group_rounds=planned.rounds,
+        damaged=tuple(details.get("damaged", ())),
+        operation=details.get("operation", {}),
     )
 
 
@@ -109,6 +111,9 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.follows,
         RoundRow.group_index,
         RoundRow.series,
+        RoundRow.operation,
+        RoundRow.restores,
+        RoundRow.undone_by,
     )
 
 
@@ -129,6 +134,9 @@ def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no 
         follows=row.follows,
         group=row.group_index,
         series=row.series,
+        operation=row.operation,
+        restores=row.restores,
+        undone_by=row.undone_by,
     )
 
 

@@ -9,14 +9,19 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import StartError
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.database import create_database
+from aggregator_server.store.identity import FolderIdentity
 
-__all__ = ["Store"]
+__all__ = ["KeptUploads", "Store"]
+
+KeptUploads = Literal["none", "last", "all"]
+"""Of which rounds that are over the uploads are kept: the last one's are what a restoration without a device needs."""
 
 
 class Store:
@@ -24,16 +29,19 @@ class Store:
 
     Attributes:
         blobs: The arrays. A blob is on disk before any row names it; uploads are removed when their round is over.
-        keep_uploads: Whether uploads stay on disk after their round.
+        keep_uploads: Of which rounds uploads stay on disk.
+        review_classes: Whether new classes wait for an operator.
     """
 
-    def __init__(self, folder: Path, *, keep_uploads: bool = False) -> None:
+    def __init__(self, folder: Path, *, keep_uploads: KeptUploads = "last", review_classes: bool = False) -> None:
         """Open a data folder, creating what it lacks.
 
         Raises:
-            StartError: it cannot be created or written, somebody else has it open, or another version wrote it.
+            StartError: it cannot be created or written, somebody else has it open, another version wrote it, or its
+                database is not the one that belongs to its blobs.
         """
         self.keep_uploads = keep_uploads
+        self.review_classes = review_classes
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("w")
@@ -47,7 +55,8 @@ class Store:
                 f"data folder {folder} cannot be used ({error}); choose a folder that this user can write to"
             ) from error
         try:
-            self._engine = create_database(folder / "auricle.db")
+            has_blobs = next(self.blobs.digests(), None) is not None
+            self._engine = create_database(folder / "auricle.db", FolderIdentity(folder, has_blobs=has_blobs))
         except StartError:
             self._lock.close()
             raise

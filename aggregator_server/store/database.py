@@ -14,6 +14,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from aggregator_server.errors import StartError
 from aggregator_server.store import migrations
+from aggregator_server.store.identity import FolderIdentity
 from aggregator_server.store.tables import Base
 
 # `PRAGMA user_version` of a database whose revision Alembic notes. Releases before it refuse this number.
@@ -28,11 +29,16 @@ _PRAGMAS = (
 )
 
 
-def create_database(path: Path) -> Engine:
+def create_database(path: Path, identity: FolderIdentity) -> Engine:
     """Open the database at ``path``, with all tables where it is new, and with changed ones where it is older.
 
+    Args:
+        path: of the file.
+        identity: of its folder.
+
     Raises:
-        StartError: the file cannot be opened, is no database, or has tables that this release cannot change.
+        StartError: the file cannot be opened, is no database, has tables that this release cannot change, or is not
+            the folder's.
     """
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"timeout": _LOCK_WAIT_S}, pool_size=CONNECTIONS, max_overflow=0
@@ -42,7 +48,10 @@ def create_database(path: Path) -> Engine:
     try:
         # In one transaction: killed within it, the next start finds the database as it was.
         with engine.execution_options(auricle_write=True).begin() as connection:
-            _bring_up_to_date(connection, path)
+            empty = not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
+            identity.require(connection, path, empty=empty)
+            _bring_up_to_date(connection, path, empty=empty)
+        identity.note()
     except StartError:
         engine.dispose()
         raise
@@ -54,13 +63,13 @@ def create_database(path: Path) -> Engine:
     return engine
 
 
-def _bring_up_to_date(connection: Connection, path: Path) -> None:
+def _bring_up_to_date(connection: Connection, path: Path, *, empty: bool) -> None:
     """Make the tables, or change those of an older release.
 
     Raises:
         StartError: a newer release made the tables, or one that is too old.
     """
-    if not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
+    if empty:
         Base.metadata.create_all(connection)
         migrations.stamp(connection, migrations.newest())
         connection.exec_driver_sql(f"PRAGMA user_version = {MANAGED}")

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from aggregator_server.errors import StartError
 from aggregator_server.security import load_tokens
-from aggregator_server.store import Store
+from aggregator_server.store import KeptUploads, Store
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
 
@@ -51,14 +51,22 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(data: Path, host: str, port: int, environment: Mapping[str, str], *, keep_uploads: bool = False) -> None:
+def serve(
+    data: Path,
+    host: str,
+    port: int,
+    environment: Mapping[str, str],
+    *,
+    keep_uploads: KeptUploads = "last",
+    review_classes: bool = False,
+) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
 
     Raises:
         StartError: the data folder, a token, the address or an installed strategy cannot be used.
     """
     strategies()
-    store = Store(data, keep_uploads=keep_uploads)
+    store = Store(data, keep_uploads=keep_uploads, review_classes=review_classes)
     try:
         tokens = load_tokens(data, environment)
         with _listen(host, port) as listener:

@@ -34,4 +34,5 @@ def list_classes(service: CurrentService) -> tuple[ClassInfo, ...]:
 )
 def rename(service: CurrentService, class_id: str, wanted: ClassName) -> ClassInfo:
     """Give a class another name; devices learn it with their next work."""
-    return classes.rename_class(service.store, class_id, wanted.name)
+    classes.rename_class(service.store, class_id, wanted.name)
+    return next(info for info in classes.list_classes(service.store) if info.class_id == class_id)

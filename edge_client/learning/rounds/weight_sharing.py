@@ -25,7 +25,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Bundle, Manifest
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassInfo, Update, Work
+from fleet_protocol.messages import MAX_REPORTS, ClassInfo, Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -94,7 +94,7 @@ class WeightSharing:
             ModelError: the training diverged.
         """
         require_clips(self.work, clips, self.label_map)
-        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)]
+        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)][:MAX_REPORTS]
         order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity, new)
         metrics = {"global_accuracy": self._public_accuracy()}
         task, rehearsal = prepare_task(
