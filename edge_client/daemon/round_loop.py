@@ -120,7 +120,7 @@ class RoundLoop:
             name=self._config.device.name,
             architecture=self._manifest.architecture,
             features=self._manifest.features,
-            labels=self._progress().label_map.names if self._config.device.share_names else (),
+            labels=self._progress().label_map.labels if self._config.device.share_names else (),
             clips=clips_of_a_round(self._config.clips_folder, self._config.recordings.per_round[1]),
         )
         enrolled = self._client.enrol(message, self._server.enrol_token)

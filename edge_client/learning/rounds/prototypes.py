@@ -106,7 +106,7 @@ class PrototypeRound:
         means = np.stack([self._mean(own[owners == slot])[None] for slot in (*known, *new)])
         counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
         before = self._saved.progress
-        unheard = (*before.unheard, *range(len(before.label_map.slots), len(label_map.slots)))
+        unheard = (*before.unheard, *label_map.new_since(before.label_map))
         progress = dataclasses.replace(before, label_map=label_map, contributed=self.work.round_id, unheard=unheard)
         return update, {"prototypes": means, "counts": counts}, progress
 
