@@ -101,11 +101,62 @@ class ModelInfo:
 
 
 @dataclass(frozen=True)
-class ClassName:
-    """A class's new name."""
+class ClassChange:
+    """One change of a class.
+
+    Attributes:
+        name: The class's new name, also beside ``approve``; with ``split_off``, the name of the new class.
+        merge_into: Class that it becomes one with.
+        approve: Whether a class that waits for an operator becomes one of the fleet's.
+        split_off: Devices whose reports of the class become a new class.
+    """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    name: str | None = None
+    merge_into: str | None = None
+    approve: bool = False
+    split_off: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassReportInfo:
+    """A sound of a device that became a class: the slot that the device gave it, and the round that recognised it."""
+
+    device_id: str
+    slot: int
+    round_id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassDetail:
+    """A class that the fleet has, had or may get.
+
+    Attributes:
+        class_id: Identifier; none is given twice.
+        name: Name for people.
+        discovered_in: Number of the round that discovered it; None for a class of the first public set.
+        state: active (one of the fleet's), proposed (waits for an operator), rejected, retired, merged, or undone (its
+            round was).
+        merged_into: Class that it was merged into.
+        split_from: Class that it was split from.
+        reports: Sounds of devices that became this class; those of labels of its name are not among them.
+    """
+
+    class_id: str
     name: str
+    discovered_in: int | None
+    state: str
+    merged_into: str | None
+    split_from: str | None
+    reports: tuple[ClassReportInfo, ...]
+
+
+@dataclass(frozen=True)
+class RestoreRequest:
+    """Which uploads the restored round shall be computed without: those of these devices."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    without_devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -66,11 +66,11 @@ def settle(
     groups: list[dict[str, Any]] = []
     for group in fitting:
         ids = {*grown.class_ids, *terms.reserved, *terms.proposed, *(proposal.class_id for proposal in proposals)}
-        class_id = group.class_id or _free_class_id(ids)
+        class_id = group.class_id or free_class_id(ids)
         first_of = {reports[index].device_id: index for index in reversed(group.members)}
         members = sorted(first_of.values())
         if group.class_id is None:
-            rows = _rows(public_set, [reports[index] for index in members], np.random.default_rng([seed, members[0]]))
+            rows = rows_of(public_set, [reports[index] for index in members], np.random.default_rng([seed, members[0]]))
             name = _name(class_id, [reports[index].name for index in members])
             if terms.review:
                 proposals.append(Proposal(class_id, name, rows))
@@ -117,15 +117,16 @@ def extend(consensus: Floats, samples: int, classes: int) -> Floats:
     return grown
 
 
-def _free_class_id(taken: Collection[str]) -> str:
+def free_class_id(taken: Collection[str]) -> str:
+    """Return an identifier for a new class, which is none of those that are taken."""
     number = len(taken)
     while f"c{number}" in taken:
         number += 1
     return f"c{number}"
 
 
-def _rows(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.random.Generator) -> Floats:
-    """Return the rows that stand for a new class, float32 [rows, frames, coefficients]."""
+def rows_of(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.random.Generator) -> Floats:
+    """Return the rows that stand for a new class of these reports, float32 [rows, frames, coefficients]."""
     prototypes = [member.prototype for member in members if member.prototype is not None]
     if len(prototypes) == len(members):
         return PublicEmbedding(public_set).draw(np.stack(prototypes), rng)

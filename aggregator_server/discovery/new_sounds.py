@@ -109,13 +109,12 @@ def recognise(
         update, device_id = contribution.update, contribution.update.device_id
         if not update.known and not update.reports:
             continue
-        described = _described(contribution.read(), len(update.known) + len(update.reports))
-        for class_id, description in zip(update.known, described, strict=False):
-            known.append(KnownClass(device_id, class_id, *description))
-        for report, description in zip(update.reports, described[len(update.known) :], strict=True):
+        described, reported = descriptions(contribution)
+        known += described
+        for report in reported:
             earlier = inputs.assigned.get((device_id, report.slot))
             if earlier is None:
-                reports.append(ReportedClass(device_id, report.slot, report.name, *description))
+                reports.append(report)
             elif earlier not in inputs.class_terms.proposed:
                 reassigned.append(Assigned(device_id, report.slot, earlier))
     if not reports:
@@ -147,6 +146,18 @@ def _shared_out(device_ids: Sequence[str], most: int) -> list[int]:
         turns.append((times[device_id], index))
         times[device_id] += 1
     return sorted(index for _, index in sorted(turns)[:most])
+
+
+def descriptions(contribution: Contribution) -> tuple[list[KnownClass], list[ReportedClass]]:
+    """Return the known classes and the new sounds that an upload describes."""
+    update, device_id = contribution.update, contribution.update.device_id
+    described = _described(contribution.read(), len(update.known) + len(update.reports))
+    known = [KnownClass(device_id, class_id, *item) for class_id, item in zip(update.known, described, strict=False)]
+    reports = [
+        ReportedClass(device_id, report.slot, report.name, *item)
+        for report, item in zip(update.reports, described[len(update.known) :], strict=True)
+    ]
+    return known, reports
 
 
 def _described(arrays: Arrays, count: int) -> list[tuple[Floats | None, Floats | None, Floats | None]]:

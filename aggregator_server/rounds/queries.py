@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
-from aggregator_server.rounds.states import COUNTS, IS_OPEN, IS_OVER
+from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER
 from aggregator_server.store.tables import ParticipantRow, RoundRow
 
 # Rounds with the whole fleet; the others are those of a group.
@@ -91,14 +91,14 @@ def count_group_rounds(session: Session, follows: int) -> int:
 
 
 def newest_with_uploads(session: Session, before: int | None = None) -> int | None:
-    """Return the number of the newest round that is done, was not undone, and has uploads.
+    """Return the number of the newest round that is done, and has uploads.
 
     Args:
         session: any.
         before: only rounds with a smaller number.
     """
     uploaded = select(ParticipantRow.round_id).where(ParticipantRow.upload.is_not(None))
-    found = select(func.max(RoundRow.round_id)).where(COUNTS, RoundRow.round_id.in_(uploaded))
+    found = select(func.max(RoundRow.round_id)).where(IS_DONE, RoundRow.round_id.in_(uploaded))
     return session.scalar(found if before is None else found.where(RoundRow.round_id < before))
 
 

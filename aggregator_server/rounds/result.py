@@ -128,13 +128,12 @@ def _read_contributions(store: Store, snapshot: RoundSnapshot) -> tuple[tuple[Co
     found, whole, damaged = [], [], []
     for device_id, upload in snapshot.uploads:
         try:
-            document = parse(Update, document_of(store.blobs.read(upload)))
+            found.append(read_contribution(store, upload))
         except BlobError as error:
             _log.error("round %d goes on without device %s: %s", snapshot.round_id, device_id, error)
             damaged.append(device_id)
             continue
         whole.append((device_id, upload))
-        found.append(Contribution(document, partial(_read_arrays, store, upload)))
     if damaged:
         reason = shortfall(dataclasses.replace(snapshot, uploads=tuple(whole)))
         if reason is not None or not found:
@@ -143,6 +142,16 @@ def _read_contributions(store: Store, snapshot: RoundSnapshot) -> tuple[tuple[Co
                 f"suffice: {reason or 'there are none'}; open the round again"
             )
     return tuple(found), damaged
+
+
+def read_contribution(store: Store, upload: str) -> Contribution:
+    """Return an upload whose bytes are what they were when it was checked.
+
+    Raises:
+        BlobError: it is missing or damaged.
+    """
+    document = parse(Update, document_of(store.blobs.read(upload)))
+    return Contribution(document, partial(_read_arrays, store, upload))
 
 
 def _read_arrays(store: Store, upload: str) -> Arrays:

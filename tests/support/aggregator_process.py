@@ -25,13 +25,15 @@ _SEEN: list[tuple[str, str, int, str | None]] = []
 class Aggregator:
     """The process; ``start`` again after ``kill`` or ``stop`` goes on with the same data folder."""
 
-    def __init__(self, data: Path):
+    def __init__(self, data: Path, *options: str):
         self.data = data
+        self.options = options
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> "Aggregator":
         command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(self.data), "--port", "0"]
+        command += self.options
         environment = {**os.environ, "AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("a") as log:
