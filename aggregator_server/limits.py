@@ -9,6 +9,8 @@ MAX_REFERENCES_PER_ROUND = 512
 """Descriptions of known classes that one round compares the new sounds with."""
 MAX_IMPRESSIONS = 4_096
 """Data impressions of one class in an upload: the largest value of the setting ``impressions``."""
+MAX_CLASSES_BY_ONE_DEVICE = 8
+"""New classes of one round that the same device alone reports; the others are made in later rounds."""
 MAX_CLASSES = 256
 """Classes of a fleet, those that wait for an operator included. A published public set may have more."""
 KEPT_UPLOAD_BYTES = 2**29

@@ -6,6 +6,7 @@ or, where the features are embeddings, draws around the mean of their prototypes
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from aggregator_server.aggregation.contract import Assigned, ClassTerms, Proposal
 from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
 from aggregator_server.discovery.prototypes import PublicEmbedding
+from aggregator_server.limits import MAX_CLASSES_BY_ONE_DEVICE
 from aggregator_server.names import majority_name, unique_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.messages import ClassInfo
@@ -60,7 +62,8 @@ def settle(
         terms: what the round may do about classes.
     """
     terms = terms or ClassTerms()
-    fitting = _fitting(discovery.groups, terms.max_classes - len(public_set.classes) - len(terms.proposed))
+    room = terms.max_classes - len(public_set.classes) - len(terms.proposed)
+    fitting = _fitting(discovery.groups, reports, room)
     grown, proposals = public_set, list[Proposal]()
     assignments: list[Assigned] = []
     groups: list[dict[str, Any]] = []
@@ -89,10 +92,15 @@ def settle(
     return Settled(grown, tuple(assignments), details, tuple(proposals))
 
 
-def _fitting(groups: Sequence[Group], room: int) -> list[Group]:
-    """Return the groups that are classes already, and of the new ones those for which there is room, largest first."""
-    new = [group for group in groups if group.class_id is None]
-    made = sorted(new, key=lambda group: (-len(group.members), group.members))[: max(0, room)]
+def _fitting(groups: Sequence[Group], reports: Sequence[ReportedClass], room: int) -> list[Group]:
+    """Return the groups that are classes already, and of the new ones those that may be made, largest first."""
+    alone: Counter[str] = Counter()
+    made: list[Group] = []
+    for group in sorted((g for g in groups if g.class_id is None), key=lambda g: (-len(g.members), g.members)):
+        device_ids = {reports[index].device_id for index in group.members}
+        alone.update(device_ids if len(device_ids) == 1 else ())
+        if len(made) < room and (len(device_ids) > 1 or alone[min(device_ids)] <= MAX_CLASSES_BY_ONE_DEVICE):
+            made.append(group)
     return [group for group in groups if group.class_id is not None or group in made]
 
 
@@ -104,8 +112,9 @@ def _limits(reports: int, groups: Sequence[Group], fitting: Sequence[Group], ter
         found.append(f"{waiting} of {reports} reports wait for a later round; one looks at {reports - waiting}")
     if unmade:
         found.append(
-            f"{unmade} new classes were not made, because the fleet has no room beyond {terms.max_classes} classes; "
-            "retire or reject some with DELETE /v1/classes/{class_id}"
+            f"{unmade} new classes were not made: the fleet has no room beyond {terms.max_classes} classes, and one "
+            f"device alone brings no more than {MAX_CLASSES_BY_ONE_DEVICE} in a round; retire or reject classes that "
+            "should not be there with DELETE /v1/classes/{class_id}"
         )
     return found
 

@@ -61,7 +61,7 @@ def test_a_spoiled_round_is_undone_by_one_request_without_the_attacker_s_upload(
     fleet = sharing_fleet(start_aggregator())
     good = fleet.run_round(**SHARED)
     attacker, spoiled = spoiled_round(fleet)
-    assert len(class_ids(fleet)) == 24
+    assert len(class_ids(fleet)) == 12
     answer = fleet.admin.post(f"/v1/rounds/{spoiled}/restore", json={"without_devices": [attacker.device_id]})
     restored = answer.json()["round_id"]
     assert class_ids(fleet) == ["c0", "c1", "c2", "c3"]
@@ -87,7 +87,7 @@ def test_a_class_that_should_not_be_there_is_gone_after_one_request_and_a_restar
     fleet.aggregator.kill()
     fleet.aggregator.start()
     fleet.reconnect()
-    assert len(class_ids(fleet)) == 23
+    assert len(class_ids(fleet)) == 11
     work = fleet.work(fleet.devices[1])
     assert work["kind"] == "learn"
     assert work["retired"] == ["c4"]
