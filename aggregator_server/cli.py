@@ -60,6 +60,7 @@ def _run(options: argparse.Namespace) -> int:
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every look at a revision
     serve(options.data, options.host, options.port, os.environ, keep_uploads=options.keep_uploads)
     return 0
 

@@ -8,16 +8,15 @@ Killed anywhere, it can start again and comes to the same bytes. The states stan
 
 from __future__ import annotations
 
-import logging
-
 from aggregator_server.errors import RoundClosedError, RoundOpenError
+from aggregator_server.rounds.computation import Compute, compute_here
 from aggregator_server.rounds.continuous import open_next
 from aggregator_server.rounds.groups import go_on
 from aggregator_server.rounds.opening import fleet_kind, insert_round
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.queries import open_deadline, open_round_id, require_round
 from aggregator_server.rounds.quorum import is_complete, shortfall
-from aggregator_server.rounds.result import apply_result, compute_result
+from aggregator_server.rounds.result import apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import read_open_round
 from aggregator_server.rounds.states import is_open, mark_failed
@@ -25,8 +24,6 @@ from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from aggregator_server.strategies.recommended import recommended
 from aggregator_server.strategies.registry import strategy
-
-_log = logging.getLogger(__name__)
 
 
 def open_round(store: Store, request: RoundRequest, now: float) -> int:
@@ -61,10 +58,18 @@ def cancel_round(store: Store, round_id: int, now: float) -> None:
     remove_uploads(store, round_id)
 
 
-def advance(store: Store, now: float) -> int | None:
+def advance(store: Store, now: float, compute: Compute = compute_here) -> int | None:
     """Move the open round as far as it goes now; return its number when that closed it.
 
     Any process may call it at any time and any number of times.
+
+    Args:
+        store: the fleet's tables and blobs.
+        now: seconds since 1970.
+        compute: makes the result of a round, or says why there is none (rounds/computation.py).
+
+    Raises:
+        OSError, MemoryError: the result says nothing about the round: call again later.
     """
     while True:
         with store.reading() as session:
@@ -72,20 +77,12 @@ def advance(store: Store, now: float) -> int | None:
         if snapshot is None or not is_complete(snapshot, now):
             return None
         reason = shortfall(snapshot)
-        result = None
-        if reason is None:
-            try:
-                result = compute_result(store, snapshot)
-            except (OSError, MemoryError):
-                raise  # a full disk or memory says nothing about the round: whoever called tries again later
-            except Exception as error:  # the same inputs would fail again for ever, so the round ends here
-                _log.exception("round %d cannot be aggregated", snapshot.round_id)
-                reason = f"{type(error).__name__}: {error}"
+        result = compute(store.blobs, snapshot) if reason is None else reason
         with store.writing() as session:
             if read_open_round(session) != snapshot:
                 continue
-            if result is None:
-                mark_failed(session, snapshot.round_id, now, str(reason))
+            if isinstance(result, str):
+                mark_failed(session, snapshot.round_id, now, result)
             else:
                 apply_result(session, snapshot.round_id, result, now)
             session.expire_all()

@@ -15,7 +15,7 @@ from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.rounds.candidates import training_loss
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.rounds.states import mark_done
-from aggregator_server.store import Store
+from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
@@ -48,24 +48,24 @@ class StoredResult:
     prototypes: str | None = None
 
 
-def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
+def compute_result(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult:
     """Aggregate a round's uploads and put the resulting blobs on disk; the same snapshot gives the same bytes.
 
     Raises:
         AggregationError: the uploads cannot be combined.
         BlobError: a blob is missing or damaged.
     """
-    result = strategy(snapshot.strategy).aggregate(read_inputs(store, snapshot))
+    result = strategy(snapshot.strategy).aggregate(read_inputs(blobs, snapshot))
     grown = len(result.public_set.classes) > len(snapshot.classes)
-    public_set = store.blobs.put(result.public_set.pack()) if grown else snapshot.public_set
+    public_set = blobs.put(result.public_set.pack()) if grown else snapshot.public_set
     class_ids, consensus, weights, prototypes = result.public_set.class_ids, None, None, snapshot.prototypes
     if result.consensus is not None:
-        consensus = store.blobs.put(pack_consensus(result.consensus, class_ids))
+        consensus = blobs.put(pack_consensus(result.consensus, class_ids))
     if result.weights is not None:
-        weights = store.blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
+        weights = blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
     if result.prototypes is not None:
-        prototypes = store.blobs.put(result.prototypes.pack())
-    state = store.blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
+        prototypes = blobs.put(result.prototypes.pack())
+    state = blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
     return StoredResult(
         result=result,
         public_set=public_set,
@@ -77,54 +77,54 @@ def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
     )
 
 
-def read_inputs(store: Store, snapshot: RoundSnapshot) -> RoundInputs:
+def read_inputs(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundInputs:
     """Load the inputs of a round's aggregation."""
-    public_set = PublicSet.unpack(store.blobs.read(snapshot.public_set))
+    public_set = PublicSet.unpack(blobs.read(snapshot.public_set))
     public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
     if snapshot.consensus is None:
         consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
     else:
-        consensus, _ = unpack_consensus(store.blobs.read(snapshot.consensus))
-    state = _read_state(store, snapshot)
+        consensus, _ = unpack_consensus(blobs.read(snapshot.consensus))
+    state = _read_state(blobs, snapshot)
     return RoundInputs(
         round_id=snapshot.round_id,
         plan=parse(RoundPlan, snapshot.plan),
         public_set=public_set,
         consensus=consensus,
-        contributions=tuple(_contribution(store, upload) for _, upload in snapshot.uploads),
+        contributions=tuple(_contribution(blobs, upload) for _, upload in snapshot.uploads),
         new_classes=snapshot.new_classes,
         assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
-        model=_read_model(store, snapshot, state),
+        model=_read_model(blobs, snapshot, state),
         has_consensus=snapshot.consensus is not None,
         state=state,
         revoked=frozenset(snapshot.revoked),
     )
 
 
-def _contribution(store: Store, upload: str) -> Contribution:
+def _contribution(blobs: BlobFolder, upload: str) -> Contribution:
     """Read an upload's document. The arrays are checked for damage when they are read."""
-    with store.blobs.open(upload) as file:
+    with blobs.open(upload) as file:
         try:
             document = parse(Update, read_document(file))
         except ProtocolError as error:
             raise BlobError(f"blob {file.name} is damaged ({error}); restore it from a backup") from error
-    return Contribution(document, lambda: view(store.blobs.read(upload)))
+    return Contribution(document, lambda: view(blobs.read(upload)))
 
 
-def _read_model(store: Store, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:
+def _read_model(blobs: BlobFolder, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:
     if snapshot.model is None:
         return None
-    bundle = unpack_bundle(store.blobs.read(snapshot.model), f"model {snapshot.model}")
+    bundle = unpack_bundle(blobs.read(snapshot.model), f"model {snapshot.model}")
     weights = bundle.weights
     if snapshot.weights is not None:
-        weights, _ = unpack(store.blobs.read(snapshot.weights))
+        weights, _ = unpack(blobs.read(snapshot.weights))
     return SharedModel(bundle.manifest, weights, state)
 
 
-def _read_state(store: Store, snapshot: RoundSnapshot) -> Arrays:
+def _read_state(blobs: BlobFolder, snapshot: RoundSnapshot) -> Arrays:
     if snapshot.server_state is None:
         return {}
-    kept, document = unpack(store.blobs.read(snapshot.server_state))
+    kept, document = unpack(blobs.read(snapshot.server_state))
     return kept if document["of"] == state_owner(snapshot.plan) else {}
 
 

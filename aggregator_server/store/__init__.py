@@ -39,6 +39,7 @@ class Store:
             self._lock = (folder / "lock").open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.blobs = BlobFolder(folder / "blobs")
+            self.blobs.remove_leftovers()
         except BlockingIOError as error:
             self._lock.close()
             raise StartError(f"data folder {folder} is in use by another aggregator; stop that one first") from error

@@ -56,10 +56,13 @@ class BlobFolder:
     """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for those that are being received."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder; leftovers of an earlier process in ``incoming/`` are removed."""
-        self._folder = folder
+        """Open the folder, which may be new."""
+        self.folder = folder
         self._incoming = folder / "incoming"
         self._incoming.mkdir(parents=True, exist_ok=True)
+
+    def remove_leftovers(self) -> None:
+        """Remove what an earlier process left in ``incoming/``; only whoever has the data folder alone may."""
         for leftover in self._incoming.iterdir():
             leftover.unlink()
 
@@ -70,7 +73,7 @@ class BlobFolder:
         path = Path(name)
         try:
             with os.fdopen(handle, "wb") as file:
-                yield Incoming(file, path, self._folder)
+                yield Incoming(file, path, self.folder)
         finally:
             path.unlink(missing_ok=True)
 
@@ -82,7 +85,7 @@ class BlobFolder:
 
     def path(self, sha256: str) -> Path:
         """Return the path of a blob. The database says whether it exists."""
-        return _place(self._folder, sha256)
+        return _place(self.folder, sha256)
 
     def open(self, sha256: str) -> BinaryIO:
         """Open a blob to read a part of it, unchecked.
@@ -93,7 +96,7 @@ class BlobFolder:
         try:
             return self.path(sha256).open("rb")
         except FileNotFoundError as error:
-            raise BlobError(f"blob {sha256} is missing from {self._folder}; restore it from a backup") from error
+            raise BlobError(f"blob {sha256} is missing from {self.folder}; restore it from a backup") from error
 
     def read(self, sha256: str) -> bytes:
         """Return a blob's bytes.
@@ -116,7 +119,7 @@ class BlobFolder:
 
     def digests(self) -> Iterator[str]:
         """Yield the digest of every blob on disk."""
-        for folder in sorted(self._folder.iterdir()):
+        for folder in sorted(self.folder.iterdir()):
             if folder != self._incoming and folder.is_dir():
                 yield from (path.name for path in sorted(folder.iterdir()))
 

@@ -11,6 +11,7 @@ import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
+from aggregator_server.rounds.computation import Computation
 from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.rounds.scheduler import RoundScheduler
@@ -38,13 +39,15 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
         # More threads than connections to the database would only wait for one another.
         anyio.to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS - 2
         new_work = Notifier()
-        scheduler = RoundScheduler(store, new_work)
+        computation = Computation(store.blobs)
+        scheduler = RoundScheduler(store, new_work, computation)
         app.state.service = Service(store, tokens, new_work, scheduler)
         await asyncio.to_thread(remove_left_uploads, store)
         moving = asyncio.create_task(scheduler.run())
         try:
             yield
         finally:
+            computation.close()  # first: the scheduler's thread waits for it
             moving.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await moving

@@ -1,0 +1,8 @@
+"""The bounds of what the aggregator takes and does, in one place; docs/security.md gives the reasons."""
+
+from __future__ import annotations
+
+# A result takes seconds. Whatever takes an hour would hold up every round after it.
+COMPUTATION_S = 3600.0
+# So often may the process that computes a round's result die before the round fails.
+COMPUTATION_DEATHS = 3
