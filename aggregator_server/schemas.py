@@ -57,6 +57,27 @@ class DeviceInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AuditEntry:
+    """Something that happened, for people who want to explain it later.
+
+    Attributes:
+        audit_id: Number of the entry, from 1.
+        at: Time at which it happened.
+        who: Who did it: the name of a token, a device or an invitation; ``server`` for what happens by itself.
+        address: Network address of the request; None where there was none.
+        what: Kind of what happened.
+        details: What it was done to.
+    """
+
+    audit_id: int
+    at: datetime
+    who: str
+    address: str | None
+    what: str
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PublicSetInfo:
     """The current public set, without its arrays.
 

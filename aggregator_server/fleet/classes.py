@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import ClassNameTakenError, ClassNotFoundError
+from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.names import check_name
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ClassRow
@@ -24,7 +27,7 @@ def list_classes(store: Store) -> tuple[ClassInfo, ...]:
         return all_classes(session)
 
 
-def rename_class(store: Store, class_id: str, name: str) -> ClassInfo:
+def rename_class(store: Store, class_id: str, name: str, by: Actor = SERVER) -> ClassInfo:
     """Give a class another name; devices see it with their next work.
 
     Raises:
@@ -41,5 +44,6 @@ def rename_class(store: Store, class_id: str, name: str) -> ClassInfo:
         other = session.scalar(select(ClassRow).where(ClassRow.folded == name.casefold()))
         if other is not None and other.class_id != class_id:
             raise ClassNameTakenError(f"class {other.class_id!r} is called {other.name!r}; choose another name")
+        audit(session, "class_renamed", by, time.time(), class_id=class_id, before=row.name, name=name)
         row.name, row.folded = name, name.casefold()
         return ClassInfo(row.class_id, row.name, row.discovered_in)

@@ -15,6 +15,7 @@ from aggregator_server.errors import (
     NotAuthenticatedError,
     SecretTakenError,
 )
+from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.names import check_name
@@ -32,7 +33,7 @@ _MAX_LABELS = 4_096
 CLIPS_LIMIT = 2**31
 
 
-def enrol(store: Store, enrolment: Enrolment, now: float) -> Enrolled:
+def enrol(store: Store, enrolment: Enrolment, now: float, by: Actor = SERVER) -> Enrolled:
     """Take a device into the fleet. A device may enrol again, which updates what the server knows of it.
 
     Raises:
@@ -54,6 +55,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float) -> Enrolled:
                 raise SecretTakenError("another device enrolled with this secret; draw a new random one")
             row = DeviceRow(device_id=enrolment.device_id, secret_hash=secret_hash, enrolled_at=now, clips=0)
             session.add(row)
+            audit(session, "device_enrolled", by, now, device_id=row.device_id, name=enrolment.name)
         elif not same(row.secret_hash, secret_hash):
             raise DeviceTakenError(
                 f"device {enrolment.device_id} is enrolled with another secret; a new device draws a new identifier"
@@ -81,7 +83,7 @@ def authenticate(store: Store, secret: str) -> str:
     return row.device_id
 
 
-def revoke(store: Store, device_id: str, now: float) -> None:
+def revoke(store: Store, device_id: str, now: float, by: Actor = SERVER) -> None:
     """Shut a device out: its secret is refused, and the open round neither waits for it nor uses its upload.
 
     Raises:
@@ -93,6 +95,7 @@ def revoke(store: Store, device_id: str, now: float) -> None:
             raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
         if row.revoked_at is None:
             row.revoked_at = now
+            audit(session, "device_revoked", by, now, device_id=device_id, name=row.name)
 
 
 def list_devices(store: Store) -> tuple[DeviceInfo, ...]:

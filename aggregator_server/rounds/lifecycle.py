@@ -8,7 +8,10 @@ Killed anywhere, it can start again and comes to the same bytes. The states stan
 
 from __future__ import annotations
 
+from sqlalchemy.orm import Session
+
 from aggregator_server.errors import RoundClosedError, RoundOpenError
+from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.rounds.computation import Compute, compute_here
 from aggregator_server.rounds.continuous import open_next
 from aggregator_server.rounds.groups import go_on
@@ -19,14 +22,15 @@ from aggregator_server.rounds.quorum import is_complete, shortfall
 from aggregator_server.rounds.result import apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import read_open_round
-from aggregator_server.rounds.states import is_open, mark_failed
+from aggregator_server.rounds.states import is_done, is_open, mark_failed
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
+from aggregator_server.store.tables import RoundRow
 from aggregator_server.strategies.recommended import recommended
 from aggregator_server.strategies.registry import strategy
 
 
-def open_round(store: Store, request: RoundRequest, now: float) -> int:
+def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERVER) -> int:
     """Open a round with the devices that are enrolled now, and return its number.
 
     Raises:
@@ -40,10 +44,12 @@ def open_round(store: Store, request: RoundRequest, now: float) -> int:
         open_id = open_round_id(session)
         if open_id is not None:
             raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
-        return insert_round(session, strategy(request.strategy).name, plan, request.new_classes, now).round_id
+        row = insert_round(session, strategy(request.strategy).name, plan, request.new_classes, now)
+        audit(session, "round_opened", by, now, round_id=row.round_id, strategy=row.strategy, rounds=plan.rounds)
+        return row.round_id
 
 
-def cancel_round(store: Store, round_id: int, now: float) -> None:
+def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -> None:
     """End an open round without a result.
 
     Raises:
@@ -55,6 +61,7 @@ def cancel_round(store: Store, round_id: int, now: float) -> None:
         if not is_open(row):
             raise RoundClosedError(f"round {round_id} is {row.state} already; only an open round can be cancelled")
         mark_failed(session, round_id, now, "cancelled by an administrator")  # and no other round follows
+        audit(session, "round_cancelled", by, now, round_id=round_id)
     remove_uploads(store, round_id)
 
 
@@ -86,10 +93,18 @@ def advance(store: Store, now: float, compute: Compute = compute_here) -> int | 
             else:
                 apply_result(session, snapshot.round_id, result, now)
             session.expire_all()
+            _note_end(session, snapshot.round_id, now)
             go_on(session, snapshot.round_id, now)
             open_next(session, snapshot.round_id, now)
         remove_uploads(store, snapshot.round_id)
         return snapshot.round_id
+
+
+def _note_end(session: Session, round_id: int, now: float) -> None:
+    """Audit the end of a round; one of a series only where it failed, for every upload ends one."""
+    row = session.get_one(RoundRow, round_id)
+    if row.series is None or not is_done(row):
+        audit(session, "round_closed", SERVER, now, round_id=round_id, state=row.state, reason=row.reason)
 
 
 def next_deadline(store: Store) -> float | None:

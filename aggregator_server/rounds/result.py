@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
 from aggregator_server.errors import BlobError
+from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.rounds.candidates import training_loss
 from aggregator_server.rounds.snapshot import RoundSnapshot
@@ -161,6 +162,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
                         discovered_in=round_id,
                     )
                 )
+                audit(session, "class_made", SERVER, now, class_id=info.class_id, name=info.name, round_id=round_id)
     session.flush()
     _assign(session, round_id, result)
     columns = {

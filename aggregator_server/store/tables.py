@@ -171,3 +171,15 @@ class AssignmentRow(Base):
     class_id: Mapped[str] = mapped_column(ForeignKey("classes.class_id"))
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"))
     acknowledged: Mapped[bool] = mapped_column(Boolean)
+
+
+class AuditRow(Base):
+    """What happened: ``who`` did ``what`` from which network address. No row is ever changed."""
+
+    __tablename__ = "audit"
+    audit_id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    at: Mapped[float]
+    who: Mapped[str] = mapped_column(String(300))
+    address: Mapped[str | None] = mapped_column(String(64))
+    what: Mapped[str] = mapped_column(String(32))
+    details: Mapped[Json]

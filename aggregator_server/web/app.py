@@ -21,7 +21,18 @@ from aggregator_server.store.database import CONNECTIONS
 from aggregator_server.web import http_errors
 from aggregator_server.web.body_limit import BodyLimit
 from aggregator_server.web.docs_page import render
-from aggregator_server.web.routes import blobs, classes, devices, health, model, public_set, rounds, uploads, work
+from aggregator_server.web.routes import (
+    audit,
+    blobs,
+    classes,
+    devices,
+    health,
+    model,
+    public_set,
+    rounds,
+    uploads,
+    work,
+)
 from aggregator_server.web.routes.bodies import BodySizes
 from aggregator_server.web.service import Service
 
@@ -62,7 +73,7 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
     )
     http_errors.install(app)
     app.add_middleware(BodyLimit, limit_of=(sizes or BodySizes()).limit_of)
-    for module in (health, devices, public_set, model, blobs, work, uploads, rounds, classes):
+    for module in (health, devices, public_set, model, blobs, work, uploads, rounds, classes, audit):
         app.include_router(module.router)
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)

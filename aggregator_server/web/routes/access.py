@@ -8,6 +8,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from aggregator_server.errors import DeviceRevokedError, NotAuthenticatedError
+from aggregator_server.fleet.audit import Actor
 from aggregator_server.fleet.devices import authenticate
 from aggregator_server.security import same
 from aggregator_server.web.service import Service
@@ -35,16 +36,22 @@ def get_service(request: Request) -> Service:
 CurrentService = Annotated[Service, Depends(get_service)]
 
 
-def require_admin(service: CurrentService, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
+def _note_actor(request: Request, who: str) -> None:
+    request.state.actor = Actor(who, request.client.host if request.client else None)
+
+
+def require_admin(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
     """Admit administrators."""
     if bearer is None or not same(bearer.credentials, service.tokens.admin):
         raise NotAuthenticatedError("this address needs the administrator's token: `Authorization: Bearer <token>`")
+    _note_actor(request, "administrator's token")
 
 
-def require_enrolment(service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]) -> None:
+def require_enrolment(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]) -> None:
     """Admit devices that have the enrolment token."""
     if bearer is None or not same(bearer.credentials, service.tokens.enrol):
         raise NotAuthenticatedError("this address needs the enrolment token: `Authorization: Bearer <token>`")
+    _note_actor(request, "enrolment token")
 
 
 def require_device(service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
@@ -64,7 +71,14 @@ def require_member(
         require_device(service, bearer)
 
 
+def current_actor(request: Request) -> Actor:
+    """Return who calls; only for routes that one of the dependencies above guards."""
+    found: Actor = request.state.actor
+    return found
+
+
 Device = Annotated[str, Depends(require_device)]
 Admin = Depends(require_admin)
 Enroller = Depends(require_enrolment)
 Member = Depends(require_member)
+By = Annotated[Actor, Depends(current_actor)]

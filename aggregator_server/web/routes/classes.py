@@ -8,7 +8,7 @@ from aggregator_server import errors
 from aggregator_server.fleet import classes
 from aggregator_server.schemas import ClassName
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Member
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Member
 from fleet_protocol.messages import ClassInfo
 
 router = APIRouter(tags=["classes"])
@@ -32,6 +32,6 @@ def list_classes(service: CurrentService) -> tuple[ClassInfo, ...]:
         errors.InvalidRequestError,
     ),
 )
-def rename(service: CurrentService, class_id: str, wanted: ClassName) -> ClassInfo:
+def rename(service: CurrentService, by: By, class_id: str, wanted: ClassName) -> ClassInfo:
     """Give a class another name; devices learn it with their next work."""
-    return classes.rename_class(service.store, class_id, wanted.name)
+    return classes.rename_class(service.store, class_id, wanted.name, by)

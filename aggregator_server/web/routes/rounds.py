@@ -12,7 +12,7 @@ from aggregator_server.rounds import lifecycle
 from aggregator_server.rounds.views import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, Admin, CurrentService
+from aggregator_server.web.routes.access import ADMIN_ERRORS, Admin, By, CurrentService
 
 router = APIRouter(tags=["rounds"], dependencies=[Admin])
 
@@ -36,9 +36,9 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
         errors.InvalidPlanError,
     ),
 )
-def open_round(service: CurrentService, wanted: RoundRequest) -> RoundSummary:
+def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSummary:
     """Open a round for the devices that are enrolled now, and wake them. One round may be open at a time."""
-    round_id = lifecycle.open_round(service.store, wanted, time.time())
+    round_id = lifecycle.open_round(service.store, wanted, time.time(), by)
     service.scheduler.wake()
     service.new_work.notify()
     return summarise_round(service.store, round_id)
@@ -69,8 +69,8 @@ def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
     summary="Cancel a round",
     responses=documented(*ADMIN_ERRORS, errors.RoundNotFoundError, errors.RoundClosedError, errors.InvalidRequestError),
 )
-def cancel(service: CurrentService, round_id: RoundId) -> RoundSummary:
+def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """End an open round without a result."""
-    lifecycle.cancel_round(service.store, round_id, time.time())
+    lifecycle.cancel_round(service.store, round_id, time.time(), by)
     service.new_work.notify()
     return summarise_round(service.store, round_id)

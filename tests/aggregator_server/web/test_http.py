@@ -147,7 +147,7 @@ JSON = {"Content-Type": "application/json"}
 
 def test_every_door_has_its_own_key(fleet):
     keys = {
-        "/v1/devices": ADMIN, "/v1/rounds": ADMIN, "/v1/rounds/1": ADMIN,
+        "/v1/devices": ADMIN, "/v1/rounds": ADMIN, "/v1/rounds/1": ADMIN, "/v1/audit": ADMIN,
         "/v1/devices/me": "device", "/v1/work": "device",
         "/v1/classes": "both", "/v1/public-set": "both", "/v1/blobs/" + "0" * 64: "both",
     }  # fmt: skip
@@ -431,6 +431,17 @@ def test_the_public_set_stays_once_there_is_a_consensus(fleet):
 def test_a_shared_model_that_the_fleet_outgrew(fleet):
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "fedavg"}), 409, "model_too_small", "6 classes", "5 slots")
     assert fleet.admin.put("/v1/model", content=tiny_bundle()).json()["version"] == 2
+
+
+def test_the_audit_says_what_happened(fleet):
+    renamed = fleet.admin.get("/v1/audit", params={"what": "class_renamed"}).json()
+    assert [(entry["who"], entry["address"], entry["details"]["name"]) for entry in renamed] == [
+        ("administrator's token", "127.0.0.1", "halt")
+    ]
+    newest = fleet.admin.get("/v1/audit", params={"limit": 2}).json()
+    older = fleet.admin.get("/v1/audit", params={"before": newest[1]["audit_id"], "limit": 1}).json()
+    assert [entry["audit_id"] for entry in (*newest, *older)] == [newest[0]["audit_id"] - back for back in range(3)]
+    refused(fleet.admin.get("/v1/audit", params={"limit": 0}), 422, "invalid_request", "limit")
 
 
 def test_learned_must_fit_its_address(fleet):
