@@ -270,5 +270,15 @@ class BlobError(AggregatorError):
     """A blob is missing or damaged; a round that needs it fails with this as its reason."""
 
 
+class BackupError(AggregatorError):
+    """A data folder cannot be copied, restored or checked."""
+
+
+class StorageFullError(AggregatorError):
+    """The server's disk is nearly full; nothing is taken in until somebody makes room."""
+
+    code = "storage_full"
+
+
 class StartError(AggregatorError):
     """The data folder, a token, the address or an installed strategy cannot be used; the program does not start."""

@@ -6,3 +6,6 @@ from __future__ import annotations
 COMPUTATION_S = 3600.0
 # So often may the process that computes a round's result die before the round fails.
 COMPUTATION_DEATHS = 3
+
+# Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
+LEAST_FREE_SHARE = 0.05

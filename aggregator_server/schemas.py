@@ -22,11 +22,21 @@ def moment(seconds: float) -> datetime:
 
 @dataclass(frozen=True)
 class Health:
-    """The server is up: its version, and the round that is open."""
+    """The server is up.
+
+    Attributes:
+        status: ``ok``, or ``storage_full`` where no upload is taken in because the disk is nearly full.
+        version: of the program.
+        open_round: number of the round that is open.
+        free_bytes: room on the disk of the data folder.
+        disk_bytes: all of that disk.
+    """
 
     status: str
     version: str
     open_round: int | None
+    free_bytes: int
+    disk_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,12 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import StartError
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.database import create_database
+from aggregator_server.store.free_space import full, is_full
 
-__all__ = ["Store"]
+__all__ = ["DATABASE", "LOCK", "Store"]
+
+# Files of a data folder.
+DATABASE, LOCK = "auricle.db", "lock"
 
 
 class Store:
@@ -36,7 +40,7 @@ class Store:
         self.keep_uploads = keep_uploads
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = (folder / "lock").open("w")
+            self._lock = (folder / LOCK).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.blobs = BlobFolder(folder / "blobs")
             self.blobs.remove_leftovers()
@@ -44,11 +48,13 @@ class Store:
             self._lock.close()
             raise StartError(f"data folder {folder} is in use by another aggregator; stop that one first") from error
         except OSError as error:
+            if is_full(error):
+                raise full(folder) from error
             raise StartError(
                 f"data folder {folder} cannot be used ({error}); choose a folder that this user can write to"
             ) from error
         try:
-            self._engine = create_database(folder / "auricle.db")
+            self._engine = create_database(folder / DATABASE)
         except StartError:
             self._lock.close()
             raise

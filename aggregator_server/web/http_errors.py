@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -19,8 +20,10 @@ from aggregator_server.errors import (
     InvalidRequestError,
     NotAuthenticatedError,
     NotFoundError,
+    StorageFullError,
     TooLargeError,
 )
+from aggregator_server.store.free_space import is_full
 from fleet_protocol.messages import ErrorReply
 
 _STATUS: dict[type[AggregatorError], int] = {
@@ -30,6 +33,7 @@ _STATUS: dict[type[AggregatorError], int] = {
     ConflictError: 409,
     TooLargeError: 413,
     InvalidError: 422,
+    StorageFullError: 507,
 }
 METHOD_NOT_ALLOWED = "method_not_allowed"
 Responses = dict[int | str, dict[str, Any]]
@@ -41,9 +45,9 @@ def status_of(kind: type[AggregatorError]) -> int:
 
 
 def documented(*kinds: type[AggregatorError]) -> Responses:
-    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500."""
+    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500 or 507."""
     by_status: dict[int, list[type[AggregatorError]]] = {}
-    for kind in (*kinds, AggregatorError):
+    for kind in (*kinds, StorageFullError, AggregatorError):
         by_status.setdefault(status_of(kind), []).append(kind)
     return {
         status: {
@@ -67,6 +71,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(OSError, _disk)
+    app.add_exception_handler(OperationalError, _disk)
     app.add_exception_handler(Exception, _unforeseen)
 
 
@@ -98,6 +104,14 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 async def _gone(_request: Request, _error: Exception) -> JSONResponse:
     # Nobody reads this: the client hung up while it was sending.
     return error_response(422, InvalidRequestError.code, "the body ended early")
+
+
+async def _disk(request: Request, error: Exception) -> JSONResponse:
+    if not is_full(error):
+        raise error
+    where = f"{request.method} {request.url.path}"
+    message = f"{where}: the server's disk is full; its operator must make room. Nothing of the request was kept."
+    return error_response(status_of(StorageFullError), StorageFullError.code, message)
 
 
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:

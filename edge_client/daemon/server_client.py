@@ -22,7 +22,7 @@ T = TypeVar("T")
 _CONNECT_S = 10.0
 _ANSWER_S = 60.0
 # A proxy in between says these when the aggregator is away; 429 and 408 ask for patience.
-_PATIENCE = {408, 425, 429, 500, 502, 503, 504}
+_PATIENCE = {408, 425, 429, 500, 502, 503, 504, 507}
 # As httpx names what goes through one transport.
 _EVERY_ADDRESS = ("all://", "http://", "https://")
 # Names of home networks: mDNS (RFC 6762), RFC 8375, the reserved .internal, and what many routers use.

@@ -15,6 +15,7 @@ from aggregator_server.errors import (
 )
 from aggregator_server.rounds.publishing import describe_model, publish_model
 from aggregator_server.schemas import ModelInfo
+from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Member
 from aggregator_server.web.routes.bodies import BINARY_BODY
@@ -36,6 +37,7 @@ async def publish(service: CurrentService, by: By, request: Request) -> ModelInf
 
     Another one starts a new history: rounds begin with its own weights.
     """
+    require_room(service.store.blobs.folder)
     with service.store.blobs.receive() as incoming:
         async for chunk in request.stream():
             incoming.write(chunk)

@@ -15,6 +15,7 @@ from aggregator_server.errors import (
 )
 from aggregator_server.rounds.publishing import describe_public_set, publish_public_set
 from aggregator_server.schemas import PublicSetInfo
+from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Member
 from aggregator_server.web.routes.bodies import BINARY_BODY
@@ -36,6 +37,7 @@ async def publish(service: CurrentService, by: By, request: Request) -> PublicSe
 
     It can be replaced until the fleet has a consensus on it.
     """
+    require_room(service.store.blobs.folder)
     with service.store.blobs.receive() as incoming:
         async for chunk in request.stream():
             incoming.write(chunk)

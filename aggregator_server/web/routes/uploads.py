@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from aggregator_server import errors
 from aggregator_server.rounds.uploads import accept_update
+from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.bodies import BINARY_BODY
@@ -46,6 +47,7 @@ async def upload(
     x_content_sha256: Annotated[str | None, Header(description="SHA-256 of the body, 64 hex digits")] = None,
 ) -> Receipt:
     """Take in a device's upload (safetensors, see docs/protocol.md). The same bytes may be sent again at any time."""
+    require_room(service.store.blobs.folder)
     with service.store.blobs.receive() as incoming:
         async for chunk in request.stream():
             incoming.write(chunk)
