@@ -108,7 +108,7 @@ def _contribution(store: Store, upload: str) -> Contribution:
             document = parse(Update, read_document(file))
         except ProtocolError as error:
             raise BlobError(f"blob {file.name} is damaged ({error}); restore it from a backup") from error
-    return Contribution(document, lambda: view(store.blobs.read(upload)))
+    return Contribution(document, lambda: view(store.blobs.read(upload))[0])
 
 
 def _read_model(store: Store, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:

@@ -19,9 +19,9 @@ from aggregator_server.errors import (
     RoundClosedError,
     WrongPublicSetError,
 )
-from aggregator_server.fleet.devices import CLIPS_LIMIT
 from aggregator_server.fleet.public_sets import upload_terms
 from aggregator_server.fleet.shared_models import model_blob, read_manifest
+from aggregator_server.limits import CLIPS, METRICS, UPDATE
 from aggregator_server.names import check_name
 from aggregator_server.rounds.continuous import is_due, present_round
 from aggregator_server.rounds.queries import require_round
@@ -33,9 +33,7 @@ from aggregator_server.strategies.registry import strategy
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings
 from fleet_protocol.messages import Receipt, Update, parse
-from fleet_protocol.tensors import unpack
-
-_MAX_METRICS = 200
+from fleet_protocol.tensors import view
 
 
 def accept_update(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
@@ -57,7 +55,7 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     if model is not None:
         terms = dataclasses.replace(terms, manifest=read_manifest(store, model))
     try:
-        arrays, document = unpack(incoming.content())
+        arrays, document = view(incoming.content(), UPDATE)
         update = parse(Update, document)
     except ProtocolError as error:
         raise MalformedUpdateError(f"the upload cannot be read: {error}") from error
@@ -90,8 +88,8 @@ def check_metrics(metrics: dict[str, float]) -> None:
     Raises:
         InvalidRequestError: it cannot be stored.
     """
-    if len(metrics) > _MAX_METRICS:
-        raise InvalidRequestError(f"{len(metrics)} metrics are more than the {_MAX_METRICS} that are allowed")
+    if len(metrics) > METRICS:
+        raise InvalidRequestError(f"{len(metrics)} metrics are more than the {METRICS} that are allowed")
     for name, value in metrics.items():
         check_name(name, "a metric's name")
         if not abs(value) <= 1e300:  # holds for NaN too
@@ -161,8 +159,8 @@ def _check_public_set(terms: UploadTerms, update: Update) -> None:
 
 
 def _check_numbers(update: Update) -> None:
-    if type(update.clips) is not int or not 0 <= update.clips < CLIPS_LIMIT:
-        raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS_LIMIT - 1}, not {update.clips!r}")
+    if type(update.clips) is not int or not 0 <= update.clips < CLIPS:
+        raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS - 1}, not {update.clips!r}")
     try:
         check_metrics(update.metrics)
     except InvalidRequestError as error:

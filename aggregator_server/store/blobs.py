@@ -7,6 +7,7 @@ leaves at most a temporary file, which the next start removes.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import tempfile
 from collections.abc import Iterator
@@ -39,10 +40,12 @@ class Incoming:
         self._hash.update(chunk)
         self.size += len(chunk)
 
-    def content(self) -> bytes:
-        """Return everything that was written."""
+    def content(self) -> memoryview:
+        """Return everything that was written, read-only; it stays on disk and is not read into memory."""
         self._file.flush()
-        return self._path.read_bytes()
+        if not self.size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ))
 
     def keep(self) -> str:
         """Give the blob its name, durably, and return its digest; the same content twice is one file."""

@@ -1,8 +1,10 @@
 """A real aggregator in a process of its own on a free port, and devices that speak to it over real sockets."""
 
+import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
@@ -52,6 +54,15 @@ class Aggregator:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
+    def peak_memory_mb(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    def connect(self) -> socket.socket:
+        """A connection on which nothing was sent yet."""
+        host, port = self.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), timeout=60)
+
     def stop(self) -> int:
         return self._end(signal.SIGTERM)
 
@@ -66,6 +77,13 @@ class Aggregator:
         self.process.stdout.close()
         self.process = None
         return status
+
+
+def read_answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """Read one answer to a request that was sent by hand: (status, headers, body)."""
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
 
 
 def _note(response: httpx.Response) -> None:

@@ -256,7 +256,7 @@ def bad_uploads(device, work):
         "noise": (b"\x00" * 1000, "malformed_update", ["safetensors"]),
         "cut off": (raw[:-100], "malformed_update", ["safetensors"]),
         "no document": (with_header(raw, bare), "malformed_update", ["written by Auricle"]),
-        "hostile document": (with_header(raw, hostile), "malformed_update", ["JSON"]),
+        "hostile document": (with_header(raw, hostile), "malformed_update", ["values"]),
         "wrong types": (pack(good, {**dataclasses.asdict(device.update(work)), "classes": 5}), "malformed_update", []),
         "missing field": (pack(good, {"round_id": 1}), "malformed_update", ["device_id"]),
         "non-finite": (packed(nan), "malformed_update", ["nan", "(5, 1)"]),
