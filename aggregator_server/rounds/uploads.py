@@ -36,6 +36,23 @@ from fleet_protocol.messages import Receipt, Update, parse
 from fleet_protocol.tensors import view
 
 
+def require_expected(store: Store, round_id: int, device_id: str, announced: str | None, now: float) -> None:
+    """Check that an upload would be taken, before its bytes are read.
+
+    Args:
+        store: of the fleet.
+        round_id: the round.
+        device_id: who wants to upload.
+        announced: SHA-256 of the bytes, where the device says it.
+        now: seconds since 1970.
+
+    Raises:
+        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it would not.
+    """
+    with store.reading() as session:
+        _admit(session, round_id, device_id, announced, now)
+
+
 def accept_update(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
     """Check a device's upload for a round and keep it durably.
 
@@ -96,8 +113,8 @@ def check_metrics(metrics: dict[str, float]) -> None:
             raise InvalidRequestError(f"metric {name!r} is {value!r}; it must be a finite number")
 
 
-def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: float) -> ParticipantRow | None:
-    """Return the row that the upload belongs in, or None where it is there already."""
+def _admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> ParticipantRow | None:
+    """Return the row that the upload belongs in, or None where it is there already, or may be: only its bytes tell."""
     round_row = require_round(session, round_id)
     if round_row.series is not None:
         return _admit_to_series(session, round_row, device_id, sha256, now)
@@ -106,7 +123,7 @@ def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: fl
         raise NotSelectedError(
             f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
         )
-    if row.upload == sha256:
+    if row.upload is not None and sha256 in (None, row.upload):
         return None
     if row.upload is not None:
         raise DuplicateUpdateError(f"device {device_id} uploaded {row.upload} for round {round_id}; that one stands")
@@ -120,10 +137,12 @@ def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: fl
 
 
 def _admit_to_series(
-    session: Session, round_row: RoundRow, device_id: str, sha256: str, now: float
+    session: Session, round_row: RoundRow, device_id: str, sha256: str | None, now: float
 ) -> ParticipantRow | None:
     """Return a new row in the open round of a series, or None where the upload is in one of its rounds already."""
-    same = (ParticipantRow.device_id == device_id) & (ParticipantRow.upload == sha256)
+    same = ParticipantRow.device_id == device_id
+    if sha256 is not None:
+        same &= ParticipantRow.upload == sha256
     of_series = select(ParticipantRow.round_id).join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
     if session.scalar(of_series.where(same, RoundRow.series == round_row.series).limit(1)) is not None:
         return None

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from aggregator_server.errors import BlobError
+from aggregator_server.errors import BlobError, UploadReplacedError
 from fleet_protocol.atomic_files import make_folder, rename_durably
 
 
@@ -27,6 +27,7 @@ class Incoming:
         self._path = path
         self._folder = folder
         self._hash = hashlib.sha256()
+        self._whole = self._replaced = False
         self.size = 0
 
     @property
@@ -35,10 +36,27 @@ class Incoming:
         return self._hash.hexdigest()
 
     def write(self, chunk: bytes) -> None:
-        """Append bytes."""
+        """Append bytes.
+
+        Raises:
+            UploadReplacedError: the same owner began anew meanwhile.
+        """
+        if self._replaced:
+            raise UploadReplacedError("the upload was begun anew on another connection; that one counts")
         self._file.write(chunk)
         self._hash.update(chunk)
         self.size += len(chunk)
+
+    def finish(self) -> None:
+        """Note that all bytes were written: from now on the file stays as it is."""
+        self._whole = True
+
+    def give_way(self) -> None:
+        """Free the disk for an upload that the same owner began anew, unless this one is whole."""
+        if not self._whole:
+            self._replaced = True
+            self._file.seek(0)
+            self._file.truncate()
 
     def content(self) -> memoryview:
         """Return everything that was written, read-only; it stays on disk and is not read into memory."""
@@ -65,17 +83,40 @@ class BlobFolder:
         self._incoming.mkdir(parents=True, exist_ok=True)
         for leftover in self._incoming.iterdir():
             leftover.unlink()
+        self._receiving: dict[str, Incoming] = {}
 
     @contextmanager
-    def receive(self) -> Iterator[Incoming]:
-        """Open a temporary file for bytes that come in; it is gone at the end unless it was kept."""
+    def receive(self, owner: str | None = None) -> Iterator[Incoming]:
+        """Open a temporary file for bytes that come in; it is gone at the end unless it was kept.
+
+        Args:
+            owner: whose earlier file, if it is not whole yet, makes room; None: nobody's.
+        """
         handle, name = tempfile.mkstemp(dir=self._incoming)
         path = Path(name)
         try:
-            with os.fdopen(handle, "wb") as file:
-                yield Incoming(file, path, self._folder)
+            with (
+                os.fdopen(handle, "w+b") as file,
+                self._only_one(owner, Incoming(file, path, self._folder)) as incoming,
+            ):
+                yield incoming
         finally:
             path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _only_one(self, owner: str | None, incoming: Incoming) -> Iterator[Incoming]:
+        if owner is None:
+            yield incoming
+            return
+        former = self._receiving.get(owner)
+        if former is not None:
+            former.give_way()
+        self._receiving[owner] = incoming
+        try:
+            yield incoming
+        finally:
+            if self._receiving[owner] is incoming:
+                del self._receiving[owner]
 
     def put(self, data: bytes) -> str:
         """Store bytes durably and return their digest."""

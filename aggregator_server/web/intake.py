@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aggregator_server import limits
-from aggregator_server.errors import InvalidRequestError, NotAuthenticatedError, TooLargeError
-from aggregator_server.web.http_errors import error_response
+from aggregator_server.errors import (
+    AggregatorError,
+    InvalidRequestError,
+    NotAuthenticatedError,
+    TooLargeError,
+    TooSlowError,
+)
+from aggregator_server.web.http_errors import refusal
 from fleet_protocol.bounded_json import require_bounded
 from fleet_protocol.errors import JsonError
 
@@ -26,7 +34,7 @@ OpensSomething = Callable[[Request], Awaitable[bool]]
 class Intake:
     """ASGI middleware.
 
-    - A body that is, or says that it is, larger than its address takes is answered with 413.
+    - A body is refused that is, or says that it is, larger than its address takes, and one that arrives too slowly.
     - A JSON message is read only from callers whose token opens something, and passed on only within its bounds.
     """
 
@@ -42,33 +50,81 @@ class Intake:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
-        if scope["type"] != "http" or not _has_body(scope):
-            await self._app(scope, receive, send)
-            return
+        if scope["type"] == "http" and _has_body(scope):
+            try:
+                receive = await self._checked(scope, receive)
+            except AggregatorError as error:
+                await refusal(error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _checked(self, scope: Scope, receive: Receive) -> Receive:
+        """Return a receive that keeps the bounds: of a stream while it is read, of a message by reading it now."""
         streamed = _largest_stream(scope)
-        limit = streamed or limits.MESSAGE_BYTES
-        declared = _header(scope, b"content-length")
-        if declared.isdigit() and int(declared) > limit:
-            await error_response(413, TooLargeError.code, _too_large(scope, int(declared), limit))(scope, receive, send)
-            return
-        counted = _counted(scope, receive, limit)
+        body = _Body(scope, receive, streamed or limits.MESSAGE_BYTES)
         if streamed:
-            await self._app(scope, counted, send)
-            return
+            return body.receive
         if not await self._opens_something(Request(scope)):
-            refusal = "this address needs a token that the server knows: `Authorization: Bearer <token>`"
-            await error_response(401, NotAuthenticatedError.code, refusal)(scope, receive, send)
-            return
+            raise NotAuthenticatedError(
+                "this address needs a token that the server knows: `Authorization: Bearer <token>`"
+            )
+        message = await body.whole()
         try:
-            body = await _whole(counted)
-            require_bounded(body, limits.MESSAGE, "the body")
-        except HTTPException as error:
-            await error_response(error.status_code, TooLargeError.code, error.detail)(scope, receive, send)
+            require_bounded(message, limits.MESSAGE, "the body")
         except JsonError as error:
-            text = f"{scope['method']} {scope['path']}: {error}"
-            await error_response(422, InvalidRequestError.code, text)(scope, receive, send)
-        else:
-            await self._app(scope, _once(body, receive), send)
+            raise InvalidRequestError(f"{scope['method']} {scope['path']}: {error}") from error
+        return _once(message, receive)
+
+
+class _Body:
+    """A request's body: counted and timed while it is received."""
+
+    def __init__(self, scope: Scope, receive: Receive, limit: int) -> None:
+        """Prepare; nothing is received yet.
+
+        Raises:
+            TooLargeError: the request says so.
+        """
+        self._where = f"{scope['method']} {scope['path']}"
+        self._receive = receive
+        self._limit = limit
+        self._received = 0
+        self._begun = time.monotonic()
+        declared = _header(scope, b"content-length")
+        if declared.isdigit():
+            self._require_at_most(int(declared))
+
+    async def receive(self) -> Message:
+        """Receive the next piece.
+
+        Raises:
+            TooLargeError, TooSlowError: a bound is exceeded.
+        """
+        seconds = limits.BODY_S + self._received / limits.SLOWEST_BYTES_PER_S - (time.monotonic() - self._begun)
+        try:
+            async with asyncio.timeout(max(0.0, min(limits.STALL_S, seconds))):
+                message = await self._receive()
+        except TimeoutError:
+            raise TooSlowError(
+                f"{self._where}: {self._received} bytes of the body arrived in {time.monotonic() - self._begun:.0f} s, "
+                "and then too few; send it again"
+            ) from None
+        self._received += len(message.get("body", b""))
+        self._require_at_most(self._received)
+        return message
+
+    async def whole(self) -> bytes:
+        """Receive all of it; of a client that hangs up, what it sent."""
+        pieces, more = [], True
+        while more:
+            message = await self.receive()
+            pieces.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        return b"".join(pieces)
+
+    def _require_at_most(self, size: int) -> None:
+        if size > self._limit:
+            raise TooLargeError(f"{self._where}: a body of {size} bytes or more; this address takes {self._limit}")
 
 
 def _largest_stream(scope: Scope) -> int:
@@ -86,31 +142,6 @@ def _has_body(scope: Scope) -> bool:
     return _header(scope, b"content-length").strip(b"0") != b"" or _header(scope, b"transfer-encoding") != b""
 
 
-def _counted(scope: Scope, receive: Receive, limit: int) -> Receive:
-    """Return a receive that raises when the body becomes larger than the limit."""
-    received = 0
-
-    async def counted() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > limit:
-            raise HTTPException(413, _too_large(scope, received, limit))
-        return message
-
-    return counted
-
-
-async def _whole(receive: Receive) -> bytes:
-    """Read a body to its end; of a client that hangs up, what it sent."""
-    pieces, more = [], True
-    while more:
-        message = await receive()
-        pieces.append(message.get("body", b""))
-        more = message.get("more_body", False)
-    return b"".join(pieces)
-
-
 def _once(body: bytes, receive: Receive) -> Receive:
     """Return a receive that gives the body first."""
     given = False
@@ -123,7 +154,3 @@ def _once(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return first_the_body
-
-
-def _too_large(scope: Scope, size: int, limit: int) -> str:
-    return f"{scope['method']} {scope['path']}: a body of {size} bytes or more; this address takes at most {limit}"

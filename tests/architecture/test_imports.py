@@ -27,7 +27,7 @@ ALLOWED = {
         "fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho",
     },
     "aggregator_server": BASE | {
-        "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "uvicorn", "kmedoids", "anyio",
+        "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "uvicorn", "kmedoids", "anyio", "h11",
     },
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }  # fmt: skip

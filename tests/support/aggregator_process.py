@@ -27,13 +27,21 @@ _SEEN: list[tuple[str, str, int, str | None]] = []
 class Aggregator:
     """The process; ``start`` again after ``kill`` or ``stop`` goes on with the same data folder."""
 
-    def __init__(self, data: Path):
-        self.data = data
+    def __init__(self, data: Path, **limits: float):
+        """Prepare; nothing runs yet.
+
+        Args:
+            data: the data folder.
+            limits: what the server has instead of values of aggregator_server/limits.py.
+        """
+        self.data, self.limits = data, limits
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> "Aggregator":
-        command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(self.data), "--port", "0"]
+        changes = "".join(f"limits.{name} = {value!r}; " for name, value in self.limits.items())
+        program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
+        command = [sys.executable, "-c", program, "run", "--data", str(self.data), "--port", "0"]
         environment = {**os.environ, "AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("a") as log:

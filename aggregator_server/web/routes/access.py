@@ -27,6 +27,10 @@ ADMIN_ERRORS = (NotAuthenticatedError,)
 Bearer = HTTPAuthorizationCredentials | None
 
 
+# A route's dependency tells the connection that its client is known, and which device it is, by ``request.state``
+# (web/connection.py).
+
+
 def get_service(request: Request) -> Service:
     """Return the running server's state."""
     found: Service = request.app.state.service
@@ -36,33 +40,40 @@ def get_service(request: Request) -> Service:
 CurrentService = Annotated[Service, Depends(get_service)]
 
 
-def require_admin(service: CurrentService, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
+def require_admin(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
     """Admit administrators."""
     if bearer is None or not same(bearer.credentials, service.tokens.admin):
         raise NotAuthenticatedError("this address needs the administrator's token: `Authorization: Bearer <token>`")
+    request.state.known = True
 
 
-def require_enrolment(service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]) -> None:
+def require_enrolment(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]) -> None:
     """Admit devices that have the enrolment token."""
     if bearer is None or not same(bearer.credentials, service.tokens.enrol):
         raise NotAuthenticatedError("this address needs the enrolment token: `Authorization: Bearer <token>`")
+    request.state.known = True
 
 
-def require_device(service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
+def require_device(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
     """Admit enrolled devices; return the identifier of the caller."""
     if bearer is None:
         raise NotAuthenticatedError("this address needs a device's secret: `Authorization: Bearer <secret>`")
-    return authenticate(service.store, bearer.credentials)
+    device_id = authenticate(service.store, bearer.credentials)
+    request.state.known, request.state.device_id = True, device_id
+    return device_id
 
 
 def require_member(
+    request: Request,
     service: CurrentService,
     bearer: Annotated[Bearer, Security(_DEVICE)],
     admin: Annotated[Bearer, Security(_ADMIN)],
 ) -> None:
     """Admit enrolled devices and administrators."""
-    if admin is None or not same(admin.credentials, service.tokens.admin):
-        require_device(service, bearer)
+    if admin is not None and same(admin.credentials, service.tokens.admin):
+        request.state.known = True
+    else:
+        require_device(request, service, bearer)
 
 
 async def opens_something(request: Request) -> bool:

@@ -522,7 +522,7 @@ def test_the_schema_documents_every_address_completely(fleet):
 
 
 def test_what_the_tests_saw_is_what_the_schema_says(fleet):
-    """Runs after the tests above, which provoke every documented error."""
+    """Runs after the tests above, which provoke every documented error but those of tests/attacks/."""
     schema = schema_of(fleet)
     patterns = {
         path: re.compile(re.sub(r"\{\w+\}", "[^/]+", path) + "$")
@@ -547,7 +547,7 @@ def test_what_the_tests_saw_is_what_the_schema_says(fleet):
     assert met - documented == set()
     not_provoked = {
         (method, path, status, code) for method, path, status, code in documented - met
-        if code not in ("internal_error", "unauthorised", "device_revoked")
+        if code not in ("internal_error", "unauthorised", "device_revoked", "too_slow", "upload_replaced")
     }  # fmt: skip
     assert not_provoked == set()
 
