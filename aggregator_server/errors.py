@@ -10,11 +10,13 @@ AuricleError
     │   ├── RoundNotFoundError, DeviceNotFoundError, ClassNotFoundError
     │   └── BlobNotFoundError, PublicSetNotFoundError, ModelNotFoundError
     ├── ConflictError              right in itself, wrong at this time
-    │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError
+    │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError, UploadReplacedError
     │   ├── DeviceTakenError, SecretTakenError, ClassNameTakenError
     │   ├── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
     │   └── NoModelError, ModelTooSmallError
     ├── TooLargeError              more bytes than this server takes
+    ├── TooSlowError               fewer bytes than this server waits for
+    ├── BusyError                  more at once than this server takes
     ├── InvalidError               what was sent is wrong in itself
     │   ├── InvalidRequestError, DigestMismatchError
     │   ├── UnknownStrategyError, InvalidPlanError
@@ -136,6 +138,12 @@ class DuplicateUpdateError(ConflictError):
     code = "duplicate_update"
 
 
+class UploadReplacedError(ConflictError):
+    """The device began the upload anew meanwhile; that one counts."""
+
+    code = "upload_replaced"
+
+
 class DeviceTakenError(ConflictError):
     """The device identifier is enrolled with another secret."""
 
@@ -194,6 +202,18 @@ class TooLargeError(AggregatorError):
     """The request's body is larger than this server takes."""
 
     code = "too_large"
+
+
+class TooSlowError(AggregatorError):
+    """The request's body arrived too slowly, or not at all; send it again."""
+
+    code = "too_slow"
+
+
+class BusyError(AggregatorError):
+    """The server does as much as it can; try again after the seconds of ``Retry-After``."""
+
+    code = "busy"
 
 
 class InvalidError(AggregatorError):

@@ -1,6 +1,56 @@
-"""The bounds of what the aggregator takes and does, in one place; docs/security.md gives the reasons."""
+"""Every bound on what others may send to the aggregator. docs/security.md, "Bounds", gives the reasons.
+
+A bound is checked before anything is allocated, read or parsed for what it bounds.
+"""
 
 from __future__ import annotations
+
+from fleet_protocol.bounded_json import JsonBounds
+from fleet_protocol.tensors import TensorBounds
+
+# Bodies, in bytes.
+MESSAGE_BYTES = 2**20
+UPDATE_BYTES = 64 * 2**20
+PUBLIC_SET_BYTES = 512 * 2**20
+MODEL_BYTES = 64 * 2**20
+
+HEAD_BYTES = 16 * 2**10  # of a request's line and headers
+
+# Time that a client has, in seconds.
+FIRST_BYTE_S = 5.0
+HEAD_S = 10.0  # from its first byte to its last
+STALL_S = 30.0  # between two pieces of a body
+BODY_S = 60.0  # for a whole body, and so much more as it takes at the slowest rate
+SLOWEST_BYTES_PER_S = 16 * 2**10
+WRITE_S = 60.0  # to take what was sent
+IDLE_S = 75.0  # between two requests; longer than the longest poll, so that a device keeps its connection
+STRANGER_IDLE_S = 5.0  # the same, for who has not shown a token that the server knows
+DRAIN_S = 5.0  # for a body that nobody reads, after the answer
+DRAINED_BYTES = UPDATE_BYTES
+
+# Connections.
+CONNECTIONS = 8_192
+ADDRESS_SHARE = 0.5  # of them, for one address: a proxy, or a home
+CONNECTIONS_PER_DEVICE = 8
+FILES_PER_CONNECTION = 2  # its socket, and a file that it uploads or downloads
+FILES_OF_SERVER = 128
+RETRY_AFTER_S = 5
+
+# What is parsed.
+MESSAGE = JsonBounds(size=MESSAGE_BYTES, values=2**14, depth=16)
+UPDATE = TensorBounds(
+    header=JsonBounds(size=2**20, values=2**15, depth=4),
+    document=JsonBounds(size=2**19, values=2**15, depth=8),
+    arrays=1_024,
+)
+
+# What messages and documents hold.
+NAME_LENGTH = 200
+LABELS = 4_096
+METRICS = 200
+CLIPS = 2**31  # a device has fewer
+REPORTS = 256  # of new sounds in one upload: class discovery takes memory by the square of the reports
+SLOTS = 65_536
 
 # A result takes seconds. Whatever takes an hour would hold up every round after it.
 COMPUTATION_S = 3600.0
@@ -9,3 +59,13 @@ COMPUTATION_DEATHS = 3
 
 # Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
 LEAST_FREE_SHARE = 0.05
+
+
+def most_connections(files: int) -> int:
+    """Return how many connections fit a number of open files, at most ``CONNECTIONS``."""
+    return max(16, min(CONNECTIONS, (files - FILES_OF_SERVER) // FILES_PER_CONNECTION))
+
+
+def files_for_all_connections() -> int:
+    """Return how many open files the server needs for ``CONNECTIONS``."""
+    return FILES_OF_SERVER + CONNECTIONS * FILES_PER_CONNECTION

@@ -23,7 +23,7 @@ from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings, NetworkSettings
 from fleet_protocol.ready_bundles import ready_names
-from fleet_protocol.tensors import Arrays, digest, pack, unpack
+from fleet_protocol.tensors import Arrays, Buffer, digest, pack, unpack
 
 FORMAT = "auricle-bundle"
 VERSION = 1
@@ -156,7 +156,7 @@ def read_bundle(path: Path) -> Bundle:
     return _open(path, str(path))
 
 
-def unpack_bundle(data: bytes, what: str) -> Bundle:
+def unpack_bundle(data: Buffer, what: str) -> Bundle:
     """Open a bundle's bytes and check them; ``what`` names them in errors. See :func:`read_bundle`."""
     return _open(io.BytesIO(data), what)
 

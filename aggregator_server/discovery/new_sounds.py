@@ -12,15 +12,13 @@ from aggregator_server.discovery.clustering import Discovery, Group, KnownClass,
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
+from aggregator_server.limits import REPORTS, SLOTS
 from aggregator_server.names import check_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import TensorError
 from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays, require
-
-_SLOTS = 65_536
-_REPORTS = 256  # clustering takes memory by the square of the reports
 
 _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
 
@@ -44,11 +42,11 @@ def check_document(terms: UploadTerms, update: Update) -> None:
         twice = [class_id for class_id, times in Counter(class_ids).items() if times > 1]
         if twice:
             raise MalformedUpdateError(f"{field!r} names class {twice[0]!r} twice")
-    if len(update.reports) > _REPORTS:
-        raise MalformedUpdateError(f"{len(update.reports)} new sounds in one upload; at most {_REPORTS} are taken")
+    if len(update.reports) > REPORTS:
+        raise MalformedUpdateError(f"{len(update.reports)} new sounds in one upload; at most {REPORTS} are taken")
     slots = [report.slot for report in update.reports]
-    if len(set(slots)) != len(slots) or any(not 0 <= slot < _SLOTS for slot in slots):
-        raise MalformedUpdateError(f"reported slots must be different and from 0 to {_SLOTS - 1}, not {slots}")
+    if len(set(slots)) != len(slots) or any(not 0 <= slot < SLOTS for slot in slots):
+        raise MalformedUpdateError(f"reported slots must be different and from 0 to {SLOTS - 1}, not {slots}")
     for report in update.reports:
         if report.clips < 1:
             raise MalformedUpdateError(f"the sound in slot {report.slot} was learned from {report.clips} clips")

@@ -18,6 +18,7 @@ from aggregator_server.errors import (
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.limits import CLIPS, LABELS
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, moment
 from aggregator_server.security import hash_secret, same
@@ -29,8 +30,6 @@ from fleet_protocol.messages import Enrolled, Enrolment
 
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
 _SECRET = re.compile(r"[!-~]{32,256}")
-_MAX_LABELS = 4_096
-CLIPS_LIMIT = 2**31
 
 
 def enrol(store: Store, enrolment: Enrolment, now: float, by: Actor = SERVER) -> Enrolled:
@@ -83,6 +82,13 @@ def authenticate(store: Store, secret: str) -> str:
     return row.device_id
 
 
+def is_enrolled(store: Store, secret: str) -> bool:
+    """Tell whether a device has a secret, revoked or not."""
+    with store.reading() as session:
+        found = select(DeviceRow.device_id).where(DeviceRow.secret_hash == hash_secret(secret))
+        return session.scalar(found) is not None
+
+
 def revoke(store: Store, device_id: str, now: float, by: Actor = SERVER) -> None:
     """Shut a device out: its secret is refused, and the open round neither waits for it nor uses its upload.
 
@@ -125,10 +131,10 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
         raise InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
     check_name(enrolment.name, "a device's name")
     check_name(enrolment.architecture, "an architecture's name")
-    if not 0 <= enrolment.clips < CLIPS_LIMIT:
-        raise InvalidRequestError(f"clips must be from 0 to {CLIPS_LIMIT - 1}, not {enrolment.clips}")
-    if len(enrolment.labels) > _MAX_LABELS:
-        raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {_MAX_LABELS} that are allowed")
+    if not 0 <= enrolment.clips < CLIPS:
+        raise InvalidRequestError(f"clips must be from 0 to {CLIPS - 1}, not {enrolment.clips}")
+    if len(enrolment.labels) > LABELS:
+        raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {LABELS} that are allowed")
     for label in enrolment.labels:
         check_name(label, "a label")
     try:

@@ -25,6 +25,7 @@ from aggregator_server.store.tables import BlobRow, ModelRow
 from fleet_protocol.bundle import Manifest, unpack_bundle
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.tensors import Buffer
 
 
 def current_model(session: Session) -> ModelRow | None:
@@ -87,7 +88,7 @@ def read_manifest(store: Store, sha256: str) -> Manifest:
     return unpack_bundle(store.blobs.read(sha256), f"model {sha256}").manifest
 
 
-def read(data: bytes) -> Manifest:
+def read(data: Buffer) -> Manifest:
     """Return the manifest of a bundle that is to be published.
 
     Raises:

@@ -109,7 +109,7 @@ def _contribution(blobs: BlobFolder, upload: str) -> Contribution:
             document = parse(Update, read_document(file))
         except ProtocolError as error:
             raise BlobError(f"blob {file.name} is damaged ({error}); restore it from a backup") from error
-    return Contribution(document, lambda: view(blobs.read(upload)))
+    return Contribution(document, lambda: view(blobs.read(upload))[0])
 
 
 def _read_model(blobs: BlobFolder, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:

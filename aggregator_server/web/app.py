@@ -19,8 +19,8 @@ from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.store.database import CONNECTIONS
 from aggregator_server.web import http_errors
-from aggregator_server.web.body_limit import BodyLimit
 from aggregator_server.web.docs_page import render
+from aggregator_server.web.intake import Intake
 from aggregator_server.web.routes import (
     audit,
     blobs,
@@ -33,7 +33,7 @@ from aggregator_server.web.routes import (
     uploads,
     work,
 )
-from aggregator_server.web.routes.bodies import BodySizes
+from aggregator_server.web.routes.access import opens_something
 from aggregator_server.web.service import Service
 
 _DESCRIPTION = (
@@ -42,7 +42,7 @@ _DESCRIPTION = (
 )  # fmt: skip
 
 
-def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> FastAPI:
+def create_app(store: Store, tokens: Tokens) -> FastAPI:
     """Return the server's application; the store stays the caller's, to close."""
 
     @contextlib.asynccontextmanager
@@ -72,7 +72,7 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
         lifespan=lifespan,
     )
     http_errors.install(app)
-    app.add_middleware(BodyLimit, limit_of=(sizes or BodySizes()).limit_of)
+    app.add_middleware(Intake, opens_something=opens_something)
     for module in (health, devices, public_set, model, blobs, work, uploads, rounds, classes, audit):
         app.include_router(module.router)
 

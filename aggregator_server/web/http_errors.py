@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from aggregator_server.errors import (
     AggregatorError,
+    BusyError,
     ConflictError,
     ForbiddenError,
     InvalidError,
@@ -22,6 +23,7 @@ from aggregator_server.errors import (
     NotFoundError,
     StorageFullError,
     TooLargeError,
+    TooSlowError,
 )
 from aggregator_server.store.free_space import is_full
 from fleet_protocol.messages import ErrorReply
@@ -31,8 +33,10 @@ _STATUS: dict[type[AggregatorError], int] = {
     ForbiddenError: 403,
     NotFoundError: 404,
     ConflictError: 409,
+    TooSlowError: 408,
     TooLargeError: 413,
     InvalidError: 422,
+    BusyError: 503,
     StorageFullError: 507,
 }
 METHOD_NOT_ALLOWED = "method_not_allowed"
@@ -45,9 +49,13 @@ def status_of(kind: type[AggregatorError]) -> int:
 
 
 def documented(*kinds: type[AggregatorError]) -> Responses:
-    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500 or 507."""
+    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500 or 507.
+
+    A body that may be too large may also be too slow.
+    """
     by_status: dict[int, list[type[AggregatorError]]] = {}
-    for kind in (*kinds, StorageFullError, AggregatorError):
+    slow = (TooSlowError,) if TooLargeError in kinds else ()
+    for kind in (*kinds, *slow, StorageFullError, AggregatorError):
         by_status.setdefault(status_of(kind), []).append(kind)
     return {
         status: {
@@ -65,6 +73,11 @@ def error_response(status: int, code: str, message: str) -> JSONResponse:
     return JSONResponse({"error": {"code": code, "message": text}}, status, headers)
 
 
+def refusal(error: AggregatorError) -> JSONResponse:
+    """Return what a client sees of an exception."""
+    return error_response(status_of(type(error)), error.code, str(error))
+
+
 def install(app: FastAPI) -> None:
     """Make an application answer every error in the one shape."""
     app.add_exception_handler(AggregatorError, _refused)
@@ -77,8 +90,7 @@ def install(app: FastAPI) -> None:
 
 
 async def _refused(_request: Request, error: Exception) -> JSONResponse:
-    kind = type(error) if isinstance(error, AggregatorError) else AggregatorError
-    return error_response(status_of(kind), kind.code, str(error))
+    return refusal(error if isinstance(error, AggregatorError) else AggregatorError(str(error)))
 
 
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:
@@ -94,8 +106,6 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
         return error_response(404, NotFoundError.code, f"{where}: there is nothing at this address; see /docs")
     if status == 405:
         return error_response(405, METHOD_NOT_ALLOWED, f"{where}: this address does not take that method; see /docs")
-    if status == 413:
-        return error_response(413, TooLargeError.code, str(getattr(error, "detail", "")))
     if status == 400:
         return error_response(422, InvalidRequestError.code, f"{where}: the body is not readable JSON")
     return error_response(status, AggregatorError.code, f"{where}: {getattr(error, 'detail', error)}")

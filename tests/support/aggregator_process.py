@@ -1,8 +1,10 @@
 """A real aggregator in a process of its own on a free port, and devices that speak to it over real sockets."""
 
+import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
@@ -25,13 +27,21 @@ _SEEN: list[tuple[str, str, int, str | None]] = []
 class Aggregator:
     """The process; ``start`` again after ``kill`` or ``stop`` goes on with the same data folder."""
 
-    def __init__(self, data: Path):
-        self.data = data
+    def __init__(self, data: Path, **limits: float):
+        """Prepare; nothing runs yet.
+
+        Args:
+            data: the data folder.
+            limits: what the server has instead of values of aggregator_server/limits.py.
+        """
+        self.data, self.limits = data, limits
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> "Aggregator":
-        command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(self.data), "--port", "0"]
+        changes = "".join(f"limits.{name} = {value!r}; " for name, value in self.limits.items())
+        program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
+        command = [sys.executable, "-c", program, "run", "--data", str(self.data), "--port", "0"]
         environment = {**os.environ, "AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("a") as log:
@@ -52,6 +62,15 @@ class Aggregator:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
+    def peak_memory_mb(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    def connect(self) -> socket.socket:
+        """A connection on which nothing was sent yet."""
+        host, port = self.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), timeout=60)
+
     def stop(self) -> int:
         return self._end(signal.SIGTERM)
 
@@ -66,6 +85,13 @@ class Aggregator:
         self.process.stdout.close()
         self.process = None
         return status
+
+
+def read_answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """Read one answer to a request that was sent by hand: (status, headers, body)."""
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
 
 
 def _note(response: httpx.Response) -> None:

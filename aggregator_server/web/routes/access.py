@@ -6,10 +6,11 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
 from aggregator_server.errors import DeviceRevokedError, NotAuthenticatedError
 from aggregator_server.fleet.audit import Actor
-from aggregator_server.fleet.devices import authenticate
+from aggregator_server.fleet.devices import authenticate, is_enrolled
 from aggregator_server.security import same
 from aggregator_server.web.service import Service
 
@@ -25,6 +26,10 @@ DEVICE_ERRORS = (NotAuthenticatedError, DeviceRevokedError)
 ADMIN_ERRORS = (NotAuthenticatedError,)
 
 Bearer = HTTPAuthorizationCredentials | None
+
+
+# A route's dependency tells the connection that its client is known, and which device it is, by ``request.state``
+# (web/connection.py).
 
 
 def get_service(request: Request) -> Service:
@@ -44,6 +49,7 @@ def require_admin(request: Request, service: CurrentService, bearer: Annotated[B
     """Admit administrators."""
     if bearer is None or not same(bearer.credentials, service.tokens.admin):
         raise NotAuthenticatedError("this address needs the administrator's token: `Authorization: Bearer <token>`")
+    request.state.known = True
     _note_actor(request, "administrator's token")
 
 
@@ -51,24 +57,41 @@ def require_enrolment(request: Request, service: CurrentService, bearer: Annotat
     """Admit devices that have the enrolment token."""
     if bearer is None or not same(bearer.credentials, service.tokens.enrol):
         raise NotAuthenticatedError("this address needs the enrolment token: `Authorization: Bearer <token>`")
+    request.state.known = True
     _note_actor(request, "enrolment token")
 
 
-def require_device(service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
+def require_device(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
     """Admit enrolled devices; return the identifier of the caller."""
     if bearer is None:
         raise NotAuthenticatedError("this address needs a device's secret: `Authorization: Bearer <secret>`")
-    return authenticate(service.store, bearer.credentials)
+    device_id = authenticate(service.store, bearer.credentials)
+    request.state.known, request.state.device_id = True, device_id
+    return device_id
 
 
 def require_member(
+    request: Request,
     service: CurrentService,
     bearer: Annotated[Bearer, Security(_DEVICE)],
     admin: Annotated[Bearer, Security(_ADMIN)],
 ) -> None:
     """Admit enrolled devices and administrators."""
-    if admin is None or not same(admin.credentials, service.tokens.admin):
-        require_device(service, bearer)
+    if admin is not None and same(admin.credentials, service.tokens.admin):
+        request.state.known = True
+    else:
+        require_device(request, service, bearer)
+
+
+async def opens_something(request: Request) -> bool:
+    """Tell whether a request's token is one that the server knows, whatever it opens."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        return False
+    service = get_service(request)
+    if same(token, service.tokens.admin) or same(token, service.tokens.enrol):
+        return True
+    return await run_in_threadpool(is_enrolled, service.store, token)
 
 
 def current_actor(request: Request) -> Actor:

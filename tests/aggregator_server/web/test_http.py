@@ -257,7 +257,7 @@ def bad_uploads(device, work):
         "noise": (b"\x00" * 1000, "malformed_update", ["safetensors"]),
         "cut off": (raw[:-100], "malformed_update", ["safetensors"]),
         "no document": (with_header(raw, bare), "malformed_update", ["written by Auricle"]),
-        "hostile document": (with_header(raw, hostile), "malformed_update", ["JSON"]),
+        "hostile document": (with_header(raw, hostile), "malformed_update", ["values"]),
         "wrong types": (pack(good, {**dataclasses.asdict(device.update(work)), "classes": 5}), "malformed_update", []),
         "missing field": (pack(good, {"round_id": 1}), "malformed_update", ["device_id"]),
         "non-finite": (packed(nan), "malformed_update", ["nan", "(5, 1)"]),
@@ -534,7 +534,7 @@ def test_the_schema_documents_every_address_completely(fleet):
 
 
 def test_what_the_tests_saw_is_what_the_schema_says(fleet):
-    """Runs after the tests above, which provoke every documented error."""
+    """Runs after the tests above, which provoke every documented error but those of tests/attacks/."""
     schema = schema_of(fleet)
     patterns = {
         path: re.compile(re.sub(r"\{\w+\}", "[^/]+", path) + "$")
@@ -559,7 +559,8 @@ def test_what_the_tests_saw_is_what_the_schema_says(fleet):
     assert met - documented == set()
     not_provoked = {
         (method, path, status, code) for method, path, status, code in documented - met
-        if code not in ("internal_error", "storage_full", "unauthorised", "device_revoked")
+        if code
+        not in ("internal_error", "storage_full", "unauthorised", "device_revoked", "too_slow", "upload_replaced")
     }  # fmt: skip
     assert not_provoked == set()
 
