@@ -155,6 +155,8 @@ class RoundRequest:
         personalisation: Method that makes a model of each device's own from the result; None for the strategy's own.
         rounds: ``single``, or ``continuous``: uploads are merged when they arrive, one round after the other.
         every_s: Seconds after which a device contributes to continuous rounds again.
+        others: Strategy that devices with another network than the shared model's follow in the same round, with
+            settings of their part; None: they do as all devices.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
@@ -170,6 +172,7 @@ class RoundRequest:
     personalisation: Choice | None = None
     rounds: Rounds = "single"
     every_s: float = 86_400.0
+    others: Choice | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +221,7 @@ class ParticipantInfo:
     Attributes:
         device_id: The device.
         name: Its name for people.
+        strategy: Strategy that it follows: the round's, or the one for others.
         upload: Digest of its upload.
         uploaded_at: Time of its upload.
         clips: Number of clips that it trained on.
@@ -230,6 +234,7 @@ class ParticipantInfo:
 
     device_id: str
     name: str
+    strategy: str
     upload: str | None
     uploaded_at: datetime | None
     clips: int | None

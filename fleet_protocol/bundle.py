@@ -107,6 +107,12 @@ class Manifest:
         return self.capacity - len(self.background)
 
     @property
+    def network(self) -> str:
+        """Digest of graph, shapes of the weights, and normalisation: models in which it is equal can share weights."""
+        parts = (self.sha256.get("model.tflite"), sorted(self.weight_shapes.items()), self.mean, self.std)
+        return digest(json.dumps(parts).encode())
+
+    @property
     def head(self) -> Layer:
         """The last layer: a kernel [embedding, capacity] and a bias [capacity]."""
         return self.layers[-1]

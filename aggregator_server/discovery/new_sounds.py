@@ -33,6 +33,12 @@ def check_document(terms: UploadTerms, update: Update) -> None:
     """
     if not update.classes and not update.reports:
         raise MalformedUpdateError("the upload names no class and reports no new sound, so it says nothing")
+    needed = len(terms.class_ids) + len(update.reports)
+    if terms.manifest is not None and needed > terms.manifest.slots:
+        raise MalformedUpdateError(
+            f"{len(terms.class_ids)} classes and {len(update.reports)} new sounds do not fit the shared model's head "
+            f"of capacity {terms.manifest.slots}; publish a model that was built with a larger --capacity"
+        )
     for field, class_ids in (("classes", update.classes), ("known", update.known)):
         unknown = [class_id for class_id in class_ids if class_id not in terms.class_ids]
         if unknown:
@@ -91,14 +97,18 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
 def recognise(
     inputs: RoundInputs, contributions: Sequence[Contribution]
 ) -> tuple[tuple[Assigned, ...], Settled | None]:
-    """Return the classes of the reported sounds: (those assigned in an earlier round, the others settled now).
+    """Return the classes of the reported sounds: (those assigned in an earlier round, the rest settled now).
 
     A device reports a sound again when the answer to its first report got lost.
+
+    Args:
+        inputs: of the round; what its ``others`` report is recognised along with the contributions.
+        contributions: of the round's strategy.
     """
     reassigned: list[Assigned] = []
     reports: list[ReportedClass] = []
     known: list[KnownClass] = []
-    for contribution in contributions:
+    for contribution in sorted((*contributions, *inputs.others), key=lambda c: c.update.device_id):
         update, device_id = contribution.update, contribution.update.device_id
         if not update.known and not update.reports:
             continue

@@ -29,6 +29,7 @@ from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import Enrolled, Enrolment
 
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
+_NETWORK = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"[!-~]{32,256}")
 
 
@@ -64,6 +65,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, by: Actor = SERVER) ->
         row.features, row.features_digest = settings.to_json(), settings.digest
         row.labels, row.seen_at = list(enrolment.labels), now
         row.clips = enrolment.clips or row.clips
+        row.network = enrolment.network or None
         return Enrolled(enrolment.device_id, all_classes(session))
 
 
@@ -133,6 +135,10 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
     check_name(enrolment.architecture, "an architecture's name")
     if not 0 <= enrolment.clips < CLIPS:
         raise InvalidRequestError(f"clips must be from 0 to {CLIPS - 1}, not {enrolment.clips}")
+    if enrolment.network and not _NETWORK.fullmatch(enrolment.network):
+        raise InvalidRequestError(
+            f"network must be 64 lower-case hex digits or left out, not {enrolment.network[:80]!r}"
+        )
     if len(enrolment.labels) > LABELS:
         raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {LABELS} that are allowed")
     for label in enrolment.labels:

@@ -30,9 +30,10 @@ from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.tables import BlobRow, DeviceRow, ParticipantRow, RoundRow
 from aggregator_server.strategies.registry import strategy
+from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings
-from fleet_protocol.messages import Receipt, Update, parse
+from fleet_protocol.messages import Receipt, RoundPlan, Update, parse
 from fleet_protocol.tensors import view
 
 
@@ -64,11 +65,12 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     """
     repeated = Receipt(round_id, incoming.sha256, repeated=True)
     with store.reading() as session:
-        if _admit(session, round_id, device_id, incoming.sha256, now) is None:
+        participant = _admit(session, round_id, device_id, incoming.sha256, now)
+        if participant is None:
             return repeated
         terms = upload_terms(session)
         round_row = require_round(session, round_id)
-        chosen, model = strategy(round_row.strategy), model_blob(session, round_row.model_version)
+        chosen, model = _strategy(round_row, participant), model_blob(session, round_row.model_version)
     if model is not None:
         terms = dataclasses.replace(terms, manifest=read_manifest(store, model))
     try:
@@ -111,6 +113,12 @@ def check_metrics(metrics: dict[str, float]) -> None:
         check_name(name, "a metric's name")
         if not abs(value) <= 1e300:  # holds for NaN too
             raise InvalidRequestError(f"metric {name!r} is {value!r}; it must be a finite number")
+
+
+def _strategy(round_row: RoundRow, participant: ParticipantRow) -> Strategy:
+    """Return the strategy that a device was asked to follow."""
+    others = parse(RoundPlan, round_row.plan).others
+    return strategy(others.strategy if others is not None and participant.other else round_row.strategy)
 
 
 def _admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> ParticipantRow | None:

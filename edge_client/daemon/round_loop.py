@@ -122,6 +122,7 @@ class RoundLoop:
             features=self._manifest.features,
             labels=self._progress().label_map.names if self._config.device.share_names else (),
             clips=clips_of_a_round(self._config.clips_folder, self._config.recordings.per_round[1]),
+            network=self._manifest.network,
         )
         enrolled = self._client.enrol(message, self._server.enrol_token)
         self.status["enrolled"] = True

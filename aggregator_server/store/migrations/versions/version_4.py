@@ -1,4 +1,4 @@
-"""What release 0.2 adds: an audit."""
+"""An audit; whose network a device and a shared model have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "3"
 
 
 def upgrade() -> None:
-    """Add the audit."""
+    """Add tables and columns."""
     op.create_table(
         "audit",
         sa.Column("audit_id", sa.Integer, primary_key=True),
@@ -20,3 +20,6 @@ def upgrade() -> None:
         sa.Column("what", sa.String(32), nullable=False),
         sa.Column("details", sa.JSON, nullable=False),
     )
+    op.add_column("devices", sa.Column("network", sa.String(64)))
+    op.add_column("models", sa.Column("network", sa.String(64)))
+    op.add_column("participants", sa.Column("other", sa.Boolean, nullable=False, server_default=sa.false()))
