@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from edge_client.clips.files import clips_of_a_round
@@ -139,9 +140,8 @@ class RoundLoop:
         named = (work.public_set, work.consensus, work.model, work.weights, work.fleet_weights, work.prototypes)
         blobs = {sha256 for sha256 in named if sha256}
         for sha256 in sorted(blobs):
-            path = self._state.blob_path(sha256)
-            if not path.exists():
-                write_durably(path, self._client.fetch(sha256))
+            if not self._state.has_blob(sha256):
+                write_durably(self._state.blob_path(sha256), self._client.fetch(sha256))
         if work.kind == "contribute":
             self._contribute(work)
         else:
@@ -150,10 +150,12 @@ class RoundLoop:
 
     def _contribute(self, work: Work) -> None:
         path = self._state.update_path(work.round_id)
-        if not (path.exists() and self._progress().contributed == work.round_id):
+        data = self._state.waiting(path)
+        if data is None or self._progress().contributed != work.round_id:
             self._train(work)
+            data = self._made(path)
         try:
-            self._client.upload(work.round_id, path)
+            self._client.upload(work.round_id, data)
             log.info("round %d: uploaded", work.round_id)
         except RefusedError as error:
             if error.code not in _HOPELESS:
@@ -163,16 +165,28 @@ class RoundLoop:
 
     def _learn(self, work: Work) -> None:
         path = self._state.learned_path(work.round_id)
-        progress = self._progress()
+        data, progress = self._state.waiting(path), self._progress()
         done = progress.fine_tuned if work.fine_tune else progress.learned
-        if not (path.exists() and done == work.round_id):
+        if data is None or done != work.round_id:
             self._train(work)
-        learned = parse(Learned, json.loads(path.read_bytes()))
+            data = self._made(path)
+        learned = parse(Learned, json.loads(data))
         self._client.learned(learned)
         log.info(
             "round %d: %s", work.round_id, "learned, and kept a model of its own" if learned.kept_own else "learned"
         )
         self._state.discard(path)
+
+    def _made(self, path: Path) -> bytes:
+        """Return what the training process has just put into the outbox.
+
+        Raises:
+            WorkError: the disk damaged it at once.
+        """
+        data = self._state.waiting(path)
+        if data is None:
+            raise WorkError(f"{path} was damaged as it was written; check this device's disk")
+        return data
 
     def _train(self, work: Work) -> None:
         """Have the work done.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from edge_client.errors import LinkError, RefusedError, UnreachableError
@@ -67,9 +66,8 @@ class ServerClient:
             raise UnreachableError(f"blob {sha256} arrived damaged ({len(data)} bytes)")
         return data
 
-    def upload(self, round_id: int, path: Path) -> Receipt:
+    def upload(self, round_id: int, data: bytes) -> Receipt:
         """Send a round's upload; sending the same bytes again changes nothing."""
-        data = path.read_bytes()
         headers = {"Content-Type": "application/octet-stream", "X-Content-SHA256": digest(data)}
         answer = self._send("PUT", f"/v1/rounds/{round_id}/update", headers, content=data)
         return self._read(Receipt, answer)

@@ -118,7 +118,7 @@ def check_nothing_is_lost(device, finished, identity):
     for weights in (saved.bundle.weights, saved.listening):
         assert all(np.isfinite(array).all() for array in weights.values())
     for path in (device.state / "outbox").glob("learned-*.json"):
-        json.loads(path.read_bytes())
+        json.loads(state.waiting(path))
     if (device.state / "journal.sqlite3").exists():
         with contextlib.closing(sqlite3.connect(device.state / "journal.sqlite3")) as journal:
             assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -143,6 +143,7 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
         if identity is None and (device.state / "identity.json").exists():
             identity = DeviceState(device.state).identity()
         progress = check_nothing_is_lost(device, finished, identity)
+        assert DeviceState(device.state).mend() == []
         seen.add((progress.contributed, progress.learned, progress.taught))
 
     device.start(dict(os.environ))

@@ -70,7 +70,7 @@ def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kep
     server.kill()
     update = edge.state().update_path(round_id)
     wait_for(update.exists, what="the finished upload in the outbox")
-    sent = update.read_bytes()
+    sent = edge.state().waiting(update)
     wait_for(lambda: "does not answer" in edge.log(), what="a word about the missing aggregator")
     edge.signal(signal.SIGKILL)  # and a power cut on top
     server.start()
@@ -118,7 +118,7 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
         worker.stdin.write(json.dumps(work).encode() + b"\n")
         worker.stdin.flush()
         assert worker.wait(280) == 0
-    sent = edge.state().update_path(round_id).read_bytes()
+    sent = edge.state().waiting(edge.state().update_path(round_id))
     assert digest(sent) == found["participants"][0]["upload"]
 
 

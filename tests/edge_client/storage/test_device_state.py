@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edge_client.errors import StateError
+from edge_client.storage.checked_files import copy_of, read_checked
 from edge_client.storage.device_state import DeviceState, Progress
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.labels import LabelMap
@@ -58,7 +59,8 @@ def test_a_model_that_was_saved_before_there_was_teaching_or_fine_tuning_still_l
     state = DeviceState(tmp_path)
     saved = state.load_model(bundles["cnn1"])
     state.save_model(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, contributed=4))
-    arrays, document = unpack((tmp_path / "model.safetensors").read_bytes())
+    arrays, document = unpack(read_checked(tmp_path / "model.safetensors"))
+    copy_of(tmp_path / "model.safetensors").unlink()
     for name in ("taught", "fine_tuned", "features", "tails", "unheard", "judged"):
         del document[name]
     write_durably(tmp_path / "model.safetensors", pack(arrays, document))
