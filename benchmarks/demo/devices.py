@@ -20,7 +20,6 @@ name = {name}
 state = "state"
 threads = 1
 seed = {seed}
-share_names = false
 
 [server]
 url = {url}

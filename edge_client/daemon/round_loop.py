@@ -22,7 +22,6 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import RefusedError, UnreachableError, WorkError
 from edge_client.learning.training_job import RoundWork
 from edge_client.storage.device_state import DeviceState, Progress
-from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.messages import Enrolment, Learned, Work, parse
 
 log = logging.getLogger(__name__)
@@ -126,7 +125,11 @@ class RoundLoop:
         )
         enrolled = self._client.enrol(message, self._server.enrol_token)
         self.status["enrolled"] = True
-        log.info("enrolled as %s; the fleet knows %d classes", self._config.device.name, len(enrolled.classes))
+        words = "are shared" if self._config.device.share_names else "stay on this device"
+        log.info(
+            "enrolled as %s; the fleet knows %d classes; the owner's words for sounds %s",
+            self._config.device.name, len(enrolled.classes), words,
+        )  # fmt: skip
 
     def _step(self) -> None:
         """Ask for one piece of work and bring it to its end."""
@@ -137,16 +140,15 @@ class RoundLoop:
         if (work.round_id, work.kind) == self._given_up:
             self._pause(self._server.longest_pause_s)
             return
-        named = (work.public_set, work.consensus, work.model, work.weights, work.fleet_weights, work.prototypes)
-        blobs = {sha256 for sha256 in named if sha256}
-        for sha256 in sorted(blobs):
+        blobs = self._client.bounds.blobs(work)
+        for sha256, largest in sorted(blobs.items()):
             if not self._state.has_blob(sha256):
-                write_durably(self._state.blob_path(sha256), self._client.fetch(sha256))
+                self._client.fetch(sha256, self._state.blob_path(sha256), largest, self._beat)
         if work.kind == "contribute":
             self._contribute(work)
         else:
             self._learn(work)
-            self._state.keep_blobs(blobs)
+            self._state.keep_blobs(set(blobs))
 
     def _contribute(self, work: Work) -> None:
         path = self._state.update_path(work.round_id)
@@ -155,7 +157,7 @@ class RoundLoop:
             self._train(work)
             data = self._made(path)
         try:
-            self._client.upload(work.round_id, data)
+            self._client.upload(work.round_id, data, self._beat)
             log.info("round %d: uploaded", work.round_id)
         except RefusedError as error:
             if error.code not in _HOPELESS:

@@ -20,6 +20,7 @@ from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
 from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
 from edge_client.learning.methods.registry import local_methods
+from edge_client.learning.rounds.checked_plan import checked_plan
 from edge_client.learning.rounds.choice import choose, result_of
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.job import RoundContext, RoundJob
@@ -76,7 +77,7 @@ def run(config: Config, job: TrainingJob) -> None:
     if isinstance(job, OwnerTraining):
         teach(config, state)
         return
-    work = job.work
+    work = dataclasses.replace(job.work, plan=checked_plan(job.work.plan))
     saved = state.load_model(config.model.bundle)
     if isinstance(local_methods().get(work.plan.local.name), PrototypeMethod):
         prototype_round = PrototypeRound(config, state, saved, work)

@@ -50,7 +50,7 @@ def test_devices_of_different_architectures_and_labels_learn_together_and_meet_a
         classes = client.get("/v1/classes").json()
     discovered = [info for info in classes if info["discovered_in"] is not None]
     assert [info["discovered_in"] for info in discovered] == [2]
-    assert discovered[0]["name"] != "stop"  # share_names = false: the word itself did not travel
+    assert discovered[0]["name"] != "stop"  # the owner's word itself did not travel
     maps = [d.state().load_model(bundle_of(d)).progress.label_map for d in (first, second)]
     assert maps[0].slots[maps[0].slot_of("stop")].class_id == discovered[0]["class_id"]
     assert discovered[0]["class_id"] in maps[1].class_ids  # and the second knows it too
