@@ -33,7 +33,7 @@ from edge_client.learning.training_job import OwnerTraining, TrainingJob, from_l
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, SavedModel
 from fleet_protocol.bundle import unpack_bundle
-from fleet_protocol.errors import AuricleError
+from fleet_protocol.errors import AuricleError, TensorError
 from fleet_protocol.messages import Learned, Work, to_json
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import Arrays, pack, unpack
@@ -118,7 +118,9 @@ def _context(state: DeviceState, work: Work, *, first: bool) -> RoundContext:
     public_set = PublicSet.unpack(state.blob(work.public_set))
     consensus = None
     if work.consensus is not None:
-        consensus = unpack_consensus(state.blob(work.consensus))[0]
+        consensus, scored = unpack_consensus(state.blob(work.consensus))
+        if (len(consensus), scored) != (len(public_set.labels), public_set.class_ids):
+            raise TensorError(f"the consensus {work.consensus} is not on the public set {work.public_set}")
     if work.model is None:
         return RoundContext(public_set, consensus)
     model = unpack_bundle(state.blob(work.model), "the shared model")
