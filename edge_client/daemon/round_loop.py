@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.5
 # Longest time without a sign of progress while the loop merely waits.
 _BEAT_S = 5.0
+# Blobs of earlier work that stay while none was learned from: rounds that never end must not fill the disk.
+_SPARE_BYTES = 512 * 1024 * 1024
 # What the aggregator says of an upload that it will never take: there is no use in keeping it.
 _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected"}
 
@@ -141,6 +143,7 @@ class RoundLoop:
             self._pause(self._server.longest_pause_s)
             return
         blobs = self._client.bounds.blobs(work)
+        self._state.keep_blobs(set(blobs), _SPARE_BYTES)
         for sha256, largest in sorted(blobs.items()):
             if not self._state.has_blob(sha256):
                 self._client.fetch(sha256, self._state.blob_path(sha256), largest, self._beat)

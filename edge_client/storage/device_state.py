@@ -451,11 +451,12 @@ class DeviceState:
             with contextlib.suppress(ProtocolError, DamagedError):
                 yield unpack_blob(self.blob(path.name))
 
-    def keep_blobs(self, wanted: set[str]) -> None:
-        """Remove every cached blob that is not wanted."""
-        folder = self.folder / "blobs"
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if path.name not in wanted:
+    def keep_blobs(self, wanted: set[str], spare_bytes: int = 0) -> None:
+        """Remove cached blobs that are not wanted, but the newest of them as long as they take no more than this."""
+        unwanted = [path for path in self._files("blobs") if path.name not in wanted]
+        for path in sorted(unwanted, key=lambda path: path.stat().st_mtime, reverse=True):
+            spare_bytes -= path.stat().st_size
+            if spare_bytes < 0:
                 path.unlink()
 
 

@@ -1,6 +1,7 @@
 """What a device must not lose is whole on the disk, and readable by its owner alone."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ from edge_client.storage.device_state import DeviceState, Progress
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.tensors import digest, pack, unpack
 
 
 def test_the_identity_is_drawn_once_and_private(tmp_path):
@@ -133,3 +134,16 @@ def test_a_second_process_is_refused_while_the_first_lives(tmp_path):
     second = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert second.returncode != 0
     assert "another process is at work" in second.stderr
+
+
+def test_blobs_that_are_not_wanted_stay_only_as_far_as_there_is_room_for_them(tmp_path):
+    state = DeviceState(tmp_path)
+    names = []
+    for age, content in enumerate((b"new", b"older", b"oldest")):
+        names.append(digest(content))
+        write_durably(state.blob_path(names[-1]), content)
+        os.utime(state.blob_path(names[-1]), (1_000 - age, 1_000 - age))
+    state.keep_blobs({names[2]}, spare_bytes=7)
+    assert [state.has_blob(name) for name in names] == [True, False, True]
+    state.keep_blobs({names[2]})
+    assert [state.has_blob(name) for name in names] == [False, False, True]
