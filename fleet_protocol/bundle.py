@@ -170,9 +170,12 @@ def unpack_bundle(data: Buffer, what: str) -> Bundle:
 def _open(source: Path | io.BytesIO, path: str) -> Bundle:
     try:
         with zipfile.ZipFile(source) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise zipfile.BadZipFile("its members are compressed, and could expand to any size")
             members = {name: archive.read(name) for name in _MEMBERS}
             members |= {name: archive.read(name) for name in (_FRONT_END, _STATISTICS) if name in archive.namelist()}
-    except (OSError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
+    # A damaged archive raises any of these: places outside the file, members that end early, encryption.
+    except (OSError, zipfile.BadZipFile, KeyError, RuntimeError, ValueError, EOFError) as error:
         raise BundleError(
             f"{path} is not a readable model bundle ({error}); build one with `auricle-export build`, "
             f"or name a ready one ({', '.join(ready_names())})"
@@ -208,6 +211,7 @@ def _parse(data: bytes, path: str) -> Manifest:
     except (
         json.JSONDecodeError,
         UnicodeDecodeError,
+        RecursionError,
         AttributeError,
         dacite.DaciteError,
         ProtocolError,

@@ -36,7 +36,7 @@ def parse(kind: type[T], document: object) -> T:
         raise MessageError(f"a {kind.__name__} must be a JSON object, not {type(document).__name__}")
     try:
         return dacite.from_dict(kind, document, dacite.Config(cast=[tuple]))
-    except (dacite.DaciteError, TypeError, ValueError) as error:  # a cast to tuple raises the latter two itself
+    except (dacite.DaciteError, TypeError, ValueError, RecursionError) as error:  # a cast to tuple raises the next two
         raise MessageError(f"not a valid {kind.__name__}: {error}") from error
 
 
