@@ -31,7 +31,14 @@ _FLEET = 0.8
 
 
 def train_head(
-    model: ModelRuntime, start: Arrays, label_map: LabelMap, material: HeadMaterial, epochs: int, rate: float, seed: int
+    model: ModelRuntime,
+    start: Arrays,
+    label_map: LabelMap,
+    material: HeadMaterial,
+    epochs: int,
+    rate: float,
+    seed: int,
+    own: Arrays | None = None,
 ) -> Arrays:
     """Return weights that tell labels from one another and from what is no label.
 
@@ -43,6 +50,7 @@ def train_head(
         epochs: passes.
         rate: step size of the first ones.
         seed: of everything random.
+        own: weights that learned ``material.own`` before; None: they are trained here.
 
     Raises:
         ModelError: the training diverged.
@@ -51,7 +59,8 @@ def train_head(
     head = model.manifest.head.weights
     if material.own is None or set(start) != set(head):  # with a hidden layer, averages of weights are no averages
         return weights
-    own = _trained(model, start, label_map, material.own, epochs, rate, seed)
+    if own is None:
+        own = _trained(model, start, label_map, material.own, epochs, rate, seed)
     # Of an output without takes the own head knows nothing but that it is never right.
     shared = sorted(material.slots & material.own.slots)
     for name in head:
