@@ -17,7 +17,7 @@ MODEL_BYTES = 64 * 2**20
 HEAD_BYTES = 16 * 2**10  # of a request's line and headers
 
 # Time that a client has, in seconds.
-FIRST_BYTE_S = 5.0
+FIRST_BYTE_S = 10.0
 HEAD_S = 10.0  # from its first byte to its last
 STALL_S = 30.0  # between two pieces of a body
 BODY_S = 60.0  # for a whole body, and so much more as it takes at the slowest rate
@@ -33,7 +33,9 @@ CONNECTIONS = 8_192
 ADDRESS_SHARE = 0.5  # of them, for one address: a proxy, or a home
 CONNECTIONS_PER_DEVICE = 8
 FILES_PER_CONNECTION = 2  # its socket, and a file that it uploads or downloads
-FILES_OF_SERVER = 128
+FILES_OF_SERVER = 256  # the database, the log, and connections that were accepted and are not counted yet
+ACCEPTED_AT_ONCE = 64
+WAITING_TO_BE_ACCEPTED = 1_024
 RETRY_AFTER_S = 5
 
 # What is parsed.

@@ -11,6 +11,7 @@ import json
 from collections import OrderedDict
 
 import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from aggregator_server import limits
@@ -24,7 +25,7 @@ _SHED = (
 
 
 class ConnectionTable:
-    """Every open connection. Those whose client is not known yet make room for others, oldest first.
+    """Every open connection. Those that say nothing and whose client is not known make room for others, oldest first.
 
     Attributes:
         size: Largest number of connections.
@@ -68,7 +69,8 @@ class ConnectionTable:
         _leave(self._of_device, connection.device_id, connection)
 
     def _drop_stranger(self, among: OrderedDict[BoundedProtocol, None] | tuple[()]) -> bool:
-        oldest = next((connection for connection in among if connection in self._strangers), None)
+        silent = (connection for connection in among if connection in self._strangers and connection.says_nothing)
+        oldest = next(silent, None)
         if oldest is not None:
             oldest.drop()
         return oldest is not None
@@ -92,6 +94,7 @@ class BoundedProtocol(H11Protocol):
     """
 
     table: ConnectionTable
+    app: ASGIApp
     address = ""
     device_id = ""
     _known = False
@@ -101,9 +104,26 @@ class BoundedProtocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None  # of the part of a request that the client is to send
     _write_timer: asyncio.TimerHandle | None = None
 
+    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application, which finds this connection in a request's state."""
+        scope["state"]["connection"] = self
+        await self.config.loaded_app(scope, receive, send)
+
+    def know(self, device_id: str = "") -> None:
+        """Note that the client showed a token that the server knows, and which device it is, if it is one."""
+        if self._admitted and not self._known:
+            self._known, self.device_id = True, device_id
+            self.table.know(self, device_id)
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether no request of the client is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start with the time to the first byte, or answer that there is no room."""
         super().connection_made(transport)
+        self.app = self.run
         self.address = network_of(self.client[0] if self.client else "")
         self._admitted = self.table.admit(self)
         if self._admitted:
@@ -140,14 +160,10 @@ class BoundedProtocol(H11Protocol):
                 self.drop()
 
     def on_response_complete(self) -> None:
-        """Note who the client is, and wait for its next request.
+        """Wait for the client's next request.
 
         A body that nobody read is drained for a while: else the client would see a reset in place of the answer.
         """
-        state = self.scope["state"]
-        if state.get("known") and not self._known:
-            self._known, self.device_id = True, state.get("device_id", "")
-            self.table.know(self, self.device_id)
         super().on_response_complete()
         self._unset_keepalive_if_required()
         if self.transport.is_closing():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import resource
 import signal
 import socket
@@ -23,6 +24,13 @@ from aggregator_server.web.connection import ConnectionTable, bounded_protocol
 _GRACE_S = 10
 
 
+class _WithoutMalformedRequests(logging.Filter):
+    """Keeps out of the log what any client can make uvicorn say, as often as it likes."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno != logging.WARNING
+
+
 class _Server(uvicorn.Server):
     """Prints its address when it is ready, and answers waiting devices when it stops."""
 
@@ -37,15 +45,20 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                backlog=limits.ACCEPTED_AT_ONCE,
                 h11_max_incomplete_event_size=limits.HEAD_BYTES,
                 timeout_graceful_shutdown=_GRACE_S,
             )
         )
+        logging.getLogger("uvicorn.error").addFilter(_WithoutMalformedRequests())
         self._app = app
         self._address = address
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        # The backlog given to asyncio is both. It would accept as many at once, whatever files are left.
+        for listener in sockets or ():
+            listener.listen(limits.WAITING_TO_BE_ACCEPTED)
         print(json.dumps({"url": self._address}), flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -81,9 +94,8 @@ def _allow_files() -> int:
     wanted = limits.files_for_all_connections()
     if most != resource.RLIM_INFINITY:
         wanted = min(wanted, most)
-    if allowed == resource.RLIM_INFINITY or allowed >= wanted:
-        return limits.files_for_all_connections()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
     return wanted
 
 

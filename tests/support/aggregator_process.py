@@ -27,19 +27,22 @@ _SEEN: list[tuple[str, str, int, str | None]] = []
 class Aggregator:
     """The process; ``start`` again after ``kill`` or ``stop`` goes on with the same data folder."""
 
-    def __init__(self, data: Path, **limits: float):
+    def __init__(self, data: Path, files: tuple[int, int] | None = None, **limits: float):
         """Prepare; nothing runs yet.
 
         Args:
             data: the data folder.
+            files: how many files the server may open: (at first, at most); None: as many as the tests.
             limits: what the server has instead of values of aggregator_server/limits.py.
         """
-        self.data, self.limits = data, limits
+        self.data, self.files, self.limits = data, files, limits
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> "Aggregator":
         changes = "".join(f"limits.{name} = {value!r}; " for name, value in self.limits.items())
+        if self.files is not None:
+            changes += f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {self.files}); "
         program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
         command = [sys.executable, "-c", program, "run", "--data", str(self.data), "--port", "0"]
         environment = {**os.environ, "AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
@@ -66,10 +69,13 @@ class Aggregator:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
-    def connect(self) -> socket.socket:
-        """A connection on which nothing was sent yet."""
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        """A connection on which nothing was sent yet, from an address of this machine."""
         host, port = self.url.removeprefix("http://").split(":")
-        return socket.create_connection((host, int(port)), timeout=60)
+        return socket.create_connection((host, int(port)), timeout=60, source_address=(source, 0))
+
+    def log(self) -> str:
+        return (self.data / "server.log").read_text()
 
     def stop(self) -> int:
         return self._end(signal.SIGTERM)

@@ -28,11 +28,7 @@ ADMIN_ERRORS = (NotAuthenticatedError,)
 Bearer = HTTPAuthorizationCredentials | None
 
 
-# A route's dependency tells the connection that its client is known, and which device it is, by ``request.state``
-# (web/connection.py).
-
-
-def get_service(request: Request) -> Service:
+async def get_service(request: Request) -> Service:
     """Return the running server's state."""
     found: Service = request.app.state.service
     return found
@@ -45,32 +41,43 @@ def _note_actor(request: Request, who: str) -> None:
     request.state.actor = Actor(who, request.client.host if request.client else None)
 
 
-def require_admin(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
+def _know(request: Request, device_id: str = "") -> None:
+    """Tell the connection that its client is known (web/connection.py)."""
+    connection = getattr(request.state, "connection", None)
+    if connection is not None:
+        connection.know(device_id)
+
+
+async def require_admin(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
     """Admit administrators."""
     if bearer is None or not same(bearer.credentials, service.tokens.admin):
         raise NotAuthenticatedError("this address needs the administrator's token: `Authorization: Bearer <token>`")
-    request.state.known = True
+    _know(request)
     _note_actor(request, "administrator's token")
 
 
-def require_enrolment(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]) -> None:
+async def require_enrolment(
+    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]
+) -> None:
     """Admit devices that have the enrolment token."""
     if bearer is None or not same(bearer.credentials, service.tokens.enrol):
         raise NotAuthenticatedError("this address needs the enrolment token: `Authorization: Bearer <token>`")
-    request.state.known = True
+    _know(request)
     _note_actor(request, "enrolment token")
 
 
-def require_device(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
+async def require_device(
+    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]
+) -> str:
     """Admit enrolled devices; return the identifier of the caller."""
     if bearer is None:
         raise NotAuthenticatedError("this address needs a device's secret: `Authorization: Bearer <secret>`")
-    device_id = authenticate(service.store, bearer.credentials)
-    request.state.known, request.state.device_id = True, device_id
+    device_id = await run_in_threadpool(authenticate, service.store, bearer.credentials)
+    _know(request, device_id)
     return device_id
 
 
-def require_member(
+async def require_member(
     request: Request,
     service: CurrentService,
     bearer: Annotated[Bearer, Security(_DEVICE)],
@@ -78,9 +85,9 @@ def require_member(
 ) -> None:
     """Admit enrolled devices and administrators."""
     if admin is not None and same(admin.credentials, service.tokens.admin):
-        request.state.known = True
+        _know(request)
     else:
-        require_device(request, service, bearer)
+        await require_device(request, service, bearer)
 
 
 async def opens_something(request: Request) -> bool:
@@ -88,13 +95,13 @@ async def opens_something(request: Request) -> bool:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         return False
-    service = get_service(request)
+    service = await get_service(request)
     if same(token, service.tokens.admin) or same(token, service.tokens.enrol):
         return True
     return await run_in_threadpool(is_enrolled, service.store, token)
 
 
-def current_actor(request: Request) -> Actor:
+async def current_actor(request: Request) -> Actor:
     """Return who calls; only for routes that one of the dependencies above guards."""
     found: Actor = request.state.actor
     return found
