@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from aggregator_server.errors import AggregatorError
 from aggregator_server.security import ADMIN_VARIABLE, ENROL_VARIABLE, load_tokens
+from aggregator_server.upkeep import commands as upkeep
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.ready_bundles import find_bundle
 
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     tokens = commands.add_parser("tokens", help="print the administrator's and the enrolment token")
     tokens.add_argument("--data", type=Path, required=True, help="the server's data folder")
     tokens.set_defaults(run=_tokens)
+    upkeep.add_commands(commands)
     publish = commands.add_parser("publish", help="send a public set to a running server")
     publish.add_argument("file", type=Path, help="the public set")
     publish.set_defaults(run=_publish)
@@ -68,6 +70,7 @@ def _run(options: argparse.Namespace) -> int:
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every look at a revision
     serve(
         options.data,
         options.host,

@@ -16,6 +16,8 @@ AuricleError
     │   ├── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
     │   └── NoModelError, ModelTooSmallError
     ├── TooLargeError              more bytes than this server takes
+    ├── TooSlowError               fewer bytes than this server waits for
+    ├── BusyError                  more at once than this server takes
     ├── InvalidError               what was sent is wrong in itself
     │   ├── InvalidRequestError, DigestMismatchError
     │   ├── UnknownStrategyError, InvalidPlanError
@@ -155,6 +157,12 @@ class DuplicateUpdateError(ConflictError):
     code = "duplicate_update"
 
 
+class UploadReplacedError(ConflictError):
+    """The device began the upload anew meanwhile; that one counts."""
+
+    code = "upload_replaced"
+
+
 class DeviceTakenError(ConflictError):
     """The device identifier is enrolled with another secret."""
 
@@ -213,6 +221,18 @@ class TooLargeError(AggregatorError):
     """The request's body is larger than this server takes."""
 
     code = "too_large"
+
+
+class TooSlowError(AggregatorError):
+    """The request's body arrived too slowly, or not at all; send it again."""
+
+    code = "too_slow"
+
+
+class BusyError(AggregatorError):
+    """The server does as much as it can; try again after the seconds of ``Retry-After``."""
+
+    code = "busy"
 
 
 class InvalidError(AggregatorError):
@@ -287,6 +307,16 @@ class AggregationError(AggregatorError):
 
 class BlobError(AggregatorError):
     """A blob is missing or damaged; a round that needs it fails with this as its reason."""
+
+
+class BackupError(AggregatorError):
+    """A data folder cannot be copied, restored or checked."""
+
+
+class StorageFullError(AggregatorError):
+    """The server's disk is nearly full; nothing is taken in until somebody makes room."""
+
+    code = "storage_full"
 
 
 class StartError(AggregatorError):

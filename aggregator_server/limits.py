@@ -1,21 +1,85 @@
-"""How much a device, a round and a fleet may ask of the aggregator. docs/security.md says why."""
+"""Every bound on what others may send to the aggregator. docs/security.md, "Bounds", gives the reasons.
+
+A bound is checked before anything is allocated, read or parsed for what it bounds.
+"""
 
 from __future__ import annotations
 
-# Class discovery compares every description of a round with every other one.
-MAX_REPORTS_PER_ROUND = 256
-"""New sounds that one round looks at; of the others nothing is lost, because devices report them again."""
-MAX_REFERENCES_PER_ROUND = 512
-"""Descriptions of known classes that one round compares the new sounds with."""
-MAX_IMPRESSIONS = 4_096
-"""Data impressions of one class in an upload: the largest value of the setting ``impressions``."""
-MAX_CLASSES_BY_ONE_DEVICE = 8
-"""New classes of one round that the same device alone reports; the others are made in later rounds."""
-MAX_CLASSES = 256
-"""Classes of a fleet, those that wait for an operator included. A published public set may have more."""
+from fleet_protocol.bounded_json import JsonBounds
+from fleet_protocol.tensors import TensorBounds
+
+# Bodies, in bytes.
+MESSAGE_BYTES = 2**20
+UPDATE_BYTES = 64 * 2**20
+PUBLIC_SET_BYTES = 512 * 2**20
+MODEL_BYTES = 64 * 2**20
+
+HEAD_BYTES = 16 * 2**10  # of a request's line and headers
+
+# Time that a client has, in seconds.
+FIRST_BYTE_S = 10.0
+HEAD_S = 10.0  # from its first byte to its last
+STALL_S = 30.0  # between two pieces of a body
+BODY_S = 60.0  # for a whole body, and so much more as it takes at the slowest rate
+SLOWEST_BYTES_PER_S = 16 * 2**10
+WRITE_S = 60.0  # to take what was sent
+IDLE_S = 75.0  # between two requests; longer than the longest poll, so that a device keeps its connection
+STRANGER_IDLE_S = 5.0  # the same, for who has not shown a token that the server knows
+DRAIN_S = 5.0  # for a body that nobody reads, after the answer
+DRAINED_BYTES = UPDATE_BYTES
+
+# Connections.
+CONNECTIONS = 8_192
+ADDRESS_SHARE = 0.5  # of them, for one address: a proxy, or a home
+CONNECTIONS_PER_DEVICE = 8
+FILES_PER_CONNECTION = 2  # its socket, and a file that it uploads or downloads
+FILES_OF_SERVER = 256  # the database, the log, and connections that were accepted and are not counted yet
+ACCEPTED_AT_ONCE = 64
+WAITING_TO_BE_ACCEPTED = 1_024
+RETRY_AFTER_S = 5
+
+# What is parsed.
+MESSAGE = JsonBounds(size=MESSAGE_BYTES, values=2**14, depth=16)
+UPDATE = TensorBounds(
+    header=JsonBounds(size=2**20, values=2**15, depth=4),
+    document=JsonBounds(size=2**19, values=2**15, depth=8),
+    arrays=1_024,
+)
+
+# What messages and documents hold.
+NAME_LENGTH = 200
+LABELS = 4_096
+METRICS = 200
+CLIPS = 2**31  # a device has fewer
+SLOTS = 65_536
+LABEL_ENTROPY = 20.0  # in nats: that of 485 million labels of one clip each
+IMPRESSIONS = 4_096  # data impressions of one class: the largest value of the setting `impressions`
+STEP_FACTOR = 1e6  # largest value of the setting `step_factor`, which follows from what devices reported
+
+# Classes. Class discovery compares every description of a round with every other one. Sounds beyond these bounds are
+# reported again. The new sounds of one upload are bounded by fleet_protocol.messages.MAX_REPORTS.
+REPORTS_PER_ROUND = 256
+REFERENCES_PER_ROUND = 512  # descriptions of known classes
+NEW_CLASSES_OF_A_DEVICE = 8  # in one round, that it alone reports
+CLASSES = 256  # of a fleet, those that wait for an operator included; a published public set may have more
+
+# Of the last round, kept after it; of a round with more none are.
 KEPT_UPLOAD_BYTES = 2**29
-"""Bytes of the last round's uploads that are kept after it; of a round with more none are."""
-MAX_LABEL_ENTROPY = 20.0
-"""Largest entropy of a device's labels, in nats: that of 485 million labels of one clip each."""
-MAX_STEP_FACTOR = 1e6
-"""Largest value of the setting ``step_factor``, which the aggregator fills in from what devices reported."""
+
+# A result takes seconds. Whatever takes an hour would hold up every round after it.
+COMPUTATION_S = 3600.0
+# So often may the process that computes a round's result die before the round fails.
+COMPUTATION_DEATHS = 3
+
+# Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
+LEAST_FREE_SHARE = 0.05
+
+
+def most_connections(files: int) -> int:
+    """Return how many connections fit a number of open files, at most ``CONNECTIONS``."""
+    return max(16, min(CONNECTIONS, (files - FILES_OF_SERVER) // FILES_PER_CONNECTION))
+
+
+def files_for_all_connections() -> int:
+    """Return how many open files the server needs for ``CONNECTIONS``."""
+    return FILES_OF_SERVER + CONNECTIONS * FILES_PER_CONNECTION

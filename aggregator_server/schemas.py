@@ -22,11 +22,21 @@ def moment(seconds: float) -> datetime:
 
 @dataclass(frozen=True)
 class Health:
-    """The server is up: its version, and the round that is open."""
+    """The server is up.
+
+    Attributes:
+        status: ``ok``, or ``storage_full`` where no upload is taken in because the disk is nearly full.
+        version: of the program.
+        open_round: number of the round that is open.
+        free_bytes: room on the disk of the data folder.
+        disk_bytes: all of that disk.
+    """
 
     status: str
     version: str
     open_round: int | None
+    free_bytes: int
+    disk_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +64,27 @@ class DeviceInfo:
     enrolled_at: datetime
     seen_at: datetime
     revoked_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditEntry:
+    """Something that happened, for people who want to explain it later.
+
+    Attributes:
+        audit_id: Number of the entry, from 1.
+        at: Time at which it happened.
+        who: Who did it: the name of a token, a device or an invitation; ``server`` for what happens by itself.
+        address: Network address of the request; None where there was none.
+        what: Kind of what happened.
+        details: What it was done to.
+    """
+
+    audit_id: int
+    at: datetime
+    who: str
+    address: str | None
+    what: str
+    details: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +206,8 @@ class RoundRequest:
         personalisation: Method that makes a model of each device's own from the result; None for the strategy's own.
         rounds: ``single``, or ``continuous``: uploads are merged when they arrive, one round after the other.
         every_s: Seconds after which a device contributes to continuous rounds again.
+        others: Strategy that devices with another network than the shared model's follow in the same round, with
+            settings of their part; None: they do as all devices.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
@@ -190,6 +223,7 @@ class RoundRequest:
     personalisation: Choice | None = None
     rounds: Rounds = "single"
     every_s: float = 86_400.0
+    others: Choice | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +279,7 @@ class ParticipantInfo:
     Attributes:
         device_id: The device.
         name: Its name for people.
+        strategy: Strategy that it follows: the round's, or the one for others.
         upload: Digest of its upload.
         uploaded_at: Time of its upload.
         clips: Number of clips that it trained on.
@@ -257,6 +292,7 @@ class ParticipantInfo:
 
     device_id: str
     name: str
+    strategy: str
     upload: str | None
     uploaded_at: datetime | None
     clips: int | None

@@ -11,6 +11,7 @@ AuricleError
     │   └── QuotaError       the clip store is full
     ├── ConfigError          a configuration that cannot be used
     ├── StateError           what the device saved is damaged, in use, or does not fit
+    │   └── DamagedError     a file does not match its digest
     ├── WorkError            the child process that trains failed
     ├── LinkError            talking to the aggregator
     │   ├── UnreachableError it does not answer, or not sensibly: try again later
@@ -65,6 +66,10 @@ class ConfigError(EdgeError):
 
 class StateError(EdgeError):
     """What the device saved is damaged, in use by another process, or does not fit its bundle."""
+
+
+class DamagedError(StateError):
+    """A file of the state does not match its digest."""
 
 
 class WorkError(EdgeError):

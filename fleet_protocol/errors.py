@@ -3,6 +3,7 @@
 AuricleError
 ├── ProtocolError            what came over the wire, or out of a file, is not what was agreed
 │   ├── MessageError         a JSON message lacks a field, or holds a wrong type
+│   ├── JsonError            a JSON text is no JSON, or larger or deeper than is read
 │   ├── TensorError          an array file is damaged, or its arrays have wrong names, shapes or values
 │   ├── PlanError            a round plan names an unknown method or setting, or a value out of range
 │   ├── BundleError          a model bundle is damaged, foreign, or of another version
@@ -24,6 +25,10 @@ class ProtocolError(AuricleError):
 
 class MessageError(ProtocolError):
     """A JSON message lacks a field, or holds a wrong type."""
+
+
+class JsonError(ProtocolError):
+    """A JSON text is no JSON, or has more bytes, values or levels than are read."""
 
 
 class TensorError(ProtocolError):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggregator_server.limits import MAX_CLASSES
+from aggregator_server.limits import CLASSES
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
@@ -76,7 +76,7 @@ class ClassTerms:
         review: whether a new class waits for an operator before it is one of the fleet's.
     """
 
-    max_classes: int = MAX_CLASSES
+    max_classes: int = CLASSES
     proposed: frozenset[str] = frozenset()
     reserved: frozenset[str] = frozenset()
     merged: Mapping[str, str] = field(default_factory=dict)
@@ -93,6 +93,8 @@ class RoundInputs:
         public_set: as the devices scored it, with the classes' present names.
         consensus: float32 [samples, classes]; zeros before the first round has ended (f_G^0 = 0).
         contributions: in any order: the result does not depend on it.
+        others: of devices with another network, by the plan's part for others, in any order. A strategy that shares a
+            model leaves their scores to strategies/others.py; ``recognise`` takes their new sounds along.
         new_classes: how many new classes there are, where whoever opened the round knows it.
         assigned: what (device, slot) is known to be from earlier rounds.
         model: the shared model; None in a round without one.
@@ -114,6 +116,7 @@ class RoundInputs:
     state: Arrays = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
     class_terms: ClassTerms = field(default_factory=ClassTerms)
+    others: tuple[Contribution, ...] = ()
 
 
 @dataclass(frozen=True)

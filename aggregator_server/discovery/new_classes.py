@@ -16,7 +16,7 @@ import numpy as np
 from aggregator_server.aggregation.contract import Assigned, ClassTerms, Proposal
 from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
 from aggregator_server.discovery.prototypes import PublicEmbedding
-from aggregator_server.limits import MAX_CLASSES_BY_ONE_DEVICE
+from aggregator_server.limits import NEW_CLASSES_OF_A_DEVICE
 from aggregator_server.names import majority_name, unique_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.messages import ClassInfo
@@ -99,7 +99,7 @@ def _fitting(groups: Sequence[Group], reports: Sequence[ReportedClass], room: in
     for group in sorted((g for g in groups if g.class_id is None), key=lambda g: (-len(g.members), g.members)):
         device_ids = {reports[index].device_id for index in group.members}
         alone.update(device_ids if len(device_ids) == 1 else ())
-        if len(made) < room and (len(device_ids) > 1 or alone[min(device_ids)] <= MAX_CLASSES_BY_ONE_DEVICE):
+        if len(made) < room and (len(device_ids) > 1 or alone[min(device_ids)] <= NEW_CLASSES_OF_A_DEVICE):
             made.append(group)
     return [group for group in groups if group.class_id is not None or group in made]
 
@@ -113,7 +113,7 @@ def _limits(reports: int, groups: Sequence[Group], fitting: Sequence[Group], ter
     if unmade:
         found.append(
             f"{unmade} new classes were not made: the fleet has no room beyond {terms.max_classes} classes, and one "
-            f"device alone brings no more than {MAX_CLASSES_BY_ONE_DEVICE} in a round; retire or reject classes that "
+            f"device alone brings no more than {NEW_CLASSES_OF_A_DEVICE} in a round; retire or reject classes that "
             "should not be there with DELETE /v1/classes/{class_id}"
         )
     return found

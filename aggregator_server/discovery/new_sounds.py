@@ -12,7 +12,7 @@ from aggregator_server.discovery.clustering import Discovery, Group, KnownClass,
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
-from aggregator_server.limits import MAX_IMPRESSIONS, MAX_REFERENCES_PER_ROUND, MAX_REPORTS_PER_ROUND
+from aggregator_server.limits import IMPRESSIONS, REFERENCES_PER_ROUND, REPORTS_PER_ROUND, SLOTS
 from aggregator_server.names import check_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import TensorError
@@ -35,6 +35,12 @@ def check_document(terms: UploadTerms, update: Update) -> None:
     """
     if not update.classes and not update.reports:
         raise MalformedUpdateError("the upload names no class and reports no new sound, so it says nothing")
+    needed = len(terms.class_ids) + len(update.reports)
+    if terms.manifest is not None and needed > terms.manifest.slots:
+        raise MalformedUpdateError(
+            f"{len(terms.class_ids)} classes and {len(update.reports)} new sounds do not fit the shared model's head "
+            f"of capacity {terms.manifest.slots}; publish a model that was built with a larger --capacity"
+        )
     for field, class_ids in (("classes", update.classes), ("known", update.known)):
         unknown = [class_id for class_id in class_ids if class_id not in terms.class_ids]
         if unknown:
@@ -49,8 +55,8 @@ def check_document(terms: UploadTerms, update: Update) -> None:
             f"{len(update.reports)} new sounds in one upload; at most {MAX_REPORTS} are taken; report the others later"
         )
     slots = [report.slot for report in update.reports]
-    if len(set(slots)) != len(slots) or any(not 0 <= slot < _SLOTS for slot in slots):
-        raise MalformedUpdateError(f"reported slots must be different and from 0 to {_SLOTS - 1}, not {slots}")
+    if len(set(slots)) != len(slots) or any(not 0 <= slot < SLOTS for slot in slots):
+        raise MalformedUpdateError(f"reported slots must be different and from 0 to {SLOTS - 1}, not {slots}")
     for report in update.reports:
         if report.clips < 1:
             raise MalformedUpdateError(f"the sound in slot {report.slot} was learned from {report.clips} clips")
@@ -88,24 +94,28 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
                 raise MalformedUpdateError(f"array {name!r} must be float32, not {arrays[name].dtype}")
     except TensorError as error:
         raise MalformedUpdateError(str(error)) from error
-    if "impressions" in wanted and not 1 <= arrays["impressions"].shape[1] <= MAX_IMPRESSIONS:
+    if "impressions" in wanted and not 1 <= arrays["impressions"].shape[1] <= IMPRESSIONS:
         raise MalformedUpdateError(
             f"array 'impressions' holds {arrays['impressions'].shape[1]} impressions of each class; "
-            f"send 1 to {MAX_IMPRESSIONS}"
+            f"send 1 to {IMPRESSIONS}"
         )
 
 
 def recognise(
     inputs: RoundInputs, contributions: Sequence[Contribution]
 ) -> tuple[tuple[Assigned, ...], Settled | None]:
-    """Return the classes of the reported sounds: (those assigned in an earlier round, the others settled now).
+    """Return the classes of the reported sounds: (those assigned in an earlier round, the rest settled now).
 
     A device reports a sound again when the answer to its first report got lost.
+
+    Args:
+        inputs: of the round; what its ``others`` report is recognised along with the contributions.
+        contributions: of the round's strategy.
     """
     reassigned: list[Assigned] = []
     reports: list[ReportedClass] = []
     known: list[KnownClass] = []
-    for contribution in contributions:
+    for contribution in sorted((*contributions, *inputs.others), key=lambda c: c.update.device_id):
         update, device_id = contribution.update, contribution.update.device_id
         if not update.known and not update.reports:
             continue
@@ -128,11 +138,11 @@ def _grouped_within_bounds(
     inputs: RoundInputs, reports: Sequence[ReportedClass], known: Sequence[KnownClass]
 ) -> Discovery:
     """Group as many reports as a round looks at, with as many descriptions of known classes as references."""
-    chosen = _shared_out([report.device_id for report in reports], MAX_REPORTS_PER_ROUND)
+    chosen = _shared_out([report.device_id for report in reports], REPORTS_PER_ROUND)
     looked_at = [reports[index] for index in chosen]
     reporting = {report.device_id for report in looked_at}
     described = [item for item in known if item.device_id in reporting]
-    references = _shared_out([item.device_id for item in described], MAX_REFERENCES_PER_ROUND)
+    references = _shared_out([item.device_id for item in described], REFERENCES_PER_ROUND)
     found = _grouped(inputs, looked_at, [described[index] for index in references])
     groups = (Group(tuple(chosen[index] for index in group.members), group.class_id) for group in found.groups)
     return Discovery(tuple(groups), found.details)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import ClassNameTakenError, ClassNotFoundError
+from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.names import check_name, unique_name
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, MERGED, PROPOSED, REJECTED, RETIRED, ClassRow
@@ -46,7 +48,7 @@ def require_class(session: Session, class_id: str, *states: str) -> ClassRow:
     return row
 
 
-def rename_class(store: Store, class_id: str, name: str) -> None:
+def rename_class(store: Store, class_id: str, name: str, by: Actor = SERVER) -> None:
     """Give a class another name; devices see it with their next work.
 
     Raises:
@@ -58,6 +60,7 @@ def rename_class(store: Store, class_id: str, name: str) -> None:
     with store.writing() as session:
         row = require_class(session, class_id, ACTIVE, PROPOSED)
         require_free_name(session, name, class_id)
+        audit(session, "class_renamed", by, time.time(), class_id=class_id, before=row.name, name=name)
         row.name, row.folded = name, name.casefold() if row.state == ACTIVE else None
 
 

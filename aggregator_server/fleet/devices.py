@@ -15,8 +15,10 @@ from aggregator_server.errors import (
     NotAuthenticatedError,
     SecretTakenError,
 )
+from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.limits import CLIPS, LABELS
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, moment
 from aggregator_server.security import hash_secret, same
@@ -27,12 +29,11 @@ from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import Enrolled, Enrolment
 
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
+_NETWORK = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"[!-~]{32,256}")
-_MAX_LABELS = 4_096
-CLIPS_LIMIT = 2**31
 
 
-def enrol(store: Store, enrolment: Enrolment, now: float) -> Enrolled:
+def enrol(store: Store, enrolment: Enrolment, now: float, by: Actor = SERVER) -> Enrolled:
     """Take a device into the fleet. A device may enrol again, which updates what the server knows of it.
 
     Raises:
@@ -54,6 +55,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float) -> Enrolled:
                 raise SecretTakenError("another device enrolled with this secret; draw a new random one")
             row = DeviceRow(device_id=enrolment.device_id, secret_hash=secret_hash, enrolled_at=now, clips=0)
             session.add(row)
+            audit(session, "device_enrolled", by, now, device_id=row.device_id, name=enrolment.name)
         elif not same(row.secret_hash, secret_hash):
             raise DeviceTakenError(
                 f"device {enrolment.device_id} is enrolled with another secret; a new device draws a new identifier"
@@ -63,6 +65,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float) -> Enrolled:
         row.features, row.features_digest = settings.to_json(), settings.digest
         row.labels, row.seen_at = list(enrolment.labels), now
         row.clips = enrolment.clips or row.clips
+        row.network = enrolment.network or None
         return Enrolled(enrolment.device_id, all_classes(session))
 
 
@@ -81,7 +84,14 @@ def authenticate(store: Store, secret: str) -> str:
     return row.device_id
 
 
-def revoke(store: Store, device_id: str, now: float) -> None:
+def is_enrolled(store: Store, secret: str) -> bool:
+    """Tell whether a device has a secret, revoked or not."""
+    with store.reading() as session:
+        found = select(DeviceRow.device_id).where(DeviceRow.secret_hash == hash_secret(secret))
+        return session.scalar(found) is not None
+
+
+def revoke(store: Store, device_id: str, now: float, by: Actor = SERVER) -> None:
     """Shut a device out: its secret is refused, and the open round neither waits for it nor uses its upload.
 
     Raises:
@@ -93,6 +103,7 @@ def revoke(store: Store, device_id: str, now: float) -> None:
             raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
         if row.revoked_at is None:
             row.revoked_at = now
+            audit(session, "device_revoked", by, now, device_id=device_id, name=row.name)
 
 
 def list_devices(store: Store) -> tuple[DeviceInfo, ...]:
@@ -122,10 +133,14 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
         raise InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
     check_name(enrolment.name, "a device's name")
     check_name(enrolment.architecture, "an architecture's name")
-    if not 0 <= enrolment.clips < CLIPS_LIMIT:
-        raise InvalidRequestError(f"clips must be from 0 to {CLIPS_LIMIT - 1}, not {enrolment.clips}")
-    if len(enrolment.labels) > _MAX_LABELS:
-        raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {_MAX_LABELS} that are allowed")
+    if not 0 <= enrolment.clips < CLIPS:
+        raise InvalidRequestError(f"clips must be from 0 to {CLIPS - 1}, not {enrolment.clips}")
+    if enrolment.network and not _NETWORK.fullmatch(enrolment.network):
+        raise InvalidRequestError(
+            f"network must be 64 lower-case hex digits or left out, not {enrolment.network[:80]!r}"
+        )
+    if len(enrolment.labels) > LABELS:
+        raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {LABELS} that are allowed")
     for label in enrolment.labels:
         check_name(label, "a label")
     try:

@@ -24,6 +24,7 @@ from aggregator_server.store.tables import ACTIVE, BlobRow, ClassRow, DeviceRow,
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Buffer
 
 _SERVED = ("public_set", "consensus", "model", "weights", "prototypes")
 
@@ -82,7 +83,7 @@ def _required(session: Session) -> PublicSetRow:
     return row
 
 
-def read(data: bytes) -> PublicSet:
+def read(data: Buffer) -> PublicSet:
     """Return a public set that is to be published.
 
     Raises:

@@ -8,28 +8,29 @@ Killed anywhere, it can start again and comes to the same bytes. The states stan
 
 from __future__ import annotations
 
-import logging
+from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundClosedError, RoundOpenError
+from aggregator_server.fleet.audit import SERVER, Actor, audit
+from aggregator_server.rounds.computation import Compute, compute_here
 from aggregator_server.rounds.continuous import open_next
 from aggregator_server.rounds.groups import go_on
 from aggregator_server.rounds.opening import fleet_kind, insert_round
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.queries import open_deadline, open_round_id, require_round
 from aggregator_server.rounds.quorum import is_complete, shortfall
-from aggregator_server.rounds.result import apply_result, compute_result
+from aggregator_server.rounds.result import apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import read_open_round
-from aggregator_server.rounds.states import is_open, mark_failed
+from aggregator_server.rounds.states import is_done, is_open, mark_failed
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
+from aggregator_server.store.tables import RoundRow
 from aggregator_server.strategies.recommended import recommended
 from aggregator_server.strategies.registry import strategy
 
-_log = logging.getLogger(__name__)
 
-
-def open_round(store: Store, request: RoundRequest, now: float) -> int:
+def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERVER) -> int:
     """Open a round with the devices that are enrolled now, and return its number.
 
     Raises:
@@ -43,10 +44,12 @@ def open_round(store: Store, request: RoundRequest, now: float) -> int:
         open_id = open_round_id(session)
         if open_id is not None:
             raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
-        return insert_round(session, strategy(request.strategy).name, plan, request.new_classes, now).round_id
+        row = insert_round(session, strategy(request.strategy).name, plan, request.new_classes, now)
+        audit(session, "round_opened", by, now, round_id=row.round_id, strategy=row.strategy, rounds=plan.rounds)
+        return row.round_id
 
 
-def cancel_round(store: Store, round_id: int, now: float) -> None:
+def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -> None:
     """End an open round without a result.
 
     Raises:
@@ -58,41 +61,50 @@ def cancel_round(store: Store, round_id: int, now: float) -> None:
         if not is_open(row):
             raise RoundClosedError(f"round {round_id} is {row.state} already; only an open round can be cancelled")
         mark_failed(session, round_id, now, "cancelled by an administrator")  # and no other round follows
+        audit(session, "round_cancelled", by, now, round_id=round_id)
     remove_uploads(store, round_id)
 
 
-def advance(store: Store, now: float) -> int | None:
+def advance(store: Store, now: float, compute: Compute = compute_here) -> int | None:
     """Move the open round as far as it goes now; return its number when that closed it.
 
     Any process may call it at any time and any number of times.
+
+    Args:
+        store: the fleet's tables and blobs.
+        now: seconds since 1970.
+        compute: makes the result of a round, or says why there is none (rounds/computation.py).
+
+    Raises:
+        OSError, MemoryError: the result says nothing about the round: call again later.
     """
     while True:
         with store.reading() as session:
-            snapshot = read_open_round(session)
+            snapshot = read_open_round(session, review=store.review_classes)
         if snapshot is None or not is_complete(snapshot, now):
             return None
         reason = shortfall(snapshot)
-        result = None
-        if reason is None:
-            try:
-                result = compute_result(store, snapshot)
-            except (OSError, MemoryError):
-                raise  # a full disk or memory says nothing about the round: whoever called tries again later
-            except Exception as error:  # the same inputs would fail again for ever, so the round ends here
-                _log.exception("round %d cannot be aggregated", snapshot.round_id)
-                reason = f"{type(error).__name__}: {error}"
+        result = compute(store.blobs, snapshot) if reason is None else reason
         with store.writing() as session:
-            if read_open_round(session) != snapshot:
+            if read_open_round(session, review=store.review_classes) != snapshot:
                 continue
-            if result is None:
-                mark_failed(session, snapshot.round_id, now, str(reason))
+            if isinstance(result, str):
+                mark_failed(session, snapshot.round_id, now, result)
             else:
                 apply_result(session, snapshot.round_id, result, now)
             session.expire_all()
+            _note_end(session, snapshot.round_id, now)
             go_on(session, snapshot.round_id, now)
             open_next(session, snapshot.round_id, now)
         remove_uploads(store, snapshot.round_id)
         return snapshot.round_id
+
+
+def _note_end(session: Session, round_id: int, now: float) -> None:
+    """Audit the end of a round; one of a series only where it failed, for every upload ends one."""
+    row = session.get_one(RoundRow, round_id)
+    if row.series is None or not is_done(row):
+        audit(session, "round_closed", SERVER, now, round_id=round_id, state=row.state, reason=row.reason)
 
 
 def next_deadline(store: Store) -> float | None:

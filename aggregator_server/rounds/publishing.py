@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import PublicSetInUseError, RoundOpenError
 from aggregator_server.fleet import public_sets, shared_models
+from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.queries import current_consensus, newest_done, open_round_id
 from aggregator_server.schemas import ModelInfo, PublicSetInfo
@@ -13,7 +16,7 @@ from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 
 
-def publish_public_set(store: Store, incoming: Incoming) -> PublicSetInfo:
+def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> PublicSetInfo:
     """Make a public set the fleet's. Publishing the current one again changes nothing.
 
     It can be replaced as long as the fleet has no consensus on it and no round is open.
@@ -36,6 +39,7 @@ def publish_public_set(store: Store, incoming: Incoming) -> PublicSetInfo:
                     "data folder of its own"
                 )
             public_sets.replace(session, sha256, public_set)
+            audit(session, "public_set_published", by, time.time(), sha256=sha256)
         return _describe_public_set(session)
 
 
@@ -49,7 +53,7 @@ def describe_public_set(store: Store) -> PublicSetInfo:
         return _describe_public_set(session)
 
 
-def publish_model(store: Store, incoming: Incoming) -> ModelInfo:
+def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> ModelInfo:
     """Make a bundle the fleet's shared model. Publishing the current one again changes nothing.
 
     Raises:
@@ -65,6 +69,7 @@ def publish_model(store: Store, incoming: Incoming) -> ModelInfo:
         if current is None or current.sha256 != sha256:
             _require_no_open_round(session, "model")
             shared_models.insert(session, sha256, manifest)
+            audit(session, "model_published", by, time.time(), sha256=sha256, architecture=manifest.architecture)
         return _describe_model(session)
 
 

@@ -14,18 +14,20 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
 from aggregator_server.errors import AggregationError, BlobError
+from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.rounds.candidates import training_loss
 from aggregator_server.rounds.quorum import shortfall
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.rounds.states import mark_done
-from aggregator_server.store import Store
+from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.tables import ACTIVE, PROPOSED, AssignmentRow, BlobRow, ClassRow, Json
+from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.messages import RoundPlan, Update, parse
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
-from fleet_protocol.tensors import Arrays, document_of, pack, unpack, view
+from fleet_protocol.tensors import Arrays, pack, unpack, view
 
 _log = logging.getLogger(__name__)
 ROWS = "rows"
@@ -57,7 +59,7 @@ class StoredResult:
     proposals: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
+def compute_result(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult:
     """Aggregate a round's uploads and put the resulting blobs on disk; the same snapshot gives the same bytes.
 
     An upload that is missing or damaged counts as one that never came; the round's details name its device.
@@ -66,21 +68,23 @@ def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
         AggregationError: the uploads cannot be combined, or too few are undamaged.
         BlobError: another blob is missing or damaged.
     """
-    contributions, damaged = _read_contributions(store, snapshot)
-    result = strategy(snapshot.strategy).aggregate(_read_inputs(store, snapshot, contributions))
-    result.details["damaged"] = damaged
+    whole = _whole_uploads(blobs, snapshot)
+    result = aggregate(strategy(snapshot.strategy), read_inputs(blobs, whole))
+    result.details["damaged"] = sorted(
+        {upload[0] for upload in snapshot.uploads} - {upload[0] for upload in whole.uploads}
+    )
     grown = len(result.public_set.classes) > len(snapshot.classes)
-    public_set = store.blobs.put(result.public_set.pack()) if grown else snapshot.public_set
+    public_set = blobs.put(result.public_set.pack()) if grown else snapshot.public_set
     class_ids, consensus, weights, prototypes = result.public_set.class_ids, None, None, snapshot.prototypes
     if result.consensus is not None:
-        consensus = store.blobs.put(pack_consensus(result.consensus, class_ids))
+        consensus = blobs.put(pack_consensus(result.consensus, class_ids))
     if result.weights is not None:
-        weights = store.blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
+        weights = blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
     if result.prototypes is not None:
-        prototypes = store.blobs.put(result.prototypes.pack())
-    state = store.blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
+        prototypes = blobs.put(result.prototypes.pack())
+    state = blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
     proposals = {
-        item.class_id: store.blobs.put(pack({ROWS: item.rows, **item.columns}, {"name": item.name}))
+        item.class_id: blobs.put(pack({ROWS: item.rows, **item.columns}, {"name": item.name}))
         for item in result.proposals
     }
     return StoredResult(
@@ -95,83 +99,84 @@ def compute_result(store: Store, snapshot: RoundSnapshot) -> StoredResult:
     )
 
 
-def _read_inputs(store: Store, snapshot: RoundSnapshot, contributions: tuple[Contribution, ...]) -> RoundInputs:
-    public_set = PublicSet.unpack(store.blobs.read(snapshot.public_set))
+def _whole_uploads(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundSnapshot:
+    """Return the round without uploads that are missing or damaged.
+
+    Raises:
+        AggregationError: those that are whole do not suffice.
+    """
+    whole, damaged = [], []
+    for device_id, upload, other in snapshot.uploads:
+        try:
+            blobs.read(upload)
+            whole.append((device_id, upload, other))
+        except BlobError as error:
+            _log.error("round %d goes on without device %s: %s", snapshot.round_id, device_id, error)
+            damaged.append(device_id)
+    left = dataclasses.replace(snapshot, uploads=tuple(whole))
+    reason = shortfall(left) if whole else "there are none"
+    if damaged and reason is not None:
+        raise AggregationError(
+            f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not suffice: "
+            f"{reason}; open the round again"
+        )
+    return left
+
+
+def read_inputs(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundInputs:
+    """Load the inputs of a round's aggregation."""
+    public_set = PublicSet.unpack(blobs.read(snapshot.public_set))
     public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
     if snapshot.consensus is None:
         consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
     else:
-        consensus, _ = unpack_consensus(store.blobs.read(snapshot.consensus))
-    state = _read_state(store, snapshot)
+        consensus, _ = unpack_consensus(blobs.read(snapshot.consensus))
+    state = _read_state(blobs, snapshot)
     return RoundInputs(
         round_id=snapshot.round_id,
         plan=parse(RoundPlan, snapshot.plan),
         public_set=public_set,
         consensus=consensus,
-        contributions=contributions,
+        contributions=tuple(read_contribution(blobs, upload) for _, upload, other in snapshot.uploads if not other),
         new_classes=snapshot.new_classes,
         assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
-        model=_read_model(store, snapshot, state),
+        model=_read_model(blobs, snapshot, state),
         has_consensus=snapshot.consensus is not None,
         state=state,
         revoked=frozenset(snapshot.revoked),
-        class_terms=dataclasses.replace(snapshot.class_terms, review=store.review_classes),
+        others=tuple(read_contribution(blobs, upload) for _, upload, other in snapshot.uploads if other),
+        class_terms=snapshot.class_terms,
     )
 
 
-def _read_contributions(store: Store, snapshot: RoundSnapshot) -> tuple[tuple[Contribution, ...], list[str]]:
-    """Return the uploads that are whole, and the devices whose uploads are not.
-
-    Raises:
-        AggregationError: those that are whole do not suffice.
-    """
-    found, whole, damaged = [], [], []
-    for device_id, upload in snapshot.uploads:
-        try:
-            found.append(read_contribution(store, upload))
-        except BlobError as error:
-            _log.error("round %d goes on without device %s: %s", snapshot.round_id, device_id, error)
-            damaged.append(device_id)
-            continue
-        whole.append((device_id, upload))
-    if damaged:
-        reason = shortfall(dataclasses.replace(snapshot, uploads=tuple(whole)))
-        if reason is not None or not found:
-            raise AggregationError(
-                f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not "
-                f"suffice: {reason or 'there are none'}; open the round again"
-            )
-    return tuple(found), damaged
-
-
-def read_contribution(store: Store, upload: str) -> Contribution:
+def read_contribution(blobs: BlobFolder, upload: str) -> Contribution:
     """Return an upload whose bytes are what they were when it was checked.
 
     Raises:
         BlobError: it is missing or damaged.
     """
-    document = parse(Update, document_of(store.blobs.read(upload)))
-    return Contribution(document, partial(_read_arrays, store, upload))
+    _, document = view(blobs.read(upload))
+    return Contribution(parse(Update, document), partial(_read_arrays, blobs, upload))
 
 
-def _read_arrays(store: Store, upload: str) -> Arrays:
-    return view(store.blobs.read(upload))
+def _read_arrays(blobs: BlobFolder, upload: str) -> Arrays:
+    return view(blobs.read(upload))[0]
 
 
-def _read_model(store: Store, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:
+def _read_model(blobs: BlobFolder, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:
     if snapshot.model is None:
         return None
-    bundle = unpack_bundle(store.blobs.read(snapshot.model), f"model {snapshot.model}")
+    bundle = unpack_bundle(blobs.read(snapshot.model), f"model {snapshot.model}")
     weights = bundle.weights
     if snapshot.weights is not None:
-        weights, _ = unpack(store.blobs.read(snapshot.weights))
+        weights, _ = unpack(blobs.read(snapshot.weights))
     return SharedModel(bundle.manifest, weights, state)
 
 
-def _read_state(store: Store, snapshot: RoundSnapshot) -> Arrays:
+def _read_state(blobs: BlobFolder, snapshot: RoundSnapshot) -> Arrays:
     if snapshot.server_state is None:
         return {}
-    kept, document = unpack(store.blobs.read(snapshot.server_state))
+    kept, document = unpack(blobs.read(snapshot.server_state))
     return kept if document["of"] == state_owner(snapshot.plan) else {}
 
 
@@ -209,6 +214,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
                         state=ACTIVE,
                     )
                 )
+                audit(session, "class_made", SERVER, now, class_id=info.class_id, name=info.name, round_id=round_id)
     session.flush()
     for item in result.proposals:
         blob = stored.proposals[item.class_id]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 
+from aggregator_server.rounds.computation import Compute
 from aggregator_server.rounds.lifecycle import advance, next_deadline
 from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.store import Store
@@ -18,8 +19,9 @@ _RETRY_S = 5.0
 class RoundScheduler:
     """Calls :func:`advance` whenever the open round may be due, one call at a time, in a worker thread."""
 
-    def __init__(self, store: Store, new_work: Notifier) -> None:
+    def __init__(self, store: Store, new_work: Notifier, compute: Compute) -> None:
         self._store = store
+        self._compute = compute
         self._new_work = new_work
         self._due = Notifier()
 
@@ -40,7 +42,7 @@ class RoundScheduler:
 
     def _step(self) -> float:
         """Advance the open round; return after how many seconds the next step is due at the latest."""
-        closed = advance(self._store, time.time())
+        closed = advance(self._store, time.time(), self._compute)
         if closed is not None:
             _log.info("round %d closed", closed)
             self._new_work.notify()

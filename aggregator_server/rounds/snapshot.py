@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.aggregation.contract import ClassTerms
 from aggregator_server.fleet.classes import all_classes, classes_in_state, identifiers, merged_classes
 from aggregator_server.fleet.shared_models import current_model, model_blob
-from aggregator_server.limits import MAX_CLASSES
+from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.queries import lock_open_round
 from aggregator_server.store.tables import PROPOSED, AssignmentRow, DeviceRow, Json, ParticipantRow
 from fleet_protocol.messages import ClassInfo
@@ -29,7 +29,7 @@ class RoundSnapshot:
         public_set: Blob of the public set that is scored.
         consensus: Blob of the fleet's scores on it; None before the first round has ended.
         selected: Number of selected devices that were not revoked since.
-        uploads: (device, blob) of those that uploaded, by device.
+        uploads: (device, blob, whether by the plan's part for others) of those that uploaded, by device.
         classes: The fleet's classes in column order.
         assigned: (device, slot, class) of the selected devices, from earlier rounds.
         model: Blob of the shared model's bundle; None in a round without one.
@@ -48,7 +48,7 @@ class RoundSnapshot:
     public_set: str
     consensus: str | None
     selected: int
-    uploads: tuple[tuple[str, str], ...]
+    uploads: tuple[tuple[str, str, bool], ...]
     classes: tuple[ClassInfo, ...]
     assigned: tuple[tuple[str, int, str], ...]
     model: str | None
@@ -59,13 +59,18 @@ class RoundSnapshot:
     class_terms: ClassTerms
 
 
-def read_open_round(session: Session) -> RoundSnapshot | None:
-    """Return the open round, or None; in a writing session the round's row is locked."""
+def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot | None:
+    """Return the open round, or None; in a writing session the round's row is locked.
+
+    Args:
+        session: any.
+        review: whether new classes wait for an operator.
+    """
     row = lock_open_round(session)
     if row is None:
         return None
     active = (
-        select(ParticipantRow.device_id, ParticipantRow.upload)
+        select(ParticipantRow.device_id, ParticipantRow.upload, ParticipantRow.other)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
         .where(ParticipantRow.round_id == row.round_id, DeviceRow.revoked_at.is_(None))
         .order_by(ParticipantRow.device_id)
@@ -77,7 +82,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         .where(ParticipantRow.round_id == row.round_id)
         .order_by(AssignmentRow.device_id, AssignmentRow.slot)
     )
-    terms = read_class_terms(session)
+    terms = read_class_terms(session, review=review)
     return RoundSnapshot(
         round_id=row.round_id,
         strategy=row.strategy,
@@ -87,7 +92,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         public_set=row.public_set,
         consensus=row.consensus,
         selected=len(participants),
-        uploads=tuple((device_id, upload) for device_id, upload in participants if upload is not None),
+        uploads=tuple((device_id, upload, other) for device_id, upload, other in participants if upload is not None),
         classes=all_classes(session),
         assigned=tuple(
             (device_id, slot, terms.merged.get(class_id, class_id))
@@ -102,14 +107,15 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
     )
 
 
-def read_class_terms(session: Session) -> ClassTerms:
+def read_class_terms(session: Session, *, review: bool = False) -> ClassTerms:
     """Return what a round may do about classes; the current shared model's head must have a slot for each."""
     model = current_model(session)
     return ClassTerms(
-        max_classes=MAX_CLASSES if model is None else min(MAX_CLASSES, model.capacity),
+        max_classes=CLASSES if model is None else min(CLASSES, model.capacity),
         proposed=frozenset(classes_in_state(session, PROPOSED)),
         reserved=frozenset(identifiers(session)),
         merged=merged_classes(session),
+        review=review,
     )
 
 

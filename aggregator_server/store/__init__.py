@@ -16,9 +16,13 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import StartError
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.database import create_database
+from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import FolderIdentity
 
-__all__ = ["KeptUploads", "Store"]
+__all__ = ["DATABASE", "LOCK", "KeptUploads", "Store"]
+
+# Files of a data folder.
+DATABASE, LOCK = "auricle.db", "lock"
 
 KeptUploads = Literal["none", "last", "all"]
 """Of which rounds that are over the uploads are kept: the last one's are what a restoration without a device needs."""
@@ -44,19 +48,22 @@ class Store:
         self.review_classes = review_classes
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = (folder / "lock").open("w")
+            self._lock = (folder / LOCK).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.blobs = BlobFolder(folder / "blobs")
+            self.blobs.remove_leftovers()
         except BlockingIOError as error:
             self._lock.close()
             raise StartError(f"data folder {folder} is in use by another aggregator; stop that one first") from error
         except OSError as error:
+            if is_full(error):
+                raise full(folder) from error
             raise StartError(
                 f"data folder {folder} cannot be used ({error}); choose a folder that this user can write to"
             ) from error
         try:
             has_blobs = next(self.blobs.digests(), None) is not None
-            self._engine = create_database(folder / "auricle.db", FolderIdentity(folder, has_blobs=has_blobs))
+            self._engine = create_database(folder / DATABASE, FolderIdentity(folder, has_blobs=has_blobs))
         except StartError:
             self._lock.close()
             raise

@@ -7,6 +7,7 @@ leaves at most a temporary file, which the next start removes.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from aggregator_server.errors import BlobError
+from aggregator_server.errors import BlobError, UploadReplacedError
 from fleet_protocol.atomic_files import make_folder, rename_durably
 
 
@@ -26,6 +27,7 @@ class Incoming:
         self._path = path
         self._folder = folder
         self._hash = hashlib.sha256()
+        self._whole = self._replaced = False
         self.size = 0
 
     @property
@@ -34,15 +36,34 @@ class Incoming:
         return self._hash.hexdigest()
 
     def write(self, chunk: bytes) -> None:
-        """Append bytes."""
+        """Append bytes.
+
+        Raises:
+            UploadReplacedError: the same owner began anew meanwhile.
+        """
+        if self._replaced:
+            raise UploadReplacedError("the upload was begun anew on another connection; that one counts")
         self._file.write(chunk)
         self._hash.update(chunk)
         self.size += len(chunk)
 
-    def content(self) -> bytes:
-        """Return everything that was written."""
+    def finish(self) -> None:
+        """Note that all bytes were written: from now on the file stays as it is."""
+        self._whole = True
+
+    def give_way(self) -> None:
+        """Free the disk for an upload that the same owner began anew, unless this one is whole."""
+        if not self._whole:
+            self._replaced = True
+            self._file.seek(0)
+            self._file.truncate()
+
+    def content(self) -> memoryview:
+        """Return everything that was written, read-only; it stays on disk and is not read into memory."""
         self._file.flush()
-        return self._path.read_bytes()
+        if not self.size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ))
 
     def keep(self) -> str:
         """Give the blob its name, durably, and return its digest; the same content twice is one file."""
@@ -56,23 +77,49 @@ class BlobFolder:
     """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for those that are being received."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder; leftovers of an earlier process in ``incoming/`` are removed."""
-        self._folder = folder
+        """Open the folder, which may be new."""
+        self.folder = folder
         self._incoming = folder / "incoming"
         self._incoming.mkdir(parents=True, exist_ok=True)
+        self._receiving: dict[str, Incoming] = {}
+
+    def remove_leftovers(self) -> None:
+        """Remove what an earlier process left in ``incoming/``; only whoever has the data folder alone may."""
         for leftover in self._incoming.iterdir():
             leftover.unlink()
 
     @contextmanager
-    def receive(self) -> Iterator[Incoming]:
-        """Open a temporary file for bytes that come in; it is gone at the end unless it was kept."""
+    def receive(self, owner: str | None = None) -> Iterator[Incoming]:
+        """Open a temporary file for bytes that come in; it is gone at the end unless it was kept.
+
+        Args:
+            owner: whose earlier file, if it is not whole yet, makes room; None: nobody's.
+        """
         handle, name = tempfile.mkstemp(dir=self._incoming)
         path = Path(name)
         try:
-            with os.fdopen(handle, "wb") as file:
-                yield Incoming(file, path, self._folder)
+            with (
+                os.fdopen(handle, "w+b") as file,
+                self._only_one(owner, Incoming(file, path, self.folder)) as incoming,
+            ):
+                yield incoming
         finally:
             path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _only_one(self, owner: str | None, incoming: Incoming) -> Iterator[Incoming]:
+        if owner is None:
+            yield incoming
+            return
+        former = self._receiving.get(owner)
+        if former is not None:
+            former.give_way()
+        self._receiving[owner] = incoming
+        try:
+            yield incoming
+        finally:
+            if self._receiving[owner] is incoming:
+                del self._receiving[owner]
 
     def put(self, data: bytes) -> str:
         """Store bytes durably and return their digest."""
@@ -82,7 +129,7 @@ class BlobFolder:
 
     def path(self, sha256: str) -> Path:
         """Return the path of a blob. The database says whether it exists."""
-        return _place(self._folder, sha256)
+        return _place(self.folder, sha256)
 
     def size(self, sha256: str) -> int:
         """Return a blob's bytes; 0 where it is gone."""
@@ -98,7 +145,7 @@ class BlobFolder:
         try:
             return self.path(sha256).open("rb")
         except FileNotFoundError as error:
-            raise BlobError(f"blob {sha256} is missing from {self._folder}; restore it from a backup") from error
+            raise BlobError(f"blob {sha256} is missing from {self.folder}; restore it from a backup") from error
 
     def read(self, sha256: str) -> bytes:
         """Return a blob's bytes.
@@ -121,7 +168,7 @@ class BlobFolder:
 
     def digests(self) -> Iterator[str]:
         """Yield the digest of every blob on disk."""
-        for folder in sorted(self._folder.iterdir()):
+        for folder in sorted(self.folder.iterdir()):
             if folder != self._incoming and folder.is_dir():
                 yield from (path.name for path in sorted(folder.iterdir()))
 

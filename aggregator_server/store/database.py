@@ -14,6 +14,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from aggregator_server.errors import StartError
 from aggregator_server.store import migrations
+from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import FolderIdentity
 from aggregator_server.store.tables import Base
 
@@ -57,6 +58,8 @@ def create_database(path: Path, identity: FolderIdentity) -> Engine:
         raise
     except (OperationalError, DatabaseError) as error:
         engine.dispose()
+        if is_full(error):
+            raise full(path.parent) from error
         raise StartError(
             f"{path} cannot be opened as a database ({error.orig}); restore it from a backup or choose another folder"
         ) from error

@@ -45,7 +45,7 @@ class DeviceRow(Base):
     """An enrolled device. Its secret is kept only as a hash.
 
     ``clips`` is the number of clips that it last reported, 0 before that. ``label_entropy`` is the entropy of their
-    labels, in nats.
+    labels, in nats. ``network`` is the digest of its bundle's network, where it says.
     """
 
     __tablename__ = "devices"
@@ -58,6 +58,7 @@ class DeviceRow(Base):
     labels: Mapped[list[str]]
     clips: Mapped[int]
     label_entropy: Mapped[float | None]
+    network: Mapped[str | None] = mapped_column(String(64))
     enrolled_at: Mapped[float]
     seen_at: Mapped[float]
     revoked_at: Mapped[float | None]
@@ -113,7 +114,10 @@ class RoundRow(Base):
 
 
 class ModelRow(Base):
-    """A shared model that was published; the highest version is the current one."""
+    """A shared model that was published; the highest version is the current one.
+
+    ``network`` is the digest of its network; None in folders that were made before it was kept.
+    """
 
     __tablename__ = "models"
     version: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -121,6 +125,7 @@ class ModelRow(Base):
     architecture: Mapped[str] = mapped_column(String(200))
     capacity: Mapped[int]
     parameters: Mapped[int]
+    network: Mapped[str | None] = mapped_column(String(64))
 
 
 class PublicSetRow(Base):
@@ -155,7 +160,10 @@ class ClassRow(Base):
 
 
 class ParticipantRow(Base):
-    """A device that was selected for a round, and what it uploaded."""
+    """A device that was selected for a round, and what it uploaded.
+
+    ``other`` says whether it was asked for the plan's part for devices with another network.
+    """
 
     __tablename__ = "participants"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
@@ -164,6 +172,7 @@ class ParticipantRow(Base):
     uploaded_at: Mapped[float | None]
     clips: Mapped[int | None]
     metrics: Mapped[Json]
+    other: Mapped[bool] = mapped_column(Boolean, default=False)
 
     __table_args__ = (Index("participants_by_device", "device_id", "round_id"),)
 
@@ -191,3 +200,15 @@ class AssignmentRow(Base):
     class_id: Mapped[str] = mapped_column(ForeignKey("classes.class_id"))
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"))
     acknowledged: Mapped[bool] = mapped_column(Boolean)
+
+
+class AuditRow(Base):
+    """What happened: ``who`` did ``what`` from which network address. No row is ever changed."""
+
+    __tablename__ = "audit"
+    audit_id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    at: Mapped[float]
+    who: Mapped[str] = mapped_column(String(300))
+    address: Mapped[str | None] = mapped_column(String(64))
+    what: Mapped[str] = mapped_column(String(32))
+    details: Mapped[Json]

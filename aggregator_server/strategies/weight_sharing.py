@@ -43,18 +43,14 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     check_document(terms, update)
     if terms.manifest is None:
         raise MalformedUpdateError("the round has no shared model, so it takes no weights")
-    needed = len(terms.class_ids) + len(update.reports)
-    if needed > terms.manifest.slots:
-        raise MalformedUpdateError(
-            f"{len(terms.class_ids)} classes and {len(update.reports)} new sounds do not fit the shared model's head "
-            f"of capacity {terms.manifest.slots}; publish a model that was built with a larger --capacity"
-        )
     wanted = {PREFIX + name: tuple(shape) for name, shape in terms.manifest.weight_shapes.items()}
     check_arrays(terms, update, arrays, dict(wanted))
 
 
 def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> RoundResult:
     """Combine the weights of a round (pure: the same inputs give the same result, bit for bit).
+
+    Where nobody uploaded weights, because devices of other networks alone took part, they stay as they are.
 
     Args:
         inputs: of the round.
@@ -70,11 +66,13 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
     contributions = sorted(inputs.contributions, key=lambda c: c.update.device_id)
     reassigned, settled = recognise(inputs, contributions)
     assigned = reassigned + (settled.assignments if settled else ())
-    uploads = {c.update.device_id: lambda c=c: _known_columns(model, c, inputs) for c in contributions}
-    layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
-    sizes = np.array([c.update.clips for c in contributions], np.float64)
-    stacked = stack_updates(layout, uploads)
-    weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
+    weights, state, rule_details = model.weights, model.state, dict[str, Any]()
+    if contributions:
+        uploads = {c.update.device_id: lambda c=c: _known_columns(model, c, inputs) for c in contributions}
+        layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
+        sizes = np.array([c.update.clips for c in contributions], np.float64)
+        stacked = stack_updates(layout, uploads)
+        weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
     public_set = settled.public_set if settled else inputs.public_set
     former = len(inputs.public_set.classes)
     new = _new_columns(model, former, public_set.class_ids[former:], contributions, assigned)
@@ -116,7 +114,8 @@ def _new_columns(
 ) -> dict[str, Arrays]:
     """Return the head's columns of classes that were discovered, by class and name of the weights.
 
-    Each is the mean of its reporters' columns.
+    Each is the mean of its reporters' columns. A class that only devices of other networks reported, or for whose sound
+    no head had a column left, has none: its slot keeps the column that nobody has trained.
 
     Args:
         model: the shared one.
@@ -127,24 +126,26 @@ def _new_columns(
     """
     reports = {
         (c.update.device_id, report.slot): (c, former + place)
-        for c in contributions for place, report in enumerate(c.update.reports)
+        for c in contributions for place, report in enumerate(c.update.reports) if former + place < model.manifest.slots
     }  # fmt: skip
     columns: dict[str, Arrays] = {}
     for class_id in new[: model.manifest.slots - former]:
-        places = [reports[a.device_id, a.slot] for a in assigned if a.class_id == class_id]
+        reporters = [(a.device_id, a.slot) for a in assigned if a.class_id == class_id]
+        places = [reports[reporter] for reporter in reporters if reporter in reports]
         found = [(contribution.read(), place) for contribution, place in places]
         columns[class_id] = {
             name: np.mean(
                 [arrays[PREFIX + name][..., place] for arrays, place in found], axis=0, dtype=np.float64
             ).astype(np.float32)
             for name in model.manifest.head.weights
+            if found
         }
     return columns
 
 
 def _with_columns(weights: Arrays, first: int, columns: Sequence[Arrays]) -> Arrays:
     """Return weights with some columns of the head replaced, from one of them on."""
-    changed = weights | {name: weights[name].copy() for name in (columns[0] if columns else ())}
+    changed = weights | {name: weights[name].copy() for column in columns for name in column}
     for slot, column in enumerate(columns, start=first):
         for name, values in column.items():
             changed[name][..., slot] = values

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.discovery.new_classes import free_class_id
 from aggregator_server.errors import InvalidRequestError, LastClassError, TooManyClassesError
+from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes, identifiers, require_class, require_free_name, set_columns
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.names import check_name, unique_name
@@ -41,13 +42,16 @@ from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensu
 from fleet_protocol.tensors import pack, unpack
 
 _log = logging.getLogger(__name__)
+_AUDITED: dict[str, What] = {
+    "approve": "class_approved", "merge": "class_merged", "retire": "class_retired", "split": "class_split",
+}  # fmt: skip
 # (session, the fleet's classes) -> the change. It reads only.
 Plan = Callable[[Session, tuple[ClassInfo, ...]], ClassChange]
 # (session, number of the operation) -> None: what else changes with the classes.
 Effects = Callable[[Session, int], None]
 
 
-def remove_class(store: Store, class_id: str, now: float) -> None:
+def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) -> None:
     """Retire a class of the fleet, or reject one that waits for an operator.
 
     Its rows leave the public set, its output the shared model's head. Devices that only adopted it lose it. A label
@@ -61,15 +65,16 @@ def remove_class(store: Store, class_id: str, now: float) -> None:
         row = require_class(session, class_id, ACTIVE, PROPOSED)
         if row.state == PROPOSED:
             row.state = REJECTED
+            audit(session, "class_rejected", by, now, class_id=class_id, name=row.name)
             return
 
     def plan(_session: Session, classes: tuple[ClassInfo, ...]) -> ClassChange:
         return _of([info for info in classes if info.class_id != class_id])
 
-    _change(store, now, "retire", plan, lambda *_: None, {"class_id": class_id})
+    _change(store, now, by, "retire", plan, lambda *_: None, {"class_id": class_id})
 
 
-def merge_class(store: Store, class_id: str, into: str, now: float) -> None:
+def merge_class(store: Store, class_id: str, into: str, now: float, by: Actor = SERVER) -> None:
     """Make a class one with another, which keeps its identifier and name.
 
     Raises:
@@ -88,16 +93,17 @@ def merge_class(store: Store, class_id: str, into: str, now: float) -> None:
         require_class(session, into, ACTIVE)
         if require_class(session, class_id, ACTIVE, PROPOSED).state == PROPOSED:
             merged(session)
+            audit(session, "class_merged", by, now, class_id=class_id, into=into)
             return
 
     def plan(_session: Session, classes: tuple[ClassInfo, ...]) -> ClassChange:
         left = [info for info in classes if info.class_id != class_id]
         return _of(left, {into: (into, class_id)})
 
-    _change(store, now, "merge", plan, merged, {"class_id": class_id, "into": into})
+    _change(store, now, by, "merge", plan, merged, {"class_id": class_id, "into": into})
 
 
-def approve_class(store: Store, class_id: str, now: float) -> None:
+def approve_class(store: Store, class_id: str, now: float, by: Actor = SERVER) -> None:
     """Make a class that waits for an operator one of the fleet's.
 
     Raises:
@@ -114,10 +120,12 @@ def approve_class(store: Store, class_id: str, now: float) -> None:
         change = _of([*classes, info], {class_id: ()}, rows={class_id: rows})
         return dataclasses.replace(change, columns={class_id: arrays})
 
-    _change(store, now, "approve", plan, lambda *_: None, {"class_id": class_id})
+    _change(store, now, by, "approve", plan, lambda *_: None, {"class_id": class_id})
 
 
-def split_class(store: Store, class_id: str, device_ids: Sequence[str], name: str, now: float) -> str:
+def split_class(
+    store: Store, class_id: str, device_ids: Sequence[str], name: str, now: float, by: Actor = SERVER
+) -> str:
     """Move what some devices reported as a class to a new class, and return that one's identifier.
 
     Rows of the public set are made of the reports again, where the uploads are still kept; else the new class has none
@@ -145,7 +153,7 @@ def split_class(store: Store, class_id: str, device_ids: Sequence[str], name: st
         move_reports(session, class_id, device_ids, new, operation)
 
     details = {"class_id": class_id, "new": new, "devices": list(device_ids)}
-    _change(store, now, "split", plan, moved, details)
+    _change(store, now, by, "split", plan, moved, details)
     return new
 
 
@@ -159,7 +167,9 @@ def _of(
     return ClassChange(tuple(classes), tuple(made_of[info.class_id] for info in classes), rows or {})
 
 
-def _change(store: Store, now: float, operation: str, plan: Plan, effects: Effects, details: dict[str, Any]) -> None:
+def _change(
+    store: Store, now: float, by: Actor, operation: str, plan: Plan, effects: Effects, details: dict[str, Any]
+) -> None:
     """Change the fleet's classes; another change that comes between is taken into account.
 
     Raises:
@@ -187,10 +197,15 @@ def _change(store: Store, now: float, operation: str, plan: Plan, effects: Effec
             note_public_set(session, str(inserted.result_public_set), public_set, inserted.round_id)
             set_columns(session, change.classes, RETIRED)
             effects(session, inserted.round_id)
+            audit(session, _AUDITED[operation], by, now, **_flat(details), round_id=inserted.round_id)
             session.flush()
             go_on(session, ended, now)
         _log.info("%s: %s", operation, details)
         return
+
+
+def _flat(details: dict[str, Any]) -> dict[str, str]:
+    return {name: ", ".join(value) if isinstance(value, list) else str(value) for name, value in details.items()}
 
 
 def _require_room(session: Session, before: Sequence[ClassInfo], change: ClassChange) -> None:

@@ -85,7 +85,7 @@ def _described(store: Store, session: Session, row: AssignmentRow) -> ReportedCl
     if taken_part is None or taken_part.upload is None:
         return None
     try:
-        _, reports = descriptions(read_contribution(store, taken_part.upload))
+        _, reports = descriptions(read_contribution(store.blobs, taken_part.upload))
     except BlobError:
         return None
     return next((report for report in reports if report.slot == row.slot), None)

@@ -12,11 +12,13 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import InvalidRequestError, RoundNotDoneError, UploadsGoneError
+from aggregator_server.errors import AggregationError, InvalidRequestError, RoundNotDoneError, UploadsGoneError
+from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, classes_in_state, set_columns
 from aggregator_server.fleet.shared_models import model_blob
-from aggregator_server.rounds.queries import require_round, uploads_of_round
-from aggregator_server.rounds.result import StoredResult, apply_result, compute_result
+from aggregator_server.rounds.computation import Compute, compute_here
+from aggregator_server.rounds.queries import require_round
+from aggregator_server.rounds.result import StoredResult, apply_result
 from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.rounds.snapshot import RoundSnapshot, read_class_terms, revoked_devices
 from aggregator_server.rounds.states import COUNTS, is_done
@@ -41,7 +43,14 @@ _log = logging.getLogger(__name__)
 _RESTORE = "restore"
 
 
-def restore_round(store: Store, round_id: int, without: Sequence[str], now: float) -> int:
+def restore_round(
+    store: Store,
+    round_id: int,
+    without: Sequence[str],
+    now: float,
+    by: Actor = SERVER,
+    compute: Compute = compute_here,
+) -> int:
     """Bring back the fleet's state after a round; return the number of the round that does so.
 
     Public set, consensus, weights, prototypes and classes are as they were then. Classes that came later are undone:
@@ -52,6 +61,8 @@ def restore_round(store: Store, round_id: int, without: Sequence[str], now: floa
         round_id: of a round that is done, with the whole fleet.
         without: devices without whose uploads the round's result is computed again.
         now: seconds since 1970.
+        by: who asks for it.
+        compute: makes the result of a round, or says why there is none.
 
     Raises:
         RoundNotFoundError: there is no such round.
@@ -68,7 +79,9 @@ def restore_round(store: Store, round_id: int, without: Sequence[str], now: floa
             last = _last_round(session)
             snapshot = _snapshot(store, session, based_on, without, last + 1) if without else None
         public_set = PublicSet.unpack(store.blobs.read(_public_set(based_on, again=snapshot is not None)))
-        result = None if snapshot is None else compute_result(store, snapshot)
+        result = None if snapshot is None else compute(store.blobs, snapshot)
+        if isinstance(result, str):
+            raise AggregationError(f"round {round_id} cannot be computed again: {result}")
         with store.writing() as session:
             if _last_round(session) != last:
                 continue
@@ -78,6 +91,7 @@ def restore_round(store: Store, round_id: int, without: Sequence[str], now: floa
                 new = _as_it_was(session, based_on, public_set, now)
             else:
                 new = _again(session, based_on, public_set, snapshot, result, without, now)
+            audit(session, "round_restored", by, now, round_id=new, restores=round_id, without=", ".join(without))
             go_on(session, ended, now)
         if without:
             remove_left_uploads(store)  # theirs among them
@@ -125,8 +139,8 @@ def _again(
     note_public_set(session, based_on.public_set, public_set, row.round_id)
     _undo_later(session, based_on.round_id - 1, row.round_id)
     _restore_classes(session, public_set.classes, since=based_on.round_id - 1)
-    columns = ("device_id", "upload", "uploaded_at", "clips", "metrics")
-    left = {device_id for device_id, _ in snapshot.uploads}
+    columns = ("device_id", "upload", "uploaded_at", "clips", "metrics", "other")
+    left = {upload[0] for upload in snapshot.uploads}
     parts = session.scalars(select(ParticipantRow).where(ParticipantRow.round_id == based_on.round_id)).all()
     copied = [{name: getattr(part, name) for name in columns} for part in parts if part.device_id in left]
     session.execute(insert(ParticipantRow), [part | {"round_id": row.round_id} for part in copied])
@@ -167,25 +181,24 @@ def _snapshot(store: Store, session: Session, row: RoundRow, without: Collection
         InvalidRequestError: one of the devices did not upload, or no other did.
         UploadsGoneError: another device's upload is no longer kept.
     """
-    uploads, revoked = uploads_of_round(session, row.round_id), revoked_devices(session)
+    uploads, revoked = _uploads(session, row.round_id), revoked_devices(session)
     strangers = sorted(set(without) - uploads.keys())
     if strangers:
         raise InvalidRequestError(
             f"device {strangers[0]!r} uploaded nothing for round {row.round_id}; devices that did: {', '.join(uploads)}"
         )
-    left = {device: sha for device, sha in uploads.items() if device not in without and device not in revoked}
+    left = [part for device, part in uploads.items() if device not in without and device not in revoked]
     if not left:
         raise InvalidRequestError(
             f"no other device uploaded for round {row.round_id}; restore the round before it instead"
         )
-    gone = [device for device, sha in left.items() if not store.blobs.path(sha).exists()]
-    if gone:
+    if not all(store.blobs.path(upload).exists() for _, upload, _ in left):
         raise UploadsGoneError(
             f"the uploads of round {row.round_id} are no longer kept (--keep-uploads); restore the round before it"
         )
     classes = PublicSet.unpack(store.blobs.read(row.public_set)).classes
     names = {info.class_id: info.name for info in all_classes(session)}
-    terms = read_class_terms(session)
+    terms = read_class_terms(session, review=store.review_classes)
     before = {info.class_id for info in classes}
     earlier = _proposed_before(session, row.round_id)
     return RoundSnapshot(
@@ -197,9 +210,9 @@ def _snapshot(store: Store, session: Session, row: RoundRow, without: Collection
         public_set=row.public_set,
         consensus=row.consensus,
         selected=len(left),
-        uploads=tuple(left.items()),
+        uploads=tuple(left),
         classes=tuple(dataclasses.replace(info, name=names.get(info.class_id, info.name)) for info in classes),
-        assigned=_assigned_before(session, row.round_id, left, before | earlier),
+        assigned=_assigned_before(session, row.round_id, [part[0] for part in left], before | earlier),
         model=model_blob(session, row.model_version),
         weights=row.weights,
         server_state=row.server_state,
@@ -211,6 +224,15 @@ def _snapshot(store: Store, session: Session, row: RoundRow, without: Collection
             merged={name: into for name, into in terms.merged.items() if name not in before},
         ),
     )
+
+
+def _uploads(session: Session, round_id: int) -> dict[str, tuple[str, str, bool]]:
+    """Return (device, blob, whether for the part of others) of what was uploaded for a round, by device in order."""
+    rows = select(ParticipantRow.device_id, ParticipantRow.upload, ParticipantRow.other).where(
+        ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None)
+    )
+    found = session.execute(rows.order_by(ParticipantRow.device_id))
+    return {device_id: (device_id, str(upload), other) for device_id, upload, other in found}
 
 
 def _proposed_before(session: Session, round_id: int) -> frozenset[str]:

@@ -11,6 +11,7 @@ import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
+from aggregator_server.rounds.computation import Computation
 from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.rounds.scheduler import RoundScheduler
@@ -18,10 +19,21 @@ from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.store.database import CONNECTIONS
 from aggregator_server.web import http_errors
-from aggregator_server.web.body_limit import BodyLimit
 from aggregator_server.web.docs_page import render
-from aggregator_server.web.routes import blobs, classes, devices, health, model, public_set, rounds, uploads, work
-from aggregator_server.web.routes.bodies import BodySizes
+from aggregator_server.web.intake import Intake
+from aggregator_server.web.routes import (
+    audit,
+    blobs,
+    classes,
+    devices,
+    health,
+    model,
+    public_set,
+    rounds,
+    uploads,
+    work,
+)
+from aggregator_server.web.routes.access import opens_something
 from aggregator_server.web.service import Service
 
 _DESCRIPTION = (
@@ -30,7 +42,7 @@ _DESCRIPTION = (
 )  # fmt: skip
 
 
-def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> FastAPI:
+def create_app(store: Store, tokens: Tokens) -> FastAPI:
     """Return the server's application; the store stays the caller's, to close."""
 
     @contextlib.asynccontextmanager
@@ -38,13 +50,15 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
         # More threads than connections to the database would only wait for one another.
         anyio.to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS - 2
         new_work = Notifier()
-        scheduler = RoundScheduler(store, new_work)
-        app.state.service = Service(store, tokens, new_work, scheduler)
+        computation = Computation(store.blobs)
+        scheduler = RoundScheduler(store, new_work, computation)
+        app.state.service = Service(store, tokens, new_work, scheduler, computation)
         await asyncio.to_thread(remove_left_uploads, store)
         moving = asyncio.create_task(scheduler.run())
         try:
             yield
         finally:
+            computation.close()  # first: the scheduler's thread waits for it
             moving.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await moving
@@ -58,8 +72,8 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
         lifespan=lifespan,
     )
     http_errors.install(app)
-    app.add_middleware(BodyLimit, limit_of=(sizes or BodySizes()).limit_of)
-    for module in (health, devices, public_set, model, blobs, work, uploads, rounds, classes):
+    app.add_middleware(Intake, opens_something=opens_something)
+    for module in (health, devices, public_set, model, blobs, work, uploads, rounds, classes, audit):
         app.include_router(module.router)
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)

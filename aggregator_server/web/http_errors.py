@@ -8,19 +8,24 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from aggregator_server.errors import (
     AggregatorError,
+    BusyError,
     ConflictError,
     ForbiddenError,
     InvalidError,
     InvalidRequestError,
     NotAuthenticatedError,
     NotFoundError,
+    StorageFullError,
     TooLargeError,
+    TooSlowError,
 )
+from aggregator_server.store.free_space import is_full
 from fleet_protocol.messages import ErrorReply
 
 _STATUS: dict[type[AggregatorError], int] = {
@@ -28,8 +33,11 @@ _STATUS: dict[type[AggregatorError], int] = {
     ForbiddenError: 403,
     NotFoundError: 404,
     ConflictError: 409,
+    TooSlowError: 408,
     TooLargeError: 413,
     InvalidError: 422,
+    BusyError: 503,
+    StorageFullError: 507,
 }
 METHOD_NOT_ALLOWED = "method_not_allowed"
 Responses = dict[int | str, dict[str, Any]]
@@ -41,9 +49,13 @@ def status_of(kind: type[AggregatorError]) -> int:
 
 
 def documented(*kinds: type[AggregatorError]) -> Responses:
-    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500."""
+    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500 or 507.
+
+    A body that may be too large may also be too slow.
+    """
     by_status: dict[int, list[type[AggregatorError]]] = {}
-    for kind in (*kinds, AggregatorError):
+    slow = (TooSlowError,) if TooLargeError in kinds else ()
+    for kind in (*kinds, *slow, StorageFullError, AggregatorError):
         by_status.setdefault(status_of(kind), []).append(kind)
     return {
         status: {
@@ -61,18 +73,24 @@ def error_response(status: int, code: str, message: str) -> JSONResponse:
     return JSONResponse({"error": {"code": code, "message": text}}, status, headers)
 
 
+def refusal(error: AggregatorError) -> JSONResponse:
+    """Return what a client sees of an exception."""
+    return error_response(status_of(type(error)), error.code, str(error))
+
+
 def install(app: FastAPI) -> None:
     """Make an application answer every error in the one shape."""
     app.add_exception_handler(AggregatorError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(OSError, _disk)
+    app.add_exception_handler(OperationalError, _disk)
     app.add_exception_handler(Exception, _unforeseen)
 
 
 async def _refused(_request: Request, error: Exception) -> JSONResponse:
-    kind = type(error) if isinstance(error, AggregatorError) else AggregatorError
-    return error_response(status_of(kind), kind.code, str(error))
+    return refusal(error if isinstance(error, AggregatorError) else AggregatorError(str(error)))
 
 
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:
@@ -88,8 +106,6 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
         return error_response(404, NotFoundError.code, f"{where}: there is nothing at this address; see /docs")
     if status == 405:
         return error_response(405, METHOD_NOT_ALLOWED, f"{where}: this address does not take that method; see /docs")
-    if status == 413:
-        return error_response(413, TooLargeError.code, str(getattr(error, "detail", "")))
     if status == 400:
         return error_response(422, InvalidRequestError.code, f"{where}: the body is not readable JSON")
     return error_response(status, AggregatorError.code, f"{where}: {getattr(error, 'detail', error)}")
@@ -98,6 +114,14 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 async def _gone(_request: Request, _error: Exception) -> JSONResponse:
     # Nobody reads this: the client hung up while it was sending.
     return error_response(422, InvalidRequestError.code, "the body ended early")
+
+
+async def _disk(request: Request, error: Exception) -> JSONResponse:
+    if not is_full(error):
+        raise error
+    where = f"{request.method} {request.url.path}"
+    message = f"{where}: the server's disk is full; its operator must make room. Nothing of the request was kept."
+    return error_response(status_of(StorageFullError), StorageFullError.code, message)
 
 
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aggregator_server.rounds.computation import Compute
 from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.rounds.scheduler import RoundScheduler
 from aggregator_server.security import Tokens
@@ -19,9 +20,11 @@ class Service:
         tokens: The administrator's and the enrolment token.
         new_work: Notifies waiting devices that there may be work for them.
         scheduler: Moves the open round forward.
+        compute: Computes the result of a round, in a process of its own.
     """
 
     store: Store
     tokens: Tokens
     new_work: Notifier
     scheduler: RoundScheduler
+    compute: Compute

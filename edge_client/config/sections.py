@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +35,7 @@ class DeviceConfig:
         state: Folder of everything that the device must not lose.
         threads: Number of threads of the TensorFlow Lite runtime.
         seed: Seed of everything random; devices differ by their identity all the same.
-        share_names: Whether the owner's words for new sounds travel to the aggregator.
+        share_names: Whether the owner's words for sounds travel to the aggregator.
         learn_discovered: Whether the device takes up classes that other devices discovered.
     """
 
@@ -42,7 +43,7 @@ class DeviceConfig:
     state: Path
     threads: int = 1
     seed: int = 0
-    share_names: bool = True
+    share_names: bool = False
     learn_discovered: bool = True
 
     def __post_init__(self) -> None:
@@ -69,8 +70,24 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         require(self.url.startswith(("http://", "https://")), "url", self.url, "must start with http:// or https://")
+        problem = _address_problem(self.url)
+        require(not problem, "url", self.url, problem)
         require(0 <= self.wait_s <= 60, "wait_s", self.wait_s, "must be from 0 to 60")
         require(self.longest_pause_s > 0, "longest_pause_s", self.longest_pause_s, "must be above 0")
+
+
+def _address_problem(url: str) -> str:
+    """Return what is wrong with an address beside its scheme; "" where nothing is."""
+    try:
+        found = urllib.parse.urlsplit(url)
+        host, port = found.hostname, found.port
+    except ValueError as error:  # the port is no number or above 65535, or the brackets of an IPv6 address do not match
+        return f"is no address ({error}); write it like http://aggregator.local:8470"
+    if not host or port == 0:
+        return "must name a host, and a port from 1 to 65535 where it names one, like http://aggregator.local:8470"
+    if found.query or found.fragment or not url.isprintable() or " " in url:
+        return "must be a host and perhaps a path, without blanks, ? or #"
+    return ""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from edge_client.clips.files import clips_of_a_round
@@ -21,7 +22,6 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import RefusedError, UnreachableError, WorkError
 from edge_client.learning.training_job import RoundWork
 from edge_client.storage.device_state import DeviceState, Progress
-from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.messages import Enrolment, Learned, Work, parse
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.5
 # Longest time without a sign of progress while the loop merely waits.
 _BEAT_S = 5.0
+# Blobs of earlier work that stay while none was learned from: rounds that never end must not fill the disk.
+_SPARE_BYTES = 512 * 1024 * 1024
 # What the aggregator says of an upload that it will never take: there is no use in keeping it.
 _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected"}
 
@@ -122,10 +124,15 @@ class RoundLoop:
             features=self._manifest.features,
             labels=self._progress().label_map.labels if self._config.device.share_names else (),
             clips=clips_of_a_round(self._config.clips_folder, self._config.recordings.per_round[1]),
+            network=self._manifest.network,
         )
         enrolled = self._client.enrol(message, self._server.enrol_token)
         self.status["enrolled"] = True
-        log.info("enrolled as %s; the fleet knows %d classes", self._config.device.name, len(enrolled.classes))
+        words = "are shared" if self._config.device.share_names else "stay on this device"
+        log.info(
+            "enrolled as %s; the fleet knows %d classes; the owner's words for sounds %s",
+            self._config.device.name, len(enrolled.classes), words,
+        )  # fmt: skip
 
     def _step(self) -> None:
         """Ask for one piece of work and bring it to its end."""
@@ -136,24 +143,25 @@ class RoundLoop:
         if (work.round_id, work.kind) == self._given_up:
             self._pause(self._server.longest_pause_s)
             return
-        named = (work.public_set, work.consensus, work.model, work.weights, work.fleet_weights, work.prototypes)
-        blobs = {sha256 for sha256 in named if sha256}
-        for sha256 in sorted(blobs):
-            path = self._state.blob_path(sha256)
-            if not path.exists():
-                write_durably(path, self._client.fetch(sha256))
+        blobs = self._client.bounds.blobs(work)
+        self._state.keep_blobs(set(blobs), _SPARE_BYTES)
+        for sha256, largest in sorted(blobs.items()):
+            if not self._state.has_blob(sha256):
+                self._client.fetch(sha256, self._state.blob_path(sha256), largest, self._beat)
         if work.kind == "contribute":
             self._contribute(work)
         else:
             self._learn(work)
-            self._state.keep_blobs(blobs)
+            self._state.keep_blobs(set(blobs))
 
     def _contribute(self, work: Work) -> None:
         path = self._state.update_path(work.round_id)
-        if not (path.exists() and self._progress().contributed == work.round_id):
+        data = self._state.waiting(path)
+        if data is None or self._progress().contributed != work.round_id:
             self._train(work)
+            data = self._made(path)
         try:
-            self._client.upload(work.round_id, path)
+            self._client.upload(work.round_id, data, self._beat)
             log.info("round %d: uploaded", work.round_id)
         except RefusedError as error:
             if error.code not in _HOPELESS:
@@ -163,16 +171,28 @@ class RoundLoop:
 
     def _learn(self, work: Work) -> None:
         path = self._state.learned_path(work.round_id)
-        progress = self._progress()
+        data, progress = self._state.waiting(path), self._progress()
         done = progress.fine_tuned if work.fine_tune else progress.learned
-        if not (path.exists() and done == work.round_id):
+        if data is None or done != work.round_id:
             self._train(work)
-        learned = parse(Learned, json.loads(path.read_bytes()))
+            data = self._made(path)
+        learned = parse(Learned, json.loads(data))
         self._client.learned(learned)
         log.info(
             "round %d: %s", work.round_id, "learned, and kept a model of its own" if learned.kept_own else "learned"
         )
         self._state.discard(path)
+
+    def _made(self, path: Path) -> bytes:
+        """Return what the training process has just put into the outbox.
+
+        Raises:
+            WorkError: the disk damaged it at once.
+        """
+        data = self._state.waiting(path)
+        if data is None:
+            raise WorkError(f"{path} was damaged as it was written; check this device's disk")
+        return data
 
     def _train(self, work: Work) -> None:
         """Have the work done.

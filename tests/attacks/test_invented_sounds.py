@@ -2,7 +2,7 @@
 
 import pytest
 
-from aggregator_server.limits import MAX_CLASSES, MAX_CLASSES_BY_ONE_DEVICE, MAX_REPORTS_PER_ROUND
+from aggregator_server.limits import CLASSES, NEW_CLASSES_OF_A_DEVICE, REPORTS_PER_ROUND
 from fleet_protocol.messages import MAX_REPORTS, ClassReport
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
 from tests.support.hostile_upload import inventing
@@ -39,8 +39,8 @@ def test_one_upload_brings_eight_classes_at_most(fleet):
         body = inventing(scoring, work, fleet.samples, MAX_REPORTS) if invented else scoring.upload(work, fleet.samples)
         fleet.upload(device, work, body).raise_for_status()
     assert fleet.work(fleet.devices[0])["kind"] == "learn"
-    assert len(fleet.admin.get("/v1/classes").json()) == 4 + MAX_CLASSES_BY_ONE_DEVICE
-    assert len(fleet.round(round_id)["discovery"]["left_open"]) == MAX_REPORTS - MAX_CLASSES_BY_ONE_DEVICE
+    assert len(fleet.admin.get("/v1/classes").json()) == 4 + NEW_CLASSES_OF_A_DEVICE
+    assert len(fleet.round(round_id)["discovery"]["left_open"]) == MAX_REPORTS - NEW_CLASSES_OF_A_DEVICE
 
 
 def test_sounds_that_the_shared_model_has_no_room_for_become_no_classes_and_rounds_go_on(fleet):
@@ -76,11 +76,11 @@ def test_a_round_looks_at_so_many_sounds_and_at_those_of_every_device(start_aggr
     assert fleet.work(honest)["kind"] == "learn"
     discovery = fleet.round(round_id)["discovery"]
     reports = len(attackers) * MAX_REPORTS + 1
-    assert f"{reports - MAX_REPORTS_PER_ROUND} of {reports} reports wait" in discovery["limits"][0]
+    assert f"{reports - REPORTS_PER_ROUND} of {reports} reports wait" in discovery["limits"][0]
     recognised = [
         discovery["reports"][index]["device_id"] for group in discovery["groups"] for index in group["members"]
     ]
     assert honest.device_id in recognised
-    assert len(recognised) <= MAX_REPORTS_PER_ROUND
-    assert len(fleet.admin.get("/v1/classes").json()) <= MAX_CLASSES
+    assert len(recognised) <= REPORTS_PER_ROUND
+    assert len(fleet.admin.get("/v1/classes").json()) <= CLASSES
     fleet.close()

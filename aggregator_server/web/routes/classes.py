@@ -9,11 +9,12 @@ from fastapi import APIRouter, Path
 
 from aggregator_server import errors
 from aggregator_server.fleet import classes
+from aggregator_server.fleet.audit import Actor
 from aggregator_server.schemas import ClassChange, ClassDetail
 from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class, split_class
 from aggregator_server.undo.views import describe_class, list_class_history
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Member
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Member
 from fleet_protocol.messages import ClassInfo
 
 router = APIRouter(tags=["classes"])
@@ -55,9 +56,9 @@ def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
         errors.TooLargeError,
     ),
 )
-def change(service: CurrentService, class_id: ClassId, wanted: ClassChange) -> ClassDetail:
+def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChange) -> ClassDetail:
     """Make one change of a class; devices learn it with their next work. A split answers with the new class."""
-    changed = _change(service, class_id, wanted)
+    changed = _change(service, by, class_id, wanted)
     service.new_work.notify()
     return describe_class(service.store, changed)
 
@@ -68,14 +69,14 @@ def change(service: CurrentService, class_id: ClassId, wanted: ClassChange) -> C
     dependencies=[Admin],
     responses=documented(*_CHANGE_ERRORS, errors.LastClassError),
 )
-def remove(service: CurrentService, class_id: ClassId) -> ClassDetail:
+def remove(service: CurrentService, by: By, class_id: ClassId) -> ClassDetail:
     """Take a class out of the fleet: its rows, its columns, and its output on every device that only adopted it."""
-    remove_class(service.store, class_id, time.time())
+    remove_class(service.store, class_id, time.time(), by)
     service.new_work.notify()
     return describe_class(service.store, class_id)
 
 
-def _change(service: CurrentService, class_id: str, wanted: ClassChange) -> str:
+def _change(service: CurrentService, by: Actor, class_id: str, wanted: ClassChange) -> str:
     """Make the change, and return the class that it is about.
 
     Raises:
@@ -88,14 +89,14 @@ def _change(service: CurrentService, class_id: str, wanted: ClassChange) -> str:
     if wanted.split_off:
         if wanted.name is None:
             raise errors.InvalidRequestError("split_off needs a name for the new class")
-        return split_class(service.store, class_id, wanted.split_off, wanted.name, now)
+        return split_class(service.store, class_id, wanted.split_off, wanted.name, now, by)
     if wanted.merge_into is not None:
-        merge_class(service.store, class_id, wanted.merge_into, now)
+        merge_class(service.store, class_id, wanted.merge_into, now, by)
         return class_id
     if wanted.name is None and not wanted.approve:
         raise errors.InvalidRequestError("nothing to change: give a name, merge_into, approve or split_off")
     if wanted.name is not None:
-        classes.rename_class(service.store, class_id, wanted.name)
+        classes.rename_class(service.store, class_id, wanted.name, by)
     if wanted.approve:
-        approve_class(service.store, class_id, now)
+        approve_class(service.store, class_id, now, by)
     return class_id

@@ -20,7 +20,7 @@ from aggregator_server.errors import (
 from aggregator_server.fleet import devices
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Device, Enroller
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Device, Enroller
 from fleet_protocol.messages import Enrolled, Enrolment
 
 router = APIRouter(tags=["devices"])
@@ -40,12 +40,12 @@ router = APIRouter(tags=["devices"])
         ForeignFeaturesError,
     ),
 )
-def enrol(service: CurrentService, enrolment: Enrolment) -> Enrolled:
+def enrol(service: CurrentService, by: By, enrolment: Enrolment) -> Enrolled:
     """Take a device into the fleet, or update what the server knows of it.
 
     From then on its secret is its bearer token. It takes part in rounds that open later.
     """
-    return devices.enrol(service.store, enrolment, time.time())
+    return devices.enrol(service.store, enrolment, time.time(), by)
 
 
 @router.get("/v1/devices", summary="List the devices", dependencies=[Admin], responses=documented(*ADMIN_ERRORS))
@@ -67,8 +67,8 @@ def me(service: CurrentService, device_id: Device) -> DeviceInfo:
     dependencies=[Admin],
     responses=documented(*ADMIN_ERRORS, DeviceNotFoundError, InvalidRequestError),
 )
-def revoke(service: CurrentService, device_id: Annotated[str, Path(pattern="^[0-9a-f]{32}$")]) -> None:
+def revoke(service: CurrentService, by: By, device_id: Annotated[str, Path(pattern="^[0-9a-f]{32}$")]) -> None:
     """Shut a device out for good. An open round no longer waits for it and does not use its upload."""
-    devices.revoke(service.store, device_id, time.time())
+    devices.revoke(service.store, device_id, time.time(), by)
     service.scheduler.wake()
     service.new_work.notify()

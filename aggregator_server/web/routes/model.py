@@ -15,8 +15,9 @@ from aggregator_server.errors import (
 )
 from aggregator_server.rounds.publishing import describe_model, publish_model
 from aggregator_server.schemas import ModelInfo
+from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Member
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Member
 from aggregator_server.web.routes.bodies import BINARY_BODY
 
 router = APIRouter(tags=["shared model"])
@@ -31,15 +32,16 @@ router = APIRouter(tags=["shared model"])
         *ADMIN_ERRORS, RoundOpenError, ModelTooSmallError, TooLargeError, MalformedModelError, ForeignFeaturesError
     ),
 )
-async def publish(service: CurrentService, request: Request) -> ModelInfo:
+async def publish(service: CurrentService, by: By, request: Request) -> ModelInfo:
     """Publish a bundle as the fleet's shared model; the current one again changes nothing.
 
     Another one starts a new history: rounds begin with its own weights.
     """
+    require_room(service.store.blobs.folder)
     with service.store.blobs.receive() as incoming:
         async for chunk in request.stream():
             incoming.write(chunk)
-        return await run_in_threadpool(publish_model, service.store, incoming)
+        return await run_in_threadpool(publish_model, service.store, incoming, by)
 
 
 @router.get(

@@ -15,8 +15,9 @@ from aggregator_server.errors import (
 )
 from aggregator_server.rounds.publishing import describe_public_set, publish_public_set
 from aggregator_server.schemas import PublicSetInfo
+from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, CurrentService, Member
+from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Member
 from aggregator_server.web.routes.bodies import BINARY_BODY
 
 router = APIRouter(tags=["public set"])
@@ -31,15 +32,16 @@ router = APIRouter(tags=["public set"])
         *ADMIN_ERRORS, RoundOpenError, PublicSetInUseError, FleetFeaturesError, TooLargeError, MalformedPublicSetError
     ),
 )
-async def publish(service: CurrentService, request: Request) -> PublicSetInfo:
+async def publish(service: CurrentService, by: By, request: Request) -> PublicSetInfo:
     """Publish a public set (safetensors, see docs/protocol.md); the current one again changes nothing.
 
     It can be replaced until the fleet has a consensus on it.
     """
+    require_room(service.store.blobs.folder)
     with service.store.blobs.receive() as incoming:
         async for chunk in request.stream():
             incoming.write(chunk)
-        return await run_in_threadpool(publish_public_set, service.store, incoming)
+        return await run_in_threadpool(publish_public_set, service.store, incoming, by)
 
 
 @router.get(

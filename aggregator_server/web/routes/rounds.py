@@ -13,7 +13,7 @@ from aggregator_server.rounds.views import describe_round, list_rounds, summaris
 from aggregator_server.schemas import RestoreRequest, RoundDetail, RoundRequest, RoundSummary
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, Admin, CurrentService
+from aggregator_server.web.routes.access import ADMIN_ERRORS, Admin, By, CurrentService
 
 router = APIRouter(tags=["rounds"], dependencies=[Admin])
 
@@ -37,9 +37,9 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
         errors.InvalidPlanError,
     ),
 )
-def open_round(service: CurrentService, wanted: RoundRequest) -> RoundSummary:
+def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSummary:
     """Open a round for the devices that are enrolled now, and wake them. One round may be open at a time."""
-    round_id = lifecycle.open_round(service.store, wanted, time.time())
+    round_id = lifecycle.open_round(service.store, wanted, time.time(), by)
     service.scheduler.wake()
     service.new_work.notify()
     return summarise_round(service.store, round_id)
@@ -70,9 +70,9 @@ def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
     summary="Cancel a round",
     responses=documented(*ADMIN_ERRORS, errors.RoundNotFoundError, errors.RoundClosedError, errors.InvalidRequestError),
 )
-def cancel(service: CurrentService, round_id: RoundId) -> RoundSummary:
+def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """End an open round without a result."""
-    lifecycle.cancel_round(service.store, round_id, time.time())
+    lifecycle.cancel_round(service.store, round_id, time.time(), by)
     service.new_work.notify()
     return summarise_round(service.store, round_id)
 
@@ -91,13 +91,13 @@ def cancel(service: CurrentService, round_id: RoundId) -> RoundSummary:
         errors.InvalidRequestError,
     ),
 )
-def restore(service: CurrentService, round_id: RoundId, wanted: RestoreRequest | None = None) -> RoundSummary:
+def restore(service: CurrentService, by: By, round_id: RoundId, wanted: RestoreRequest | None = None) -> RoundSummary:
     """Bring back public set, consensus, weights, prototypes and classes; devices follow with their next work.
 
     With ``without_devices``, the round's result is computed again without what these devices uploaded.
     """
     without = () if wanted is None else wanted.without_devices
-    restored = restore_round(service.store, round_id, without, time.time())
+    restored = restore_round(service.store, round_id, without, time.time(), by, service.compute)
     service.scheduler.wake()
     service.new_work.notify()
     return summarise_round(service.store, restored)

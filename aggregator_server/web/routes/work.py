@@ -32,10 +32,13 @@ async def work(
     device_id: Device,
     wait_s: Annotated[float, Query(ge=0, le=60, description="how long to wait for work, in seconds")] = 0.0,
 ) -> Work | Response:
-    """Return the device's next work at once when there is some, else as soon as there is, else 204 after ``wait_s``."""
+    """Return the device's next work at once when there is some, else as soon as there is, else 204 after ``wait_s``.
+
+    A device waits once: asking anew answers the former request with 204.
+    """
     end = time.monotonic() + wait_s
     while True:
-        event = service.new_work.subscribe()
+        event = service.new_work.subscribe(device_id)
         found = await run_in_threadpool(next_work, service.store, device_id, time.time())
         if found is not None:
             return found
@@ -43,6 +46,8 @@ async def work(
         if left <= 0 or service.new_work.closed:
             return Response(status_code=204)
         await service.new_work.wait(event, left)
+        if service.new_work.is_replaced(device_id, event):
+            return Response(status_code=204)
 
 
 @router.post(

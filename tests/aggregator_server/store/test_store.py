@@ -53,7 +53,7 @@ def test_a_blob_in_pieces_is_the_same_and_one_that_is_not_kept_leaves_nothing(tm
 def test_what_a_killed_process_left_half_written_is_gone_after_the_next_start(tmp_path):
     BlobFolder(tmp_path)
     (tmp_path / "incoming" / "tmp123").write_bytes(b"half")
-    BlobFolder(tmp_path)
+    BlobFolder(tmp_path).remove_leftovers()
     assert files(tmp_path) == []
 
 

@@ -94,3 +94,9 @@ def test_a_class_that_was_merged_into_one_that_was_retired_is_retired():
         LabelMap(8).add("halt", "c8"), work(merged=(MergedClass("c8", "c7"),), retired=("c7",)), ["halt"]
     )
     assert links(followed) == {"halt": "c8"}
+
+
+def test_a_slot_that_the_device_does_not_use_is_left_out_with_a_warning(caplog):
+    labels = LabelMap(8).add("halt").add("stop", "c1")
+    assert link_recognised(labels, [ClassAssignment(7, "c2"), ClassAssignment(9, "c1")]) == labels
+    assert caplog.text.count("which this device does not use") == 2

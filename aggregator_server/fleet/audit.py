@@ -1,0 +1,89 @@
+"""The audit: a row for everything that a person may want to explain later, in the transaction that did it.
+
+A row never holds a secret: a token is named by its number, a device by its identifier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from aggregator_server.schemas import AuditEntry, moment
+from aggregator_server.store import Store
+from aggregator_server.store.tables import AuditRow
+
+What = Literal[
+    "class_approved",
+    "class_made",
+    "class_merged",
+    "class_rejected",
+    "class_renamed",
+    "class_retired",
+    "class_split",
+    "device_enrolled",
+    "device_revoked",
+    "model_published",
+    "public_set_published",
+    "round_cancelled",
+    "round_closed",
+    "round_opened",
+    "round_restored",
+]
+"""What happened. docs/security.md, "Audit", says what each means and which details it has."""
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who did something.
+
+    Attributes:
+        who: Name for people: of a token, a device or an invitation.
+        address: Network address of the request; None where there was none.
+    """
+
+    who: str
+    address: str | None = None
+
+
+SERVER = Actor("server")
+"""What happens by itself, such as the end of a round."""
+
+
+def audit(session: Session, what: What, by: Actor, now: float, **details: str | float | None) -> None:
+    """Note what happened; the row is kept if the session's transaction is.
+
+    Args:
+        session: a writing one, that of the change itself.
+        what: the kind of change.
+        by: who did it.
+        now: seconds since 1970.
+        details: what it was done to; never a secret.
+    """
+    session.add(AuditRow(at=now, who=by.who, address=by.address, what=what, details=details))
+
+
+def list_entries(store: Store, before: int | None, limit: int, what: str | None = None) -> tuple[AuditEntry, ...]:
+    """Return at most so many entries, newest first.
+
+    Args:
+        store: the fleet's tables.
+        before: only entries with a smaller number; None for the newest.
+        limit: largest number of entries.
+        what: only entries of this kind; None for all.
+    """
+    rows = select(AuditRow).order_by(AuditRow.audit_id.desc()).limit(limit)
+    if before is not None:
+        rows = rows.where(AuditRow.audit_id < before)
+    if what is not None:
+        rows = rows.where(AuditRow.what == what)
+    with store.reading() as session:
+        return tuple(
+            AuditEntry(
+                audit_id=row.audit_id, at=moment(row.at), who=row.who, address=row.address, what=row.what,
+                details=row.details,
+            )
+            for row in session.scalars(rows)
+        )  # fmt: skip

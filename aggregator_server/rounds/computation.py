@@ -1,0 +1,176 @@
+"""The computation of a round's result, in a process of its own beside a running server.
+
+Aggregation and class discovery hold the interpreter for as long as they take. Beside them a server would answer nobody.
+A process that was killed or takes too long is replaced, and the step is tried again: the same inputs give the same
+bytes. An input that kills it every time ends the round, not the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from aggregator_server.limits import COMPUTATION_DEATHS, COMPUTATION_S
+from aggregator_server.rounds.result import StoredResult, compute_result
+from aggregator_server.rounds.snapshot import RoundSnapshot
+from aggregator_server.store.blobs import BlobFolder
+
+Compute = Callable[[BlobFolder, RoundSnapshot], StoredResult | str]
+_NICENESS = 5  # requests come first
+
+_log = logging.getLogger(__name__)
+
+
+class ComputationLostError(OSError):
+    """The process that computed a result is gone; the step can be tried again."""
+
+
+@dataclass(frozen=True)
+class _Retry:
+    """What went wrong with the machine and not with the round."""
+
+    reason: str
+
+
+def compute_here(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult | str:
+    """Return a round's result, or why it has none, computed in this process.
+
+    Args:
+        blobs: that the round's inputs are in, and its result's arrays are put into.
+        snapshot: of the round.
+
+    Raises:
+        OSError, MemoryError: a full disk or memory says nothing about the round.
+    """
+    try:
+        return compute_result(blobs, snapshot)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # the same inputs would fail again for ever, so the round ends here
+        _log.exception("round %d cannot be aggregated", snapshot.round_id)
+        return f"{type(error).__name__}: {error}"
+
+
+class Computation:
+    """Computes results as :func:`compute_here` does, in a process that starts at once and serves one round at a time.
+
+    Threads may share it; a second one waits for the first.
+    """
+
+    def __init__(self, blobs: BlobFolder, limit_s: float = COMPUTATION_S) -> None:
+        """Start the process.
+
+        Args:
+            blobs: of the fleet.
+            limit_s: a computation that takes longer is ended.
+        """
+        self._folder = blobs.folder
+        self._limit_s = limit_s
+        self._turn = threading.Lock()
+        self._closed = threading.Event()
+        self._deaths: tuple[int, int] = (0, 0)  # of (round, processes that died of it)
+        self._process, self._connection = self._start()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the present process."""
+        return self._process.pid
+
+    def __call__(self, blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult | str:
+        """Return a round's result, or why it has none.
+
+        Raises:
+            ComputationLostError: the process was killed, or took too long and was ended.
+            OSError: a full disk or memory, which says nothing about the round.
+        """
+        assert blobs.folder == self._folder
+        with self._turn:
+            try:
+                answer = self._asked(snapshot)
+            except (EOFError, OSError) as error:
+                return self._lost(snapshot.round_id, str(error))
+        if isinstance(answer, _Retry):
+            raise OSError(answer.reason)
+        return answer
+
+    def close(self) -> None:
+        """End the process, whatever it is doing; whoever waits for it gets a ComputationLostError."""
+        self._closed.set()
+        _end(self._process)
+
+    def _start(self) -> tuple[BaseProcess, Connection]:
+        context = multiprocessing.get_context("spawn")  # a fork would copy locks that another thread holds
+        mine, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, str(self._folder)), daemon=True, name="computation")
+        process.start()
+        theirs.close()
+        return process, mine
+
+    def _asked(self, snapshot: RoundSnapshot) -> StoredResult | str | _Retry:
+        self._connection.send(snapshot)
+        if not wait([self._connection, self._process.sentinel], self._limit_s):
+            raise OSError(f"it took longer than {self._limit_s:g} s")
+        answer: StoredResult | str | _Retry = self._connection.recv()
+        return answer
+
+    def _lost(self, round_id: int, why: str) -> str:
+        """Start another process; return why the round ends, if too many died of it.
+
+        Raises:
+            ComputationLostError: the step can be tried again.
+        """
+        _end(self._process)
+        self._connection.close()
+        reason = f"the process that computed round {round_id} ended ({why or f'status {self._process.exitcode}'})"
+        if self._closed.is_set():
+            raise ComputationLostError(reason)
+        self._deaths = (round_id, self._deaths[1] + 1 if self._deaths[0] == round_id else 1)
+        self._process, self._connection = self._start()
+        if self._deaths[1] < COMPUTATION_DEATHS:
+            raise ComputationLostError(reason)
+        return f"{reason}, {COMPUTATION_DEATHS} times; is the memory of this machine enough?"
+
+
+def _end(process: BaseProcess) -> None:
+    process.kill()
+    process.join()
+
+
+def _serve(connection: Connection, folder: str) -> None:
+    """Answer snapshots with results until the server is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
+    with contextlib.suppress(PermissionError):  # a sandbox may forbid it
+        os.nice(_NICENESS)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    blobs = BlobFolder(Path(folder))
+    with contextlib.suppress(EOFError):
+        while True:
+            connection.send(_answer(blobs, connection.recv()))
+
+
+def _answer(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult | str | _Retry:
+    try:
+        found = compute_here(blobs, snapshot)
+    except (OSError, MemoryError) as error:
+        return _Retry(f"{type(error).__name__}: {error}")
+    if isinstance(found, str):
+        return found
+    # The arrays are on disk; only what becomes rows goes back.
+    return replace(found, result=replace(found.result, consensus=None, weights=None, state={}, prototypes=None))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -1,0 +1,62 @@
+"""How much room the disk of a data folder has, and the refusal of more before there is none."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.exc import OperationalError
+
+from aggregator_server.errors import StartError, StorageFullError
+from aggregator_server.limits import LEAST_FREE_SHARE
+
+
+@dataclass(frozen=True)
+class FreeSpace:
+    """Room on a disk, in bytes: what is free for this user, and all of it."""
+
+    free: int
+    total: int
+
+    @property
+    def enough(self) -> bool:
+        """Whether the server still takes in uploads."""
+        return self.free >= LEAST_FREE_SHARE * self.total
+
+
+def free_space(folder: Path) -> FreeSpace:
+    """Return the room on the disk of a folder.
+
+    Raises:
+        OSError: the disk does not tell.
+    """
+    usage = shutil.disk_usage(folder)
+    return FreeSpace(usage.free, usage.free + usage.used)
+
+
+def require_room(folder: Path) -> None:
+    """Refuse to take in more while the disk is nearly full: closing a round needs room too.
+
+    Raises:
+        StorageFullError: naming the folder and what is left.
+    """
+    room = free_space(folder)
+    if not room.enough:
+        raise StorageFullError(
+            f"the server's disk is nearly full: {room.free / 1e6:.0f} of {room.total / 1e6:.0f} MB are free in {folder}"
+            f", and the last {LEAST_FREE_SHARE:.0%} are kept for closing rounds; its operator must make room"
+        )
+
+
+def is_full(error: BaseException) -> bool:
+    """Say whether an error means that the disk is full."""
+    if isinstance(error, OperationalError):
+        return "database or disk is full" in str(error.orig)
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def full(folder: Path) -> StartError:
+    """Return the error of a start on a full disk."""
+    return StartError(f"the disk of data folder {folder} is full; make room there and start again. Nothing is damaged")

@@ -1,0 +1,236 @@
+"""Copies of a data folder, of a running server too, and their return.
+
+A backup is a tar file: ``auricle.db``, the blobs that its rows need, and whatever else stands beside the database
+(tokens, keys), with ``digests.json`` at its end. SQLite copies a database that somebody writes as of one instant. Blobs
+never change, so those that this copy names are the right ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import secrets
+import shutil
+import sqlite3
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.orm import Session
+
+from aggregator_server.errors import BackupError
+from aggregator_server.store import DATABASE, LOCK, migrations
+from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.upkeep.references import lasting, open_uploads, other_uploads
+from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably
+
+_DIGESTS = "digests.json"
+_TRIES = 5
+
+
+def back_up(folder: Path, file: Path) -> int:
+    """Copy a data folder into a file; a server may run on it. Return the file's size in bytes.
+
+    Args:
+        folder: data folder.
+        file: to be made; it must not exist.
+
+    Raises:
+        BackupError: there is no data folder, the file exists, or a blob is missing or damaged.
+        OSError: the disk refuses.
+    """
+    require_folder(folder)
+    if file.exists():
+        raise BackupError(f"{file} exists already; name another file, or remove it first")
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        for left in reversed(range(_TRIES)):
+            try:
+                _write(folder, temporary, file)
+                return file.stat().st_size
+            except _RoundEndedError:
+                if not left:
+                    raise BackupError(f"the rounds of {folder} end faster than they can be copied; try again") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+        _copy_of(temporary).unlink(missing_ok=True)
+    raise AssertionError("unreachable")
+
+
+def restore(file: Path, folder: Path) -> None:
+    """Make a data folder of a backup. A kill leaves the folder as it was.
+
+    Args:
+        file: what :func:`back_up` made.
+        folder: that must be empty or not exist.
+
+    Raises:
+        BackupError: the file is no backup or damaged, or the folder holds something.
+        OSError: the disk refuses.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise BackupError(f"{folder} is not empty; restore into a new folder, and start the server with that one")
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    try:
+        temporary.mkdir(mode=0o700, parents=True)
+        _unpack(file, temporary)
+        if folder.exists():
+            folder.rmdir()
+        temporary.replace(folder)
+        flush_folder(folder.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_folder(folder: Path) -> None:
+    """Refuse a folder that is no data folder.
+
+    Raises:
+        BackupError: there is none.
+    """
+    if not (folder / DATABASE).is_file():
+        raise BackupError(f"{folder} is no data folder of an aggregator: it has no {DATABASE}; check --data")
+
+
+class _RoundEndedError(Exception):
+    """An upload was removed while it was to be copied, because its round ended."""
+
+
+def _write(folder: Path, temporary: Path, file: Path) -> None:
+    digests: dict[str, str] = {}
+    copy = _copy_of(temporary)
+    _copy_database(folder / DATABASE, copy)
+    with temporary.open("wb") as raw:
+        temporary.chmod(0o600)  # it holds tokens
+        with tarfile.open(fileobj=raw, mode="w") as archive:
+            _add(archive, DATABASE, copy, digests)
+            for path in _beside(folder):
+                _add(archive, path.relative_to(folder).as_posix(), path, digests)
+            for name, path in _blobs(copy, BlobFolder(folder / "blobs")):
+                _add(archive, name, path, digests)
+            _append(archive, _DIGESTS, json.dumps(digests, indent=1).encode())
+        rename_durably(raw, temporary, file)
+
+
+def _copy_of(temporary: Path) -> Path:
+    return temporary.with_name(f"{temporary.name}.db")
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(source)) as old, contextlib.closing(sqlite3.connect(target)) as new:
+        target.chmod(0o600)
+        old.backup(new)
+        new.execute("PRAGMA journal_mode = DELETE")  # one file
+
+
+def _beside(folder: Path) -> list[Path]:
+    """Return the files beside database and blobs: tokens and keys."""
+    own = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, "blobs"}
+    tops = [path for path in sorted(folder.iterdir()) if path.name not in own and not path.name.startswith(".")]
+    return [path for top in tops for path in (sorted(top.rglob("*")) if top.is_dir() else [top]) if path.is_file()]
+
+
+def _blobs(database: Path, blobs: BlobFolder) -> Iterator[tuple[str, Path]]:
+    """Yield the blobs that a database needs, checked, by name in the archive."""
+    with reading(database) as session:
+        there, sent, others = lasting(session), open_uploads(session), other_uploads(session)
+    for sha256 in sorted(others - set(there)):
+        if blobs.path(sha256).is_file():  # kept for a while, or by --keep-uploads
+            there[sha256] = "an upload"
+    for upload in sent:
+        if not blobs.path(upload.sha256).is_file():
+            raise _RoundEndedError
+        there[upload.sha256] = f"upload of device {upload.device_id}"
+    for sha256, needed_by in sorted(there.items()):
+        path = blobs.path(sha256)
+        if not path.is_file() or digest_of(path) != sha256:
+            raise BackupError(f"blob {path} ({needed_by}) is missing or damaged; `auricle-aggregator check` says more")
+        yield f"blobs/{sha256[:2]}/{sha256}", path
+
+
+@contextlib.contextmanager
+def reading(database: Path) -> Iterator[Session]:
+    """Open a session on a database that nobody else writes, without a store around it.
+
+    Raises:
+        BackupError: its tables are not those of this release.
+    """
+    engine: Engine = create_engine(f"sqlite:///{database}")
+    try:
+        with engine.connect() as connection:
+            found = migrations.revision(connection)
+        if found != migrations.newest():
+            raise BackupError(
+                f"{database.parent} has tables of revision {found or 'none'}, this release reads "
+                f"{migrations.newest()}; start the server of this release once, or use the release that wrote it"
+            )
+        with Session(engine) as session:
+            yield session
+    finally:
+        engine.dispose()
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, read piece by piece."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path, digests: dict[str, str]) -> None:
+    digests[name] = digest_of(path)
+    with path.open("rb") as file:
+        info = archive.gettarinfo(arcname=name, fileobj=file)
+        info.mode, info.uid, info.gid, info.uname, info.gname = 0o600, 0, 0, "", ""
+        archive.addfile(info, file)
+
+
+def _append(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(data), 0o600
+    archive.addfile(info, io.BytesIO(data))
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    """Write a backup's files into an empty folder, durably, and compare every one with its digest."""
+    found: dict[str, str] = {}
+    digests: object = None
+    try:
+        with tarfile.open(file, "r:") as archive:
+            for member in archive:
+                source = archive.extractfile(member)
+                if source is None or _escapes(member.name):
+                    raise BackupError(f"{file} is no backup of an aggregator: {member.name!r} is not a file of one")
+                if member.name == _DIGESTS:
+                    digests = json.load(source)
+                else:
+                    found[member.name] = _place(source, folder / member.name)
+    except (tarfile.TarError, ValueError, EOFError) as error:
+        raise BackupError(f"{file} is no backup of an aggregator, or damaged ({error}); use another one") from error
+    if not isinstance(digests, dict) or DATABASE not in found:
+        raise BackupError(f"{file} is no whole backup of an aggregator; use another one")
+    wrong = sorted(name for name in {*found, *digests} if found.get(name) != digests.get(name))
+    if wrong:
+        raise BackupError(f"{file} is damaged: {wrong[0]} is not what was backed up; use another one")
+    make_folder(folder / "blobs" / "incoming")
+
+
+def _escapes(name: str) -> bool:
+    return name.startswith("/") or ".." in Path(name).parts
+
+
+def _place(source: IO[bytes], path: Path) -> str:
+    make_folder(path.parent)
+    temporary = path.with_name(f".{path.name}")
+    digest = hashlib.sha256()
+    with temporary.open("xb") as file:
+        temporary.chmod(0o600)
+        while chunk := source.read(1 << 20):
+            digest.update(chunk)
+            file.write(chunk)
+        rename_durably(file, temporary, path)
+    return digest.hexdigest()

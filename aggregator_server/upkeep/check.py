@@ -1,0 +1,138 @@
+"""What is damaged in a data folder, and the repair of what can be repaired without a backup."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from aggregator_server.errors import BackupError
+from aggregator_server.store import DATABASE, LOCK
+from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.tables import ParticipantRow
+from aggregator_server.upkeep.backup import digest_of, reading, require_folder
+from aggregator_server.upkeep.references import OpenUpload, lasting, open_uploads, other_uploads
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be.
+
+    Attributes:
+        what: is wrong, for people.
+        way_out: what to do about it.
+        repaired: whether this check has mended it.
+    """
+
+    what: str
+    way_out: str
+    repaired: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """Return the fields."""
+        return asdict(self)
+
+
+_RESTORE = "restore the folder from a backup (`auricle-aggregator restore`)"
+_REPAIR = "stop the server and run this with --repair"
+
+
+def check(folder: Path, *, repair: bool = False) -> list[Finding]:
+    """Look at everything in a data folder. Without ``repair`` nothing is changed, and a server may run on it.
+
+    Args:
+        folder: data folder.
+        repair: forget damaged uploads of the open round, whose devices then send them again, and remove files that
+            nothing needs.
+
+    Raises:
+        BackupError: it is no data folder, its tables are of another release, or a server runs and ``repair`` is set.
+    """
+    require_folder(folder)
+    with _alone(folder) as alone:
+        if repair and not alone:
+            raise BackupError(f"a server runs on {folder}; stop it before a repair")
+        damage = list(_database(folder / DATABASE))
+        if damage:  # what its rows say cannot be relied upon
+            return damage
+        blobs = BlobFolder(folder / "blobs")
+        with reading(folder / DATABASE) as session:
+            found = [*_lasting(session, blobs), *_uploads(session, blobs, repair=repair)]
+            if alone:  # otherwise files come and go
+                found += _left(session, blobs, repair=repair)
+            session.commit()
+        return found
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[bool]:
+    """Hold the data folder where no server does; say whether."""
+    with (folder / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _database(path: Path) -> Iterator[Finding]:
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            for (line,) in connection.execute("PRAGMA integrity_check(20)"):
+                if line != "ok":
+                    yield Finding(f"{path} is damaged: {line}", _RESTORE)
+            for table, row, other, _ in connection.execute("PRAGMA foreign_key_check"):
+                yield Finding(f"{path}: row {row} of {table} names a row of {other} that is missing", _RESTORE)
+    except sqlite3.DatabaseError as error:
+        yield Finding(f"{path} is damaged: {error}", _RESTORE)
+
+
+def _lasting(session: Session, blobs: BlobFolder) -> Iterator[Finding]:
+    for sha256, needed_by in sorted(lasting(session).items()):
+        if not _is_whole(blobs, sha256):
+            yield Finding(f"blob {blobs.path(sha256)} ({needed_by}) is missing or damaged", _RESTORE)
+
+
+def _uploads(session: Session, blobs: BlobFolder, *, repair: bool) -> Iterator[Finding]:
+    for upload in open_uploads(session):
+        if _is_whole(blobs, upload.sha256):
+            continue
+        if repair:
+            _forget(session, blobs, upload)
+        yield Finding(
+            f"blob {blobs.path(upload.sha256)} (upload of device {upload.device_id} in round {upload.round_id}) is "
+            "missing or damaged",
+            "the device sends it again" if repair else _REPAIR,
+            repaired=repair,
+        )
+
+
+def _forget(session: Session, blobs: BlobFolder, upload: OpenUpload) -> None:
+    session.execute(
+        update(ParticipantRow)
+        .where(ParticipantRow.round_id == upload.round_id, ParticipantRow.device_id == upload.device_id)
+        .values(upload=None, uploaded_at=None, clips=None, metrics={})
+    )
+    blobs.remove(upload.sha256)
+
+
+def _left(session: Session, blobs: BlobFolder, *, repair: bool) -> Iterator[Finding]:
+    """Find blobs that no row names: a kill between a blob and its row leaves one."""
+    known = {*lasting(session), *other_uploads(session), *(upload.sha256 for upload in open_uploads(session))}
+    for sha256 in blobs.digests():
+        if sha256 not in known:
+            if repair:
+                blobs.remove(sha256)
+            yield Finding(f"blob {blobs.path(sha256)} is needed by nothing", "" if repair else _REPAIR, repaired=repair)
+
+
+def _is_whole(blobs: BlobFolder, sha256: str) -> bool:
+    path = blobs.path(sha256)
+    return path.is_file() and digest_of(path) == sha256

@@ -1,0 +1,60 @@
+"""``auricle-aggregator backup``, ``restore`` and ``check``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from aggregator_server.errors import BackupError
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands to the program's."""
+    backup = commands.add_parser("backup", help="copy a data folder into a file, of a running server too")
+    backup.add_argument("file", type=Path, help="file to make; it holds the tokens: keep it as safe as the folder")
+    backup.set_defaults(run=_backup)
+    restore = commands.add_parser("restore", help="make a data folder of a backup")
+    restore.add_argument("file", type=Path, help="what `backup` made")
+    restore.set_defaults(run=_restore)
+    check = commands.add_parser("check", help="look for damage in a data folder; exits with 2 where there is any")
+    check.add_argument("--repair", action="store_true", help="mend what needs no backup; the server must be stopped")
+    check.add_argument("--json", action="store_true", help="print the findings as one JSON list")
+    check.set_defaults(run=_check)
+    for command in (backup, restore, check):
+        command.add_argument("--data", type=Path, required=True, help="the server's data folder")
+
+
+def _backup(options: argparse.Namespace) -> int:
+    from aggregator_server.upkeep.backup import back_up  # heavy: SQLAlchemy
+
+    try:
+        size = back_up(options.data, options.file)
+    except OSError as error:
+        raise BackupError(f"{options.data} could not be backed up to {options.file}: {error}") from error
+    print(f"{options.file}: {size / 1e6:.1f} MB")
+    return 0
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from aggregator_server.upkeep.backup import restore
+
+    try:
+        restore(options.file, options.data)
+    except OSError as error:
+        raise BackupError(f"{options.file} could not be restored to {options.data}: {error}") from error
+    print(f"{options.data} is ready: auricle-aggregator run --data {options.data}")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from aggregator_server.upkeep.check import check
+
+    found = check(options.data, repair=options.repair)
+    if options.json:
+        print(json.dumps([finding.to_json() for finding in found]))
+    else:
+        for finding in found:
+            print("repaired: " * finding.repaired + "; ".join(filter(None, (finding.what, finding.way_out))))
+        print(f"{len(found)} findings" if found else "nothing is damaged")
+    return 2 if any(not finding.repaired for finding in found) else 0

@@ -1,0 +1,87 @@
+"""The audit: what a fleet did stands there, newest first, and only if the change itself was kept."""
+
+import numpy as np
+import pytest
+
+from aggregator_server import errors
+from aggregator_server.fleet.audit import SERVER, Actor, audit, list_entries
+from aggregator_server.fleet.classes import rename_class
+from aggregator_server.fleet.devices import revoke
+from aggregator_server.rounds.lifecycle import cancel_round, open_round
+from aggregator_server.schemas import RoundRequest
+from tests.support.core_fleet import CoreFleet
+from tests.support.embedded_words import PrototypeDevice, embedded_public_set
+
+ANNA = Actor("Anna", "192.0.2.7")
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    fleet = CoreFleet(tmp_path / "data")
+    yield fleet
+    fleet.store.close()
+
+
+def entries(fleet, what=None, before=None, limit=100):
+    return list_entries(fleet.store, before, limit, what)
+
+
+def test_a_round_its_classes_and_its_end_are_noted(fleet):
+    fleet.run_round()
+    opened, closed = entries(fleet, "round_opened")[0], entries(fleet, "round_closed")[0]
+    assert opened.details == {"round_id": 1, "strategy": "zero_shot", "rounds": "single"}
+    assert (opened.who, opened.at.timestamp()) == ("server", 100.0)
+    assert closed.details == {"round_id": 1, "state": "done", "reason": None}
+    made = [(entry.details["class_id"], entry.details["round_id"]) for entry in entries(fleet, "class_made")]
+    assert made == [("c5", 1), ("c4", 1)]
+    enrolled = [entry.details["device_id"] for entry in entries(fleet, "device_enrolled")]
+    assert enrolled == [device.device_id for device in reversed(fleet.devices)]
+    assert len(entries(fleet, "public_set_published")) == 1
+
+
+def test_who_did_it_from_where_is_noted(fleet):
+    open_round(fleet.store, RoundRequest("zero_shot"), 5.0, ANNA)
+    cancel_round(fleet.store, 1, 6.0, ANNA)
+    rename_class(fleet.store, "c1", "tea kettle", ANNA)
+    revoke(fleet.store, fleet.devices[0].device_id, 7.0, ANNA)
+    revoke(fleet.store, fleet.devices[0].device_id, 8.0, ANNA)  # changes nothing
+    found = [(entry.what, entry.who, entry.address) for entry in entries(fleet, limit=4)]
+    kinds = ("device_revoked", "class_renamed", "round_cancelled", "round_opened")
+    assert found == [(kind, "Anna", "192.0.2.7") for kind in kinds]
+    assert entries(fleet, "class_renamed")[0].details == {"class_id": "c1", "before": "word 1", "name": "tea kettle"}
+
+
+def test_what_was_refused_leaves_no_entry(fleet):
+    before = entries(fleet)
+    with pytest.raises(errors.ClassNameTakenError):
+        rename_class(fleet.store, "c1", "word 2", ANNA)
+    with pytest.raises(RuntimeError):
+        fail_after_noting(fleet.store)
+    assert entries(fleet) == before
+
+
+def fail_after_noting(store):
+    with store.writing() as session:
+        audit(session, "round_opened", SERVER, 9.0, round_id=77)
+        raise RuntimeError
+
+
+def test_entries_are_read_page_by_page(fleet):
+    for number in range(5):
+        rename_class(fleet.store, "c0", f"name {number}", ANNA)
+    first = entries(fleet, limit=2)
+    second = entries(fleet, before=first[-1].audit_id, limit=2)
+    names = [entry.details["name"] for entry in (*first, *second)]
+    assert names == ["name 4", "name 3", "name 2", "name 1"]
+
+
+def test_the_rounds_of_a_series_do_not_fill_the_audit(tmp_path):
+    members = [PrototypeDevice(1, ("c0",)), PrototypeDevice(2, ("c1",))]
+    fleet = CoreFleet(tmp_path / "data", members, public=embedded_public_set(np.random.default_rng(7)))
+    fleet.open(100.0, strategy="prototypes", rounds="continuous")
+    for round_id, member in enumerate(members, start=1):
+        fleet.upload(member, 100.0 + round_id)
+        assert fleet.advance() == round_id
+    assert [entry.details["round_id"] for entry in entries(fleet, "round_opened")] == [1]
+    assert entries(fleet, "round_closed") == ()
+    fleet.store.close()

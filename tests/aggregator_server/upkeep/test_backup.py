@@ -1,0 +1,147 @@
+"""Copies of a data folder: whole, of a running server too, and refused where they are damaged."""
+
+import hashlib
+import os
+import random
+import stat
+import tarfile
+
+import pytest
+
+from aggregator_server.cli import main
+from aggregator_server.errors import BackupError
+from aggregator_server.rounds.views import describe_round
+from aggregator_server.store import Store
+from aggregator_server.upkeep.backup import back_up, restore
+from aggregator_server.upkeep.check import check
+from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
+from tests.support.core_fleet import CoreFleet
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A round that is done, and one with two of four uploads."""
+    fleet = CoreFleet(tmp_path / "data")
+    fleet.run_round()
+    fleet.open(200.0)
+    for device in fleet.devices[:2]:
+        fleet.upload(device, 201.0)
+    fleet.store.close()
+    (tmp_path / "data" / "tokens.json").write_text('{"admin": "a", "enrol": "b"}')
+    (tmp_path / "data" / "keys").mkdir()
+    (tmp_path / "data" / "keys" / "authority.pem").write_text("secret")
+    return tmp_path / "data"
+
+
+def test_a_backup_is_the_folder_again_and_its_open_round_goes_on(folder, tmp_path):
+    back_up(folder, tmp_path / "copy.tar")
+    restore(tmp_path / "copy.tar", tmp_path / "again")
+    assert check(tmp_path / "again") == []
+    assert (tmp_path / "again" / "tokens.json").read_text() == (folder / "tokens.json").read_text()
+    assert (tmp_path / "again" / "keys" / "authority.pem").read_text() == "secret"
+    fleet, again = CoreFleet.__new__(CoreFleet), CoreFleet.__new__(CoreFleet)
+    ends = []
+    for one, path in ((fleet, folder), (again, tmp_path / "again")):
+        one.store = Store(path)
+        one.devices = CoreFleet(tmp_path / f"devices-{path.name}").devices
+        for device in one.devices[2:]:
+            one.upload(device, 202.0)
+        assert one.advance() == 2
+        ends.append(describe_round(one.store, 2).result_consensus)
+        one.store.close()
+    assert ends[0] == ends[1]
+
+
+def test_only_its_owner_reads_a_backup_and_what_it_restores(folder, tmp_path):
+    back_up(folder, tmp_path / "copy.tar")
+    restore(tmp_path / "copy.tar", tmp_path / "again")
+    assert stat.S_IMODE((tmp_path / "copy.tar").stat().st_mode) == 0o600
+    assert all(
+        stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+        for path in [tmp_path / "again", *(tmp_path / "again").rglob("*")]
+    )
+
+
+def test_a_running_server_is_backed_up_in_the_middle_of_a_round(tmp_path):
+    aggregator = Aggregator(tmp_path / "data").start()
+    fleet = Fleet(aggregator, [FakeDevice(number, ("c0", "c1")) for number in (1, 2)])
+    fleet.publish()
+    fleet.enrol()
+    fleet.run_round()
+    fleet.open_round()
+    fleet.upload(fleet.devices[0], fleet.work(fleet.devices[0])).raise_for_status()
+    assert main(["backup", str(tmp_path / "copy.tar"), "--data", str(tmp_path / "data")]) == 0
+    fleet.close()
+    aggregator.stop()
+    assert main(["restore", str(tmp_path / "copy.tar"), "--data", str(tmp_path / "again")]) == 0
+    second = Aggregator(tmp_path / "again").start()
+    fleet.aggregator = second
+    fleet.reconnect()
+    fleet.upload(fleet.devices[1], fleet.work(fleet.devices[1])).raise_for_status()
+    work = fleet.work(fleet.devices[0])
+    assert (work["kind"], work["round_id"]) == ("learn", 2)
+    fleet.close()
+    second.stop()
+
+
+def test_every_bit_of_a_backup_counts(folder, tmp_path):
+    back_up(folder, tmp_path / "copy.tar")
+    data = (tmp_path / "copy.tar").read_bytes()
+    rng = random.Random(1)
+    refused = 0
+    for number in range(40):
+        position = rng.randrange(len(data) * 8)
+        flipped = bytearray(data)
+        flipped[position // 8] ^= 1 << position % 8
+        (tmp_path / "bad.tar").write_bytes(flipped)
+        target = tmp_path / f"again{number}"
+        if main(["restore", str(tmp_path / "bad.tar"), "--data", str(target)]):
+            assert not target.exists()
+            refused += 1
+        else:  # a bit of the archive's padding, or of a file's date
+            assert contents(target) == contents_of(tmp_path / "copy.tar")
+    assert refused >= 30
+
+
+def contents(folder):
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def contents_of(file):
+    with tarfile.open(file) as archive:
+        return {
+            member.name: hashlib.sha256(archive.extractfile(member).read()).hexdigest()
+            for member in archive
+            if member.name != "digests.json"
+        }
+
+
+@pytest.mark.parametrize("name", ["../../out", "/etc/out", "a/../../out"])
+def test_an_archive_with_files_elsewhere_is_refused(tmp_path, name):
+    with tarfile.open(tmp_path / "evil.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    with pytest.raises(BackupError, match="no backup of an aggregator"):
+        restore(tmp_path / "evil.tar", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+    assert not (tmp_path.parent / "out").exists()
+
+
+def test_what_is_there_is_not_overwritten_and_a_typing_error_makes_no_folder(folder, tmp_path, capsys):
+    back_up(folder, tmp_path / "copy.tar")
+    assert main(["backup", str(tmp_path / "copy.tar"), "--data", str(folder)]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert main(["restore", str(tmp_path / "copy.tar"), "--data", str(folder)]) == 1
+    assert "is not empty" in capsys.readouterr().err
+    assert main(["backup", str(tmp_path / "other.tar"), "--data", str(tmp_path / "typo")]) == 1
+    assert "no data folder" in capsys.readouterr().err
+    assert not (tmp_path / "typo").exists()
+    assert not (tmp_path / "other.tar").exists()
+
+
+def test_a_damaged_folder_is_not_backed_up_silently(folder, tmp_path):
+    blob = max((folder / "blobs").rglob("*"), key=lambda path: path.stat().st_size)
+    os.truncate(blob, 10)
+    with pytest.raises(BackupError, match=f"{blob.name}.*missing or damaged"):
+        back_up(folder, tmp_path / "copy.tar")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
