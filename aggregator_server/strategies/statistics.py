@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.store.tables import DeviceRow
+from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DeviceStatistics:
 def read_statistics(session: Session) -> tuple[DeviceStatistics, ...]:
     """Return what the devices reported that are not revoked; devices without a report are left out."""
     rows = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.label_entropy).where(
-        DeviceRow.revoked_at.is_(None), DeviceRow.clips > 0, DeviceRow.label_entropy.is_not(None)
+        IS_ACTIVE, DeviceRow.clips > 0, DeviceRow.label_entropy.is_not(None)
     )
     found = session.execute(rows.order_by(DeviceRow.device_id))
     return tuple(DeviceStatistics(device_id, clips, float(entropy or 0.0)) for device_id, clips, entropy in found)

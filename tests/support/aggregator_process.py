@@ -27,15 +27,16 @@ _SEEN: list[tuple[str, str, int, str | None]] = []
 class Aggregator:
     """The process; ``start`` again after ``kill`` or ``stop`` goes on with the same data folder."""
 
-    def __init__(self, data: Path, files: tuple[int, int] | None = None, **limits: float):
+    def __init__(self, data: Path, *options: str, files: tuple[int, int] | None = None, **limits: float):
         """Prepare; nothing runs yet.
 
         Args:
             data: the data folder.
+            options: of the command.
             files: how many files the server may open: (at first, at most); None: as many as the tests.
             limits: what the server has instead of values of aggregator_server/limits.py.
         """
-        self.data, self.files, self.limits = data, files, limits
+        self.data, self.options, self.files, self.limits = data, options, files, limits
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
 
@@ -45,6 +46,7 @@ class Aggregator:
             changes += f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {self.files}); "
         program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
         command = [sys.executable, "-c", program, "run", "--data", str(self.data), "--port", "0"]
+        command += self.options
         environment = {**os.environ, "AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("a") as log:
@@ -54,7 +56,10 @@ class Aggregator:
         self.url = json.loads(line)["url"]
         return self
 
-    def client(self, token: str | None = ADMIN, **options) -> httpx.Client:
+    def client(self, token: str | None = ADMIN, address: str | None = None, **options) -> httpx.Client:
+        """A client; ``address`` is its own, of 127.0.0.0/8, for the server counts failures by address."""
+        if address is not None:
+            options["transport"] = httpx.HTTPTransport(local_address=address)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         hooks = {"response": [_note]}
         return httpx.Client(
