@@ -5,7 +5,6 @@ import hashlib
 import http.client
 import json
 import re
-import ssl
 import subprocess
 import sys
 import threading
@@ -539,8 +538,7 @@ def test_new_devices_wait_where_an_operator_admits_them(start_aggregator):
 def test_a_server_shows_its_authority_if_it_has_one(fleet, start_aggregator):
     refused(fleet.admin.get("/v1/authority"), 404, "authority_not_found", "--tls auto")
     server = start_aggregator("private", "--tls", "auto")
-    context = ssl.create_default_context(cafile=server.data / "tls" / "authority.pem")
-    with server.client(None, verify=context) as client:
+    with server.client(None) as client:
         shown = client.get("/v1/authority").json()["certificate"]
     assert shown in (server.data / "tls" / "authority.pem").read_text()
     assert "PRIVATE" not in shown
