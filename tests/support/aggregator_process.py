@@ -63,7 +63,7 @@ class Aggregator:
         if self.url.startswith("https://") and authority.exists():
             options.setdefault("verify", ssl.create_default_context(cafile=authority))
         if address is not None:
-            options["transport"] = httpx.HTTPTransport(local_address=address)
+            options["transport"] = httpx.HTTPTransport(verify=options.get("verify", True), local_address=address)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         hooks = {"response": [_note]}
         return httpx.Client(
