@@ -74,6 +74,13 @@ COMPUTATION_DEATHS = 3
 # Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
 LEAST_FREE_SHARE = 0.05
 
+# New devices that one token may bring in a minute: a home's devices come at once, a flood does not stop.
+DEVICES_PER_MINUTE = 60
+# Devices, revoked ones included, that the enrolment token may bring in all.
+DEVICES_PER_ENROLMENT_TOKEN = 5_000
+# Largest number of devices of one invitation.
+DEVICES_PER_INVITATION = 1_000
+
 
 def most_connections(files: int) -> int:
     """Return how many connections fit a number of open files, at most ``CONNECTIONS``."""

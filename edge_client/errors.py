@@ -15,6 +15,7 @@ AuricleError
     ├── WorkError            the child process that trains failed
     ├── LinkError            talking to the aggregator
     │   ├── UnreachableError it does not answer, or not sensibly: try again later
+    │   │   └── CertificateError  it is not known to be the right one
     │   └── RefusedError     it answered, and said no
     └── ModelError           a model that cannot be opened, or input that it cannot take
 """
@@ -82,6 +83,10 @@ class LinkError(EdgeError):
 
 class UnreachableError(LinkError):
     """The aggregator does not answer, or not sensibly; worth trying again."""
+
+
+class CertificateError(UnreachableError):
+    """A server's certificate is not one that this device trusts."""
 
 
 class RefusedError(LinkError):

@@ -7,6 +7,7 @@ AuricleError
 │   ├── TensorError          an array file is damaged, or its arrays have wrong names, shapes or values
 │   ├── PlanError            a round plan names an unknown method or setting, or a value out of range
 │   ├── BundleError          a model bundle is damaged, foreign, or of another version
+│   ├── LinkFormatError      a text is no invitation
 │   └── FeatureMismatchError two sides computed their features with different settings
 ├── LabelError               a label map cannot take or name a class
 └── PluginError              an installed package's method cannot be used
@@ -41,6 +42,10 @@ class PlanError(ProtocolError):
 
 class BundleError(ProtocolError):
     """A model bundle is damaged, foreign, or of a version that this program does not know."""
+
+
+class LinkFormatError(ProtocolError):
+    """A text is no invitation."""
 
 
 class FeatureMismatchError(ProtocolError):

@@ -26,6 +26,8 @@ Rounds = Literal["single", "continuous"]
 CONTINUOUS: Rounds = "continuous"
 MAX_REPORTS = 32
 """New sounds in one upload. A device with more of them reports the others in later rounds."""
+RENEWAL_HEADER = "Auricle-New-Secret"
+"""Header of an answer that asks a device to change its secret."""
 
 
 def parse(kind: type[T], document: object) -> T:
@@ -90,10 +92,31 @@ class Enrolment:
 
 @dataclass(frozen=True)
 class Enrolled:
-    """The aggregator's answer to an enrolment: the classes of the fleet, so that labels can be linked by name."""
+    """The aggregator's answer to an enrolment.
+
+    Attributes:
+        device_id: the device.
+        classes: the fleet's classes, so that labels can be linked by name.
+        waiting: whether an operator has yet to admit the device.
+    """
 
     device_id: str
     classes: tuple[ClassInfo, ...]
+    waiting: bool = False
+
+
+@dataclass(frozen=True)
+class Authority:
+    """The certificate (PEM) of the aggregator's own authority."""
+
+    certificate: str
+
+
+@dataclass(frozen=True)
+class NewSecret:
+    """A device's new secret, which replaces the one that it sends this with."""
+
+    secret: str
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from sqlalchemy.orm import Session
 from aggregator_server.rounds.queries import training_losses
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.store import Store
-from aggregator_server.store.tables import DeviceRow, ParticipantRow
+from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, ParticipantRow
 
 # Resolution of DeviceRow.seen_at: not every request for work is worth a write to the disk.
 _SEEN_RESOLUTION_S = 30.0
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
-    """Return the devices that are enrolled and not revoked."""
-    rows = session.scalars(select(DeviceRow).where(DeviceRow.revoked_at.is_(None)).order_by(DeviceRow.device_id))
+    """Return the devices that may take part."""
+    rows = session.scalars(select(DeviceRow).where(IS_ACTIVE).order_by(DeviceRow.device_id))
     return tuple(Candidate(row.device_id, row.clips, max(0.0, now - row.seen_at)) for row in rows)
 
 

@@ -18,7 +18,7 @@ from aggregator_server.rounds.history import Group, kept_state, starting_point
 from aggregator_server.rounds.others import with_another_network
 from aggregator_server.rounds.queries import current_consensus, current_prototypes
 from aggregator_server.selection.draw import select
-from aggregator_server.store.tables import OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow
+from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow
 from aggregator_server.strategies.recommended import FleetKind
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.statistics import read_statistics
@@ -97,7 +97,7 @@ def insert_round(
 def fleet_kind(session: Session) -> FleetKind:
     """Return what the recommended strategy depends on."""
     public_set, model = current_version(session), current_model(session)
-    devices = session.scalars(select_rows(DeviceRow).where(DeviceRow.revoked_at.is_(None)))
+    devices = session.scalars(select_rows(DeviceRow).where(IS_ACTIVE))
     return FleetKind(
         embeddings=public_set is not None and _are_embeddings(public_set),
         shares_network=model is not None and any(has_network(device, model) for device in devices),

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.limits import LABEL_ENTROPY
-from aggregator_server.store.tables import DeviceRow
+from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class DeviceStatistics:
 def read_statistics(session: Session) -> tuple[DeviceStatistics, ...]:
     """Return what the devices reported that are not revoked; devices without a report that can be true are left out."""
     rows = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.label_entropy).where(
-        DeviceRow.revoked_at.is_(None), DeviceRow.clips > 0, DeviceRow.label_entropy.between(0.0, LABEL_ENTROPY)
+        IS_ACTIVE, DeviceRow.clips > 0, DeviceRow.label_entropy.between(0.0, LABEL_ENTROPY)
     )
     found = session.execute(rows.order_by(DeviceRow.device_id))
     return tuple(DeviceStatistics(device_id, clips, float(entropy or 0.0)) for device_id, clips, entropy in found)

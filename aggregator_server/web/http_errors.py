@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -23,6 +24,7 @@ from aggregator_server.errors import (
     NotFoundError,
     StorageFullError,
     TooLargeError,
+    TooManyError,
     TooSlowError,
 )
 from aggregator_server.store.free_space import is_full
@@ -38,6 +40,7 @@ _STATUS: dict[type[AggregatorError], int] = {
     InvalidError: 422,
     BusyError: 503,
     StorageFullError: 507,
+    TooManyError: 429,
 }
 METHOD_NOT_ALLOWED = "method_not_allowed"
 Responses = dict[int | str, dict[str, Any]]
@@ -60,10 +63,14 @@ def documented(*kinds: type[AggregatorError]) -> Responses:
     return {
         status: {
             "model": ErrorReply,
-            "description": " ".join(f"`{kind.code}`: {inspect.getdoc(kind)}" for kind in group),
+            "description": " ".join(f"`{kind.code}`: {_first_paragraph(kind)}" for kind in group),
         }
         for status, group in sorted(by_status.items())
     }
+
+
+def _first_paragraph(kind: type[AggregatorError]) -> str:
+    return (inspect.getdoc(kind) or "").split("\n\n")[0]
 
 
 def error_response(status: int, code: str, message: str) -> JSONResponse:
@@ -75,7 +82,10 @@ def error_response(status: int, code: str, message: str) -> JSONResponse:
 
 def refusal(error: AggregatorError) -> JSONResponse:
     """Return what a client sees of an exception."""
-    return error_response(status_of(type(error)), error.code, str(error))
+    response = error_response(status_of(type(error)), error.code, str(error))
+    if isinstance(error, TooManyError):
+        response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    return response
 
 
 def install(app: FastAPI) -> None:

@@ -14,7 +14,6 @@ from aggregator_server import limits
 from aggregator_server.errors import (
     AggregatorError,
     InvalidRequestError,
-    NotAuthenticatedError,
     TooLargeError,
     TooSlowError,
 )
@@ -28,7 +27,7 @@ _STREAMED = (
     (re.compile(r"/v1/model"), limits.MODEL_BYTES),
     (re.compile(r"/v1/rounds/[^/]*/update"), limits.UPDATE_BYTES),
 )
-OpensSomething = Callable[[Request], Awaitable[bool]]
+RequireKnown = Callable[[Request], Awaitable[None]]
 
 
 class Intake:
@@ -38,15 +37,15 @@ class Intake:
     - A JSON message is read only from callers whose token opens something, and passed on only within its bounds.
     """
 
-    def __init__(self, app: ASGIApp, opens_something: OpensSomething) -> None:
+    def __init__(self, app: ASGIApp, require_known: RequireKnown) -> None:
         """Wrap an application.
 
         Args:
             app: what to wrap.
-            opens_something: tells whether a request's token is one that the server knows.
+            require_known: raises an AggregatorError unless a request's token is one that the server knows.
         """
         self._app = app
-        self._opens_something = opens_something
+        self._require_known = require_known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
@@ -64,10 +63,7 @@ class Intake:
         body = _Body(scope, receive, streamed or limits.MESSAGE_BYTES)
         if streamed:
             return body.receive
-        if not await self._opens_something(Request(scope)):
-            raise NotAuthenticatedError(
-                "this address needs a token that the server knows: `Authorization: Bearer <token>`"
-            )
+        await self._require_known(Request(scope))
         message = await body.whole()
         try:
             require_bounded(message, limits.MESSAGE, "the body")

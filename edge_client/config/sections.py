@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edge_client.errors import ConfigError
+from fleet_protocol.addresses import is_clear
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.toml_sections import RefusedValue
 
@@ -58,20 +59,27 @@ class ServerConfig:
 
     Attributes:
         url: Address of the aggregator.
-        enrol_token: Token from ``auricle-aggregator tokens``; the environment's AURICLE_ENROL_TOKEN replaces it.
+        enrol_token: Token from ``auricle-aggregator tokens``; the environment's AURICLE_ENROL_TOKEN replaces it. A
+            device that joined by an invitation needs none.
         wait_s: Longest time that one question for work stays open, s.
         longest_pause_s: Longest pause between attempts while the aggregator is away, s.
+        insecure_http: Whether the device's secret may be sent where others can read it.
     """
 
     url: str
     enrol_token: str = ""
     wait_s: float = 25.0
     longest_pause_s: float = 60.0
+    insecure_http: bool = False
 
     def __post_init__(self) -> None:
         require(self.url.startswith(("http://", "https://")), "url", self.url, "must start with http:// or https://")
         problem = _address_problem(self.url)
         require(not problem, "url", self.url, problem)
+        require(
+            self.insecure_http or not is_clear(self.url), "url", self.url,
+            "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true",
+        )  # fmt: skip
         require(0 <= self.wait_s <= 60, "wait_s", self.wait_s, "must be from 0 to 60")
         require(self.longest_pause_s > 0, "longest_pause_s", self.longest_pause_s, "must be above 0")
 

@@ -11,12 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from edge_client.daemon.answers import Bounds, read_message, shorten
+from edge_client.daemon.certificates import refusal, trust, trust_nobody_yet
 from edge_client.daemon.deadline import Deadline
 from edge_client.errors import LinkError, RefusedError, UnreachableError
 from edge_client.storage.device_state import Identity
 from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.errors import MessageError
-from fleet_protocol.messages import Enrolled, Enrolment, ErrorReply, Learned, Receipt, Work, to_json
+from fleet_protocol.messages import (
+    RENEWAL_HEADER,
+    Authority,
+    Enrolled,
+    Enrolment,
+    ErrorReply,
+    Learned,
+    NewSecret,
+    Receipt,
+    Work,
+    to_json,
+)
 from fleet_protocol.tensors import digest
 
 if TYPE_CHECKING:
@@ -40,19 +52,34 @@ class ServerClient:
 
     Attributes:
         bounds: Bounds of what the aggregator may answer.
+        new_secret_wanted: Whether the aggregator asked for a new secret when it was last asked for work.
     """
 
-    def __init__(self, url: str, identity: Identity, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        identity: Identity | None,
+        bounds: Bounds | None = None,
+        authority: str | None = None,
+    ) -> None:
         """Prepare; nothing is sent yet.
 
+        Args:
+            url: address of the aggregator.
+            identity: who asks; None: a stranger, who sends no secret and does not verify the aggregator's certificate.
+            bounds: of what it may answer.
+            authority: certificate of the authority that the device pinned, PEM; None: the public ones are trusted.
+
         Raises:
-            LinkError: the address cannot be one.
+            LinkError: the address cannot be one, or the authority none.
         """
         import httpx
 
         self.bounds = Bounds() if bounds is None else bounds
+        self.new_secret_wanted = False
+        self._authority = authority
         # Nothing is asked for compressed: a small answer could expand to any size.
-        headers = {"Authorization": f"Bearer {identity.secret}", "Accept-Encoding": "identity"}
+        headers = {"Accept-Encoding": "identity"}
         try:
             # The environment's proxies lead out of the owner's network, and know nothing within it.
             mounts = dict.fromkeys(_EVERY_ADDRESS) if is_local(httpx.URL(url).host) else None
@@ -61,10 +88,33 @@ class ServerClient:
                 headers=headers,
                 limits=httpx.Limits(max_connections=1),
                 mounts=mounts,
+                verify=trust_nobody_yet() if identity is None else trust(authority),
             )
         except (httpx.InvalidURL, ValueError) as error:
             raise LinkError(f"[server] url = {url!r} is not an address: {error}") from error
+        if identity is not None:
+            self.show(identity.secret)
         self._deadline = Deadline()
+
+    def show(self, secret: str) -> None:
+        """Send this secret with every request from now on."""
+        self._client.headers["Authorization"] = f"Bearer {secret}"
+
+    def authority(self) -> str:
+        """Return the certificate of the aggregator's own authority, PEM, as whoever answers says."""
+        return self._read(Authority, self._ask("GET", "/v1/authority")).certificate
+
+    def look_at_oneself(self) -> None:
+        """Ask what the aggregator knows of this device, to see whether it does."""
+        self._ask("GET", "/v1/devices/me")
+
+    def change_secret(self, secret: str) -> None:
+        """Give the aggregator a new secret in place of the one that is sent with the request."""
+        self._ask("PUT", "/v1/devices/me/secret", json=to_json(NewSecret(secret)))
+
+    def leave(self) -> None:
+        """Leave the fleet."""
+        self._ask("DELETE", "/v1/devices/me")
 
     def enrol(self, message: Enrolment, token: str) -> Enrolled:
         """Say who this device is; saying it again changes nothing."""
@@ -73,7 +123,9 @@ class ServerClient:
 
     def work(self, wait_s: float) -> Work | None:
         """Ask for work; the answer may take up to ``wait_s`` seconds. None: there is none."""
-        found = self._ask("GET", "/v1/work", wait_s, params={"wait_s": wait_s})
+        with self._asked("GET", "/v1/work", wait_s, params={"wait_s": wait_s}) as answer:
+            self.new_secret_wanted = answer.headers.get(RENEWAL_HEADER) == "wanted"
+            found = self._content(answer)
         return self._read(Work, found) if found else None
 
     def fetch(self, sha256: str, path: Path, largest: int, beat: Callable[[], None]) -> None:
@@ -142,6 +194,8 @@ class ServerClient:
                     self._refuse(answer, f"{method} {path}")
                 yield answer
         except httpx.HTTPError as error:
+            if (refused := refusal(error, str(self._client.base_url), self._authority)) is not None:
+                raise refused from error
             late = f"took longer than {self.bounds.seconds + extra_s:g} s, or sends too slowly"
             problem = late if self._deadline.passed else f"does not answer: {error or type(error).__name__}"
             raise UnreachableError(f"the aggregator at {self._client.base_url} {problem}") from error

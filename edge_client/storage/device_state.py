@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.checked_files import (
+    copy_of,
     file_digest,
     mend_twice,
     read_checked,
@@ -30,7 +31,7 @@ from fleet_protocol.atomic_files import make_folder, remove_durably
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.errors import LabelError, ProtocolError, TensorError
 from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.labels import LabelMap, Slot
 from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, digest, pack, unpack
@@ -39,13 +40,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_IDENTITY, _NOISE_KEY, _MODEL, _EXPECTATIONS = "identity.json", "noise.key", "model.safetensors", "expectations.json"
+_IDENTITY, _MEMBERSHIP, _NOISE_KEY = "identity.json", "membership.json", "noise.key"
+_MODEL, _EXPECTATIONS = "model.safetensors", "expectations.json"
 # Written twice, because the device could not get them again.
-_KEPT_TWICE = (_IDENTITY, _NOISE_KEY, _MODEL)
+_KEPT_TWICE = (_IDENTITY, _MEMBERSHIP, _NOISE_KEY, _MODEL)
 _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
-    r"\.((identity\.json|noise\.key|model\.safetensors)(\.copy)?|status\.json"
+    r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors)(\.copy)?|status\.json"
     r"|embeddings\.safetensors|expectations\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
 )
 _BLOB = re.compile(r"[0-9a-f]{64}")
@@ -53,10 +55,30 @@ _BLOB = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Identity:
-    """Drawn once by the device: 32 hex digits, and the secret that is its bearer token."""
+    """Who the device is to its aggregator.
+
+    Attributes:
+        device_id: 32 hex digits, drawn once.
+        secret: The device's bearer token.
+        next_secret: The one that takes its place once the aggregator has it; "" but while it is changed.
+    """
 
     device_id: str
     secret: str
+    next_secret: str = ""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The fleet that the device joined by an invitation.
+
+    Attributes:
+        url: Address of the aggregator.
+        authority: Certificate of the authority that vouches for it, PEM; None where public ones do, or nobody.
+    """
+
+    url: str
+    authority: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,12 +187,57 @@ class DeviceState:
         """
         path = self.folder / _IDENTITY
         if not path.exists():
-            drawn = Identity(secrets.token_hex(16), secrets.token_urlsafe(32))
-            write_twice(path, json.dumps(dataclasses.asdict(drawn)).encode())
+            self.save_identity(Identity(secrets.token_hex(16), secrets.token_urlsafe(32)))
         try:
             return Identity(**json.loads(self._kept(path)))
         except (DamagedError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to enrol as a new device") from error
+
+    def save_identity(self, identity: Identity) -> None:
+        """Replace the device's identity."""
+        write_twice(self.folder / _IDENTITY, json.dumps(dataclasses.asdict(identity)).encode())
+
+    def membership(self) -> Membership | None:
+        """Return the fleet that the device joined by an invitation; None where it did not.
+
+        Raises:
+            StateError: the file is damaged, and so is its copy.
+        """
+        path = self.folder / _MEMBERSHIP
+        try:
+            return Membership(**json.loads(self._kept(path)))
+        except FileNotFoundError:
+            return None
+        except (DamagedError, ValueError, TypeError) as error:
+            raise StateError(f"{path} is damaged ({error}); remove it and join the fleet again") from error
+
+    def save_membership(self, membership: Membership) -> None:
+        """Note the fleet that the device joined."""
+        write_twice(self.folder / _MEMBERSHIP, json.dumps(dataclasses.asdict(membership)).encode())
+
+    def leave_fleet(self, bundle_path: Path) -> None:
+        """Forget who the device was in its fleet, and which labels were which of the fleet's classes.
+
+        The identity goes last: a leave that was interrupted can be done again. Only for the process that holds the
+        locks.
+
+        Raises:
+            BundleError: the bundle cannot be read.
+            StateError: the saved model is damaged.
+        """
+        if (self.folder / _MODEL).exists():
+            saved = self.load_model(bundle_path)
+            slots = tuple(Slot(slot.name) for slot in saved.progress.label_map.slots)
+            progress = dataclasses.replace(
+                saved.progress, label_map=dataclasses.replace(saved.progress.label_map, slots=slots),
+                contributed=0, learned=0, fine_tuned=0, provisional=(), judged={},
+            )  # fmt: skip
+            self.save_model(saved.bundle.weights, saved.listening, progress)
+        for path in (*self._files("outbox"), *self._files("blobs")):
+            remove_durably(path)
+        for name in (_MEMBERSHIP, _IDENTITY):
+            remove_durably(self.folder / name)
+            remove_durably(copy_of(self.folder / name))
 
     def noise_key(self) -> bytes:
         """Return the 32 bytes from which the noise of prototypes is drawn; drawn on first use, and never sent.

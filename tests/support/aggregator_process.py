@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
@@ -55,7 +56,13 @@ class Aggregator:
         self.url = json.loads(line)["url"]
         return self
 
-    def client(self, token: str | None = ADMIN, **options) -> httpx.Client:
+    def client(self, token: str | None = ADMIN, address: str | None = None, **options) -> httpx.Client:
+        """A client; ``address`` is its own, of 127.0.0.0/8, for the server counts failures by address."""
+        authority = self.data / "tls" / "authority.pem"
+        if self.url.startswith("https://") and authority.exists():
+            options.setdefault("verify", ssl.create_default_context(cafile=authority))
+        if address is not None:
+            options["transport"] = httpx.HTTPTransport(verify=options.get("verify", True), local_address=address)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         hooks = {"response": [_note]}
         return httpx.Client(

@@ -14,12 +14,20 @@ from aggregator_server.schemas import ClassChange, ClassDetail
 from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class, split_class
 from aggregator_server.undo.views import describe_class, list_class_history
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Member
+from aggregator_server.web.routes.access import (
+    MEMBER_ERRORS,
+    PERSON_ERRORS,
+    By,
+    CurrentService,
+    Member,
+    Operator,
+    Viewer,
+)
 from fleet_protocol.messages import ClassInfo
 
 router = APIRouter(tags=["classes"])
 _CHANGE_ERRORS = (
-    *ADMIN_ERRORS,
+    *PERSON_ERRORS,
     errors.ClassNotFoundError,
     errors.RoundOpenError,
     errors.RoundNotDoneError,
@@ -28,7 +36,7 @@ _CHANGE_ERRORS = (
 ClassId = Annotated[str, Path(max_length=64)]
 
 
-@router.get("/v1/classes", summary="List the classes", dependencies=[Member], responses=documented(*DEVICE_ERRORS))
+@router.get("/v1/classes", summary="List the classes", dependencies=[Member], responses=documented(*MEMBER_ERRORS))
 def list_classes(service: CurrentService) -> tuple[ClassInfo, ...]:
     """List the fleet's classes in the order of the consensus' columns."""
     return classes.list_classes(service.store)
@@ -37,8 +45,8 @@ def list_classes(service: CurrentService) -> tuple[ClassInfo, ...]:
 @router.get(
     "/v1/class-history",
     summary="List all classes that ever were, and those that wait",
-    dependencies=[Admin],
-    responses=documented(*ADMIN_ERRORS),
+    dependencies=[Viewer],
+    responses=documented(*PERSON_ERRORS),
 )
 def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
     """List the classes that the fleet has, had or may get, with who reported them."""
@@ -48,7 +56,7 @@ def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
 @router.patch(
     "/v1/classes/{class_id}",
     summary="Rename, merge, split or approve a class",
-    dependencies=[Admin],
+    dependencies=[Operator],
     responses=documented(
         *_CHANGE_ERRORS,
         errors.ClassNameTakenError,
@@ -66,7 +74,7 @@ def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChan
 @router.delete(
     "/v1/classes/{class_id}",
     summary="Retire a class, or reject one that waits",
-    dependencies=[Admin],
+    dependencies=[Operator],
     responses=documented(*_CHANGE_ERRORS, errors.LastClassError),
 )
 def remove(service: CurrentService, by: By, class_id: ClassId) -> ClassDetail:
