@@ -31,6 +31,7 @@ from fleet_simulator.experiment.sections import (
     RoundsSection,
 )
 
+# The rate was chosen with seeds 100 and 101: of 120 rounds of the plan, 0.2 made less.
 ROUNDS, EPOCHS, RATE = 120, 2, 0.1
 PLUG_IN, OTHER = "crnn_tiny", "crnn_lite"
 LOCAL: dict[str, Value] = {"name": "local"}
@@ -117,7 +118,7 @@ def experiment(fleet: SharingFleet, method: Method, bundles: Mapping[str, Path],
         ModelSection(bundles[PLUG_IN], () if fleet.own == PLUG_IN else (bundles[fleet.own],)),
         rounds,
         personalisation=dict(LOCAL),
-        baselines=BaselinesSection(passes=ROUNDS * EPOCHS, learning_rate=RATE) if method.baselines else None,
+        baselines=BaselinesSection(passes=ROUNDS * EPOCHS) if method.baselines else None,
     )
 
 

@@ -14,7 +14,7 @@ from statistics import fmean
 from benchmarks.papers.gained import WITHOUT, own_accuracies, own_and_strangers, worse_than_alone
 from benchmarks.papers.keywords import keyword_clips
 from benchmarks.papers.report import Results, gain, markdown_table, mean_and_spread
-from benchmarks.papers.run import Run
+from benchmarks.papers.run import Figures, Run
 from benchmarks.papers.scale import Scale
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
@@ -91,14 +91,24 @@ VARIANTS = {
     "no rehearsal": Variant(local={"rehearsal": 0.0}, each_pass=1.0),
     "no personalisation": Variant(personal={}),
     "user-invariant targets": Variant("fedkws_ui", {"adaptive": False, "private_epochs": 2}, each_round=2.0),
-    "adaptive local steps": Variant("fedkws_ui", {"smoothing": 0.0, "adversarial": 0.0, "private_epochs": 0}),
+    # Large devices take more steps, of fuller batches.
+    "adaptive local steps": Variant(
+        "fedkws_ui", {"smoothing": 0.0, "adversarial": 0.0, "private_epochs": 0}, each_pass=2.35
+    ),
     "mutual learning, warmed up": Variant("fedmlac", each_pass=4.0, first=30.0),
     "three in ten devices, drawn evenly": Variant(selection={"name": "uniform", "fraction": 0.3}),
-    "three in ten devices, drawn dynamically": Variant(selection={"name": "dynamic", "fraction": 0.3}),
+    # In the end it draws the large devices, most of the time.
+    "three in ten devices, drawn dynamically": Variant(selection={"name": "dynamic", "fraction": 0.3}, each_pass=2.2),
 }
 RULES = (PLAN, "a weighted mean", "LPA")
 # The best of the tuning trials: learning rate and passes in a round.
-CHOSEN = dict.fromkeys(VARIANTS, Trial(0.1, 2))
+CHOSEN = dict.fromkeys(VARIANTS, Trial(0.3, 2)) | {
+    "LPA": Trial(0.2, 2),
+    "user-invariant targets": Trial(0.2, 2),
+    "adaptive local steps": Trial(0.2, 2),
+    "three in ten devices, drawn evenly": Trial(0.2, 2),
+    "three in ten devices, drawn dynamically": Trial(0.2, 2),
+}
 
 
 @dataclass(frozen=True)
@@ -118,18 +128,19 @@ class Size:
 def runs(scale: Scale) -> list[Run]:
     """Return the tuning trials, the runs with what they chose, and those of three rules with attackers."""
     model = ModelSection(scale.bundles(["crnn_tiny"], "--batch", "16", "--capacity", "12")["crnn_tiny"])
-    small, large = Size(15, 112, 60 if scale.full else 30), Size(50, 375, 120 if scale.full else 60)
+    small, large = Size(15, 112, 60 if scale.full else 30), Size(50, 375, 120 if scale.full else 40)
     found = [
         Run(f"{name}, {trial}", seed, _experiment(scale, model, small, variant, trial, seed), cost_s=4)
         for seed in TUNING_SEEDS for name, variant in VARIANTS.items() for trial in TRIALS
     ]  # fmt: skip
-    for seed in SEEDS:
-        for name, variant in VARIANTS.items():
+    for name, variant in VARIANTS.items():
+        for seed in SEEDS:
             work = _experiment(scale, model, large, variant, CHOSEN[name], seed, baselines=name == PLAN)
-            found.append(Run(name, seed, work, cost_s=60 if name == PLAN else 25))
-        for name in RULES:
+            found.append(Run(name, seed, work, cost_s=45 if name == PLAN else 18))
+    for name in RULES:
+        for seed in SEEDS:
             work = _experiment(scale, model, large, VARIANTS[name], CHOSEN[name], seed, ATTACKERS)
-            found.append(Run(f"{name}, attackers", seed, work, cost_s=25))
+            found.append(Run(f"{name}, attackers", seed, work, cost_s=18))
     return found
 
 
@@ -151,7 +162,7 @@ def _experiment(
         rounds,
         faults or FaultsSection(),
         personalisation=dict(variant.personal),
-        baselines=BaselinesSection(passes=2 * size.rounds, learning_rate=0.1) if baselines else None,
+        baselines=BaselinesSection(passes=2 * size.rounds) if baselines else None,
     )
 
 
@@ -216,8 +227,14 @@ def _cells(results: Results, name: str, kind: str) -> list[str]:
 
 
 def _trained(results: Results, name: str) -> str:
-    """Return how many thousand clips the rounds trained on, on all devices; a simulated second is a thousand."""
-    return f"{fmean(results.values(name, lambda figures: sum(e['device_seconds'] for e in figures['rounds']))):.0f}"
+    """Return on how many thousand clips all devices were trained; a simulated second of a round is a thousand."""
+    fine_tuning = _FINE_TUNING if VARIANTS[name].personal else 0
+
+    def thousands(figures: Figures) -> float:
+        in_rounds = sum(entry["device_seconds"] for entry in figures["rounds"])
+        return float(in_rounds + fine_tuning * sum(entry["clips"] for entry in figures["devices"]) / 1000)
+
+    return f"{fmean(results.values(name, thousands)):.0f}"
 
 
 def _attacked(results: Results) -> str:
@@ -241,10 +258,31 @@ def _tuning(results: Results) -> str:
         rows.append([name, *(f"**{text}**" if trial == CHOSEN[name] else text for trial, text in scores.items())])
     figures = results.figures(f"{PLAN}, {TRIALS[0]}")[0]
     return (
-        f"{len(figures['devices'])} devices, half as many rounds, seeds {' and '.join(map(str, TUNING_SEEDS))}: the "
-        "mean of own and strangers', in %, by learning rate and passes in a round. What was chosen is bold.\n\n"
+        f"{len(figures['devices'])} devices, the plan with {len(figures['rounds'])} rounds, seeds "
+        f"{' and '.join(map(str, TUNING_SEEDS))}: the mean of own and strangers', in %, by "
+        "learning rate and passes in a round. What was chosen is bold.\n\n"
         + markdown_table(["", *map(str, TRIALS)], rows)
     )
 
 
-_SAYS = ""
+_SAYS = """### What earns its place
+- **Rehearsal by labels.** Without it, and with twice the rounds, own clips lose 3 points and strangers 2. By the
+  fleet's opinion both lose 4.
+- **Personalisation.** It brings 4 points on own clips for 1 on strangers.
+- **A robust rule.** Without attackers the trimmed mean costs nothing here. With them the weighted mean leaves devices
+  with less than alone on own clips. LPA is level with the trimmed mean in both tables.
+- **The guard** refused nothing: the plan left no device worse than alone.
+
+These do not:
+
+- User-invariant targets cost 3 points on strangers. Adaptive local steps bring nothing.
+- Mutual learning trains two models on every clip, so that it has 16 rounds where the plan has 40. It is 18 to 20 points
+  behind. It is for devices of another network.
+- Dynamic selection is level with an even draw. Either gives up nothing against all devices in each round, for as many
+  uploads; the even draw gains 2 points on strangers. It takes three times as many rounds.
+
+Limits: three fleets of one corpus, one network; differences below 2 points are noise. Six variants were best at the
+largest rate that was tried, after 30 rounds; of 120 rounds of the plan, 0.1 made more than 0.2
+([methods.md](methods.md#what-a-device-listens-with)). The clips trained on differ by up to 12 %, because devices are
+drawn, and stop, as the method says. Alone, public only, and own and public are trained at 0.05, the best of 0.02, 0.05,
+0.1 and 0.2 with seeds 100 and 101."""
