@@ -78,7 +78,7 @@ class SharingFleet:
 
 def _plan() -> Method:
     """Return what a round does for which nothing is named, in a fleet that shares a network."""
-    request = recommended(RoundRequest(), FleetKind(embeddings=False, shared=PLUG_IN, architectures={PLUG_IN}))
+    request = recommended(RoundRequest(), FleetKind(embeddings=False, shares_network=True))
     rule = request.aggregation
     assert isinstance(rule, Choice)
     return Method(request.strategy, request.settings, {"name": rule.name, **rule.settings}, baselines=True)
