@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator_server.limits import DEVICES_PER_MINUTE
+from aggregator_server.logs import configure
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
@@ -53,6 +52,9 @@ def add(commands: Commands) -> None:
         "--insecure-http", action="store_true", help="speak plain HTTP although others can read the network"
     )
     run.add_argument("--url", help="the server as devices reach it, for invitations (default: as it listens)")
+    run.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="json: one object a line, for programs (text)"
+    )
     run.set_defaults(run=_run)
 
 
@@ -61,8 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
     from aggregator_server.web.service import Terms
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every look at a revision
+    configure(options.log_format)
     endpoint = Endpoint(
         host=options.host, port=options.port, url=options.url, tls_auto=options.tls == "auto",
         tls_cert=options.tls_cert, tls_key=options.tls_key, insecure_http=options.insecure_http,
