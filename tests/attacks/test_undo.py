@@ -64,6 +64,8 @@ def test_a_spoiled_round_is_undone_by_one_request_without_the_attacker_s_upload(
     assert len(class_ids(fleet)) == 12
     answer = fleet.admin.post(f"/v1/rounds/{spoiled}/restore", json={"without_devices": [attacker.device_id]})
     restored = answer.json()["round_id"]
+    noted = fleet.admin.get("/v1/audit", params={"what": "round_restored"}).json()[0]["details"]
+    assert noted == {"round_id": restored, "restores": spoiled, "without": attacker.device_id}
     assert class_ids(fleet) == ["c0", "c1", "c2", "c3"]
     assert largest_weight(fleet, spoiled) > 1e30
     assert largest_weight(fleet, restored) < 10
@@ -83,6 +85,8 @@ def test_a_class_that_should_not_be_there_is_gone_after_one_request_and_a_restar
     fleet = sharing_fleet(start_aggregator())
     spoiled_round(fleet)
     assert fleet.admin.delete("/v1/classes/c4").json()["state"] == "retired"
+    noted = fleet.admin.get("/v1/audit", params={"what": "class_retired"}).json()[0]["details"]
+    assert (noted["class_id"], noted["round_id"]) == ("c4", 2)
     fleet.close()
     fleet.aggregator.kill()
     fleet.aggregator.start()
