@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import ClassNameTakenError, ClassNotFoundError
@@ -61,7 +61,9 @@ def rename_class(store: Store, class_id: str, name: str, by: Actor = SERVER) -> 
         row = require_class(session, class_id, ACTIVE, PROPOSED)
         require_free_name(session, name, class_id)
         audit(session, "class_renamed", by, time.time(), class_id=class_id, before=row.name, name=name)
-        row.name, row.folded = name, name.casefold() if row.state == ACTIVE else None
+        row.name = name
+        if row.state == ACTIVE:
+            row.folded = name.casefold()
 
 
 def require_free_name(session: Session, name: str, class_id: str) -> None:
@@ -109,6 +111,16 @@ def given_up(session: Session) -> tuple[str, ...]:
     return classes_in_state(session, RETIRED, REJECTED)
 
 
+def free_position(session: Session) -> int:
+    """Return a position for a class that has no column: below 0, and no other's."""
+    return min(session.scalar(select(func.min(ClassRow.position))) or 0, 0) - 1
+
+
+def no_name(class_id: str) -> str:
+    """Return what stands for the folded name of a class that is not active; a name is printable, and this is not."""
+    return f"\n{class_id}"
+
+
 def set_columns(session: Session, classes: Iterable[ClassInfo], left: str) -> None:
     """Make classes the fleet's, in this order; a class that has been one and is not among them gets another state.
 
@@ -117,15 +129,17 @@ def set_columns(session: Session, classes: Iterable[ClassInfo], left: str) -> No
         classes: all classes of a public set. One that no row names is inserted.
         left: state of the others.
     """
-    session.execute(update(ClassRow).where(ClassRow.state == ACTIVE).values(state=left, position=None, folded=None))
+    for row in session.scalars(select(ClassRow).where(ClassRow.state == ACTIVE)).all():
+        row.state, row.position, row.folded = left, free_position(session), no_name(row.class_id)
+        session.flush()
     taken: list[str] = []
     for position, info in enumerate(classes):
         row = session.get(ClassRow, info.class_id)
         if row is None:
             row = ClassRow(class_id=info.class_id, name=info.name, discovered_in=info.discovered_in)
-            session.add(row)
         name = unique_name(row.name, taken)
         taken.append(name)
         row.name, row.folded, row.position = name, name.casefold(), position
         row.state, row.merged_into, row.proposal = ACTIVE, None, None
+        session.add(row)
     session.flush()

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
 from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
+from aggregator_server.fleet.classes import free_position, no_name
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.rounds.candidates import training_loss
 from aggregator_server.rounds.quorum import shortfall
@@ -219,8 +220,9 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
     for item in result.proposals:
         blob = stored.proposals[item.class_id]
         row = ClassRow(class_id=item.class_id, name=item.name, state=PROPOSED, discovered_in=round_id, proposal=blob)
+        row.position, row.folded = free_position(session), no_name(item.class_id)
         session.add(row)
-    session.flush()
+        session.flush()
     _assign(session, round_id, result)
     columns = {
         "result_public_set": stored.public_set,

@@ -154,15 +154,16 @@ class PublicSetRow(Base):
 class ClassRow(Base):
     """A class that the fleet has, had, or may get.
 
-    ``position`` is its column in scores; ``folded`` is the name without case. Both are null unless it is active. The
-    rows and columns of a class that is proposed are in the blob ``proposal``.
+    ``position`` is its column in scores; ``folded`` is the name without case. Of a class that is not active they are a
+    number below 0, and what no name can be (fleet/classes.py). The rows and columns of a class that is proposed are in
+    the blob ``proposal``.
     """
 
     __tablename__ = "classes"
     class_id: Mapped[str] = mapped_column(String(64), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
-    folded: Mapped[str | None] = mapped_column(String(600), unique=True)
-    position: Mapped[int | None] = mapped_column(Integer, unique=True)
+    folded: Mapped[str] = mapped_column(String(600), unique=True)
+    position: Mapped[int] = mapped_column(Integer, unique=True)
     discovered_in: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     state: Mapped[str] = mapped_column(String(8), default=ACTIVE, server_default=ACTIVE)
     merged_into: Mapped[str | None] = mapped_column(ForeignKey("classes.class_id"))

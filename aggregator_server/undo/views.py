@@ -15,7 +15,7 @@ def list_class_history(store: Store) -> tuple[ClassDetail, ...]:
     """Return every class that the fleet has, had or may get: its own first, in column order."""
     with store.reading() as session:
         rows = session.scalars(select(ClassRow)).all()
-        ordered = sorted(rows, key=lambda row: (row.position is None, row.position or 0, row.class_id))
+        ordered = sorted(rows, key=lambda row: (row.position < 0, max(row.position, 0), row.class_id))
         return tuple(_detail(session, row) for row in ordered)
 
 
