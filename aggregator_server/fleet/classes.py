@@ -129,8 +129,8 @@ def set_columns(session: Session, classes: Iterable[ClassInfo], left: str) -> No
         classes: all classes of a public set. One that no row names is inserted.
         left: state of the others.
     """
-    for row in session.scalars(select(ClassRow).where(ClassRow.state == ACTIVE)).all():
-        row.state, row.position, row.folded = left, free_position(session), no_name(row.class_id)
+    for former in session.scalars(select(ClassRow).where(ClassRow.state == ACTIVE)).all():
+        former.state, former.position, former.folded = left, free_position(session), no_name(former.class_id)
         session.flush()
     taken: list[str] = []
     for position, info in enumerate(classes):
