@@ -150,7 +150,7 @@ next_steps_edge() {
 What is left:
   1. the microphone:          sudo -u auricle auricle-edge devices
   2. settings:                sudo nano /etc/auricle/edge.toml
-     and, to join a fleet, what its `auricle-aggregator invite` printed:  sudo auricle-edge join LINK
+     and, to join a fleet, what "auricle-aggregator invite" printed there:  sudo auricle-edge join LINK
      May the fleet read your words for sounds? They stay here, unless you set share_names = true.
   3. start it, now and at every boot:  sudo systemctl enable --now auricle-edge
   4. teach it a sound:        sudo auricle-edge record --label doorbell

@@ -27,6 +27,7 @@ state = "/var/lib/auricle"
 bundle = "/etc/auricle/model.auricle"
 [server]
 url = "{url}"
+insecure_http = true
 [microphone]
 device = "hw:0,1"
 [detector]

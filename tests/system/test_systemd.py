@@ -163,7 +163,7 @@ def test_state_and_secrets_belong_to_the_service_alone(edge, aggregator):
 
 
 def test_installation_says_what_is_left_to_do(edge, aggregator):
-    for step in ("auricle-edge devices", "AURICLE_ENROL_TOKEN", "auricle-edge record --label", "auricle-edge status"):
+    for step in ("auricle-edge devices", "auricle-edge join", "auricle-edge record --label", "auricle-edge status"):
         assert step in edge.said
     assert "systemctl enable --now auricle-edge" in edge.said
     assert "systemctl enable --now auricle-aggregator" in aggregator.said
