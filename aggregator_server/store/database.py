@@ -5,10 +5,8 @@ The tables and queries are plain SQL that PostgreSQL takes as well; what only SQ
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -50,7 +48,7 @@ def create_database(path: Path, identity: FolderIdentity) -> Engine:
     event.listen(engine, "begin", _begin)
     try:
         # In one transaction: killed within it, the next start finds the database as it was.
-        with _writing_unchecked(engine) as connection:
+        with engine.execution_options(auricle_write=True).begin() as connection:
             empty = not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
             identity.require(connection, path, empty=empty)
             _bring_up_to_date(connection, path, empty=empty)
@@ -66,20 +64,6 @@ def create_database(path: Path, identity: FolderIdentity) -> Engine:
             f"{path} cannot be opened as a database ({error.orig}); restore it from a backup or choose another folder"
         ) from error
     return engine
-
-
-@contextlib.contextmanager
-def _writing_unchecked(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction in which a table that others refer to may be copied and dropped, as SQLite changes columns."""
-    with engine.execution_options(auricle_write=True).connect() as connection:
-        driver = connection.connection.driver_connection
-        assert driver is not None
-        driver.execute("PRAGMA foreign_keys = OFF")  # has no effect within a transaction
-        try:
-            with connection.begin():
-                yield connection
-        finally:
-            driver.execute("PRAGMA foreign_keys = ON")
 
 
 def _bring_up_to_date(connection: Connection, path: Path, *, empty: bool) -> None:
