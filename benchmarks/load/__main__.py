@@ -171,9 +171,10 @@ def _p99_ms(seconds: list[float]) -> float:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    """Run an aggregator with a data folder."""
+def running(folder: Path, devices: int) -> Iterator[Server]:
+    """Run an aggregator with a data folder, which so many devices may join at once."""
     command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(folder), "--port", "0"]
+    command += ["--enrol-per-minute", str(devices)]
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **_TOKENS}, stdout=subprocess.PIPE, stderr=log, text=True
@@ -212,7 +213,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=300, metavar="S", help="seconds after which it is given up (300)")
     parser.add_argument("--json", action="store_true", help="end with a JSON object")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server:
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder), options.devices) as server:
         load = asyncio.run(asyncio.wait_for(measure(server, options.devices), options.limit))
     print(
         f"{load.devices} devices, {load.errors} errors: enrolled in {load.enrol_s} s, woken in {load.wake_s} s, "
