@@ -38,6 +38,14 @@ ACCEPTED_AT_ONCE = 64
 WAITING_TO_BE_ACCEPTED = 1_024
 RETRY_AFTER_S = 5
 
+# Threads. Administrators' requests have their own, so that they do not queue behind a fleet that wakes.
+DEVICE_THREADS = 2
+OTHER_THREADS = 6
+UPLOADS_READ_AT_ONCE = 16
+TURN_S = 0.5  # without a byte, after which another is read
+READ_BYTES = 256 * 2**10  # at once of a body, when its reader asks for more
+WOKEN_AT_ONCE = 16
+
 # What is parsed.
 MESSAGE = JsonBounds(size=MESSAGE_BYTES, values=2**14, depth=16)
 UPDATE = TensorBounds(

@@ -24,7 +24,7 @@ class Usage:
         """Look at all processes; return the processor seconds that they have used so far."""
         for pid in _family(os.getpid()):
             try:
-                self._peaks[pid], self._cpu_s[pid] = _peak_mb(pid), _cpu_s(pid)
+                self._peaks[pid], self._cpu_s[pid] = peak_mb(pid), cpu_s(pid)
             except (OSError, KeyError):  # it ended in the meantime
                 continue
         self.peak_mb = sum(self._peaks.values())
@@ -45,11 +45,13 @@ def _family(root: int) -> list[int]:
     return found
 
 
-def _peak_mb(pid: int) -> float:
+def peak_mb(pid: int) -> float:
+    """Return the largest resident memory of a process, MB."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0]) * 1024 / 1e6
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Return the processor seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

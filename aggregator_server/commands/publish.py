@@ -43,12 +43,16 @@ def _publish_model(options: argparse.Namespace) -> int:
 
 
 def _send(file: Path, address: str, options: argparse.Namespace) -> int:
-    url = urlsplit(options.url)
-    if url.scheme not in ("http", "https") or not url.hostname:
+    try:
+        url = urlsplit(options.url)
+        port = url.port
+    except ValueError as error:  # the port is no number, or above 65535
+        raise AggregatorError(f"--url = {options.url!r} is no address: {error}") from error
+    if url.scheme not in ("http", "https") or not url.hostname or port == 0:
         raise AggregatorError(f"--url must look like http://host:port, not {options.url!r}")
     if not options.token:
         raise AggregatorError(f"--token is missing; `auricle-aggregator tokens` prints it (or set {ADMIN_VARIABLE})")
-    connection = _connection(url.scheme, url.hostname, url.port, options.authority)
+    connection = _connection(url.scheme, url.hostname, port, options.authority)
     try:
         body = file.read_bytes()
         path = f"{url.path.rstrip('/')}{address}"

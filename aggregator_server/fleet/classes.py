@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -12,14 +13,17 @@ from aggregator_server.errors import ClassNameTakenError, ClassNotFoundError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.names import check_name, unique_name
 from aggregator_server.store import Store
-from aggregator_server.store.tables import ACTIVE, MERGED, PROPOSED, REJECTED, RETIRED, ClassRow
+from aggregator_server.store.tables import ACTIVE, MERGED, PROPOSED, REJECTED, RETIRED, ClassRow, table_of
 from fleet_protocol.messages import ClassInfo, MergedClass
+
+_C = table_of(ClassRow)
+_ALL = select(_C.c.class_id, _C.c.name, _C.c.discovered_in).where(_C.c.state == ACTIVE).order_by(_C.c.position)
 
 
 def all_classes(session: Session) -> tuple[ClassInfo, ...]:
     """Return every class in column order."""
-    columns = select(ClassRow.class_id, ClassRow.name, ClassRow.discovered_in).where(ClassRow.state == ACTIVE)
-    return tuple(ClassInfo(*row) for row in session.execute(columns.order_by(ClassRow.position)))
+    rows: Iterable[Any] = session.execute(_ALL)
+    return tuple(ClassInfo(*row) for row in rows)
 
 
 def list_classes(store: Store) -> tuple[ClassInfo, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import (
@@ -28,7 +29,7 @@ from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, moment
 from aggregator_server.security import hash_secret, same
 from aggregator_server.store import Store, Tables
-from aggregator_server.store.tables import DeviceRow
+from aggregator_server.store.tables import DeviceRow, table_of
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import Enrolled, Enrolment
@@ -37,6 +38,33 @@ _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
 _NETWORK = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"[!-~]{32,256}")
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3_600.0, 86_400.0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The columns of a device's row that every request of it needs.
+
+    Attributes:
+        device_id: The device.
+        revoked_at: When it was shut out, in seconds since 1970; None: it was not.
+        waiting: Whether an operator has yet to admit it.
+        rotate: Whether somebody asked it for a new secret.
+        secret_since: When it drew its secret; None: when it enrolled.
+        enrolled_at: When it enrolled.
+    """
+
+    device_id: str
+    revoked_at: float | None
+    waiting: bool
+    rotate: bool
+    secret_since: float | None
+    enrolled_at: float
+
+
+_D = table_of(DeviceRow)
+_STANDING = select(*(_D.c[field.name] for field in fields(Standing)))
+_OF_SECRET = _STANDING.where(_D.c.secret_hash == bindparam("hash"))
+_OF_ID = _STANDING.where(_D.c.device_id == bindparam("of_device"))
 
 
 @dataclass(frozen=True)
@@ -131,7 +159,7 @@ def _require_quota(session: Session, per_minute: int, invitation_id: int | None,
         )
 
 
-def identify(tables: Tables, secret: str, *, waiting: bool = False) -> DeviceRow:
+def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
     """Return the device that a secret belongs to.
 
     Args:
@@ -145,23 +173,29 @@ def identify(tables: Tables, secret: str, *, waiting: bool = False) -> DeviceRow
         DeviceWaitingError: an operator has yet to admit the device.
     """
     with tables.reading() as session:
-        row = session.scalar(select(DeviceRow).where(DeviceRow.secret_hash == hash_secret(secret)))
-    if row is None:
+        found: Any = session.execute(_OF_SECRET, {"hash": hash_secret(secret)}).first()
+    if found is None:
         raise NotAuthenticatedError("no device is enrolled with this secret; enrol at POST /v1/devices first")
-    _require_not_revoked(row)
+    known = Standing(*found)
+    _require_not_revoked(known)
     if not waiting:
-        require_active(row)
-    return row
+        require_active(known)
+    return known
+
+
+def standing_of(session: Session, device_id: str) -> Standing:
+    """Return what decides whether a device may take part."""
+    found: Any = session.execute(_OF_ID, {"of_device": device_id}).one()
+    return Standing(*found)
 
 
 def is_enrolled(tables: Tables, secret: str) -> bool:
     """Tell whether a device has a secret, revoked or not."""
     with tables.reading() as session:
-        found = select(DeviceRow.device_id).where(DeviceRow.secret_hash == hash_secret(secret))
-        return session.scalar(found) is not None
+        return session.execute(_OF_SECRET, {"hash": hash_secret(secret)}).first() is not None
 
 
-def wants_new_secret(row: DeviceRow, now: float, days: float) -> bool:
+def wants_new_secret(row: Standing, now: float, days: float) -> bool:
     """Say whether a device is to change its secret: somebody asked for it, or the secret is so many days old.
 
     With ``days`` 0 its age does not matter.
@@ -306,7 +340,7 @@ def _check_features(ours: FeatureSettings, theirs: FeatureSettings, name: str) -
         raise ForeignFeaturesError(str(error)) from error
 
 
-def require_active(row: DeviceRow) -> None:
+def require_active(row: DeviceRow | Standing) -> None:
     """Check that a device may take part.
 
     Raises:
@@ -320,7 +354,7 @@ def require_active(row: DeviceRow) -> None:
         )
 
 
-def _require_not_revoked(row: DeviceRow) -> None:
+def _require_not_revoked(row: DeviceRow | Standing) -> None:
     if row.revoked_at is not None:
         raise DeviceRevokedError(
             f"device {row.device_id} was revoked, or left; to take part again it needs a new invitation, a new "

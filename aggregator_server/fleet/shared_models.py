@@ -5,6 +5,8 @@ rounds/publishing.py holds the whole of a publication, rounds/history.py the wei
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -89,8 +91,9 @@ def model_blob(session: Session, version: int | None) -> str | None:
     return None if version is None else session.get_one(ModelRow, version).sha256
 
 
+@lru_cache(maxsize=4)
 def read_manifest(store: Store, sha256: str) -> Manifest:
-    """Return the manifest of a published model.
+    """Return the manifest of a published model, which every upload needs: it is read once.
 
     Raises:
         BlobError: it is missing or damaged.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from statistics import median
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.rounds.queries import training_losses
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.store import Store
-from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, ParticipantRow
+from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, ParticipantRow, table_of
 
-# Resolution of DeviceRow.seen_at: not every request for work is worth a write to the disk.
-_SEEN_RESOLUTION_S = 30.0
+_D = table_of(DeviceRow)
+_NOTE_SEEN = update(_D).where(_D.c.device_id == bindparam("of_device")).values(seen_at=bindparam("now"))
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
@@ -43,10 +43,13 @@ def training_loss(session: Session, round_id: int) -> float | None:
     return median(losses) if losses else None
 
 
-def note_seen(store: Store, device_id: str, now: float) -> None:
-    """Remember that a device was heard of."""
-    with store.reading() as session:
-        seen_at = session.scalar(select(DeviceRow.seen_at).where(DeviceRow.device_id == device_id))
-    if seen_at is not None and not 0 <= now - seen_at < _SEEN_RESOLUTION_S:
+def write_seen(store: Store) -> None:
+    """Write when devices were last heard of, all in one transaction.
+
+    Not every request for work is worth a write to the disk: a fleet that wakes would wait for one after the other.
+    """
+    seen = store.take_seen()
+    if seen:
         with store.writing() as session:
-            session.execute(update(DeviceRow).where(DeviceRow.device_id == device_id).values(seen_at=now))
+            values = [{"of_device": device_id, "now": now} for device_id, now in sorted(seen.items())]
+            session.connection().execute(_NOTE_SEEN, values)

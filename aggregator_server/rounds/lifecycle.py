@@ -12,12 +12,13 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundClosedError, RoundOpenError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
+from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.computation import Compute, compute_here
 from aggregator_server.rounds.continuous import open_next
 from aggregator_server.rounds.groups import go_on
 from aggregator_server.rounds.opening import fleet_kind, insert_round
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.queries import open_deadline, open_round_id, require_round
+from aggregator_server.rounds.queries import open_round_id, read_waiting, require_round
 from aggregator_server.rounds.quorum import is_complete, shortfall
 from aggregator_server.rounds.result import apply_result
 from aggregator_server.rounds.retention import remove_uploads
@@ -38,6 +39,7 @@ def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERV
         RoundOpenError: another round is open.
         NoPublicSetError, NoDevicesError: there is nothing to score, or nobody to do it.
     """
+    write_seen(store)
     with store.writing() as session:
         request = recommended(request, fleet_kind(session))
         plan = make_plan(request)
@@ -80,7 +82,8 @@ def advance(store: Store, now: float, compute: Compute = compute_here) -> int | 
     """
     while True:
         with store.reading() as session:
-            snapshot = read_open_round(session, review=store.review_classes)
+            is_due, _ = read_waiting(session, now)
+            snapshot = read_open_round(session, review=store.review_classes) if is_due else None
         if snapshot is None or not is_complete(snapshot, now):
             return None
         reason = shortfall(snapshot)
@@ -105,9 +108,3 @@ def _note_end(session: Session, round_id: int, now: float) -> None:
     row = session.get_one(RoundRow, round_id)
     if row.series is None or not is_done(row):
         audit(session, "round_closed", SERVER, now, round_id=round_id, state=row.state, reason=row.reason)
-
-
-def next_deadline(store: Store) -> float | None:
-    """Return when the open round closes at the latest, in seconds since 1970; None where no round has a deadline."""
-    with store.reading() as session:
-        return open_deadline(session)

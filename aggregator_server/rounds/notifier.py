@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from aggregator_server.limits import WOKEN_AT_ONCE
+
 
 class Notifier:
     """Wakes its subscribers when something changed. It belongs to the event loop that it was made in.
@@ -47,5 +49,11 @@ class Notifier:
 
     def _set(self) -> None:
         events, self._events = self._events, {}
-        for event in events.values():
+        self._set_some(list(events.values()))
+
+    def _set_some(self, events: list[asyncio.Event]) -> None:
+        """Wake a few; other requests get their turn before the next few."""
+        for event in events[:WOKEN_AT_ONCE]:
             event.set()
+        if events[WOKEN_AT_ONCE:]:
+            self._loop.call_soon(self._set_some, events[WOKEN_AT_ONCE:])

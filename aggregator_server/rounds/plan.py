@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
+
 from aggregator_server.errors import InvalidPlanError
 from aggregator_server.schemas import RoundRequest
+from aggregator_server.store.tables import Json
 from aggregator_server.strategies.plan_methods import complete, known_settings
 from aggregator_server.strategies.registry import strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
-from fleet_protocol.messages import CONTINUOUS, Choice, OthersPart, RoundPlan
+from fleet_protocol.messages import CONTINUOUS, Choice, OthersPart, RoundPlan, parse
 from fleet_protocol.setting import Value
 
 _MAX_DEADLINE_S = 30 * 86_400.0
+
+
+def parsed_plan(plan: Json) -> RoundPlan:
+    """Return the plan of a round's row. Every request of every device needs it, so it is parsed once."""
+    return _parsed(json.dumps(plan, sort_keys=True))
+
+
+@lru_cache(maxsize=16)
+def _parsed(plan: str) -> RoundPlan:
+    return parse(RoundPlan, json.loads(plan))
 
 
 def make_plan(request: RoundRequest) -> RoundPlan:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Select, func, select
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, exists, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
-from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER
-from aggregator_server.store.tables import ParticipantRow, RoundRow
+from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_IS_OPEN
+from aggregator_server.store.tables import DeviceRow, ParticipantRow, RoundRow, table_of
 
 # Rounds with the whole fleet; the others are those of a group.
 OF_FLEET = RoundRow.follows.is_(None)
+
+
+_R, _P, _D = table_of(RoundRow), table_of(ParticipantRow), table_of(DeviceRow)
+_ACTIVE = (_P.c.round_id == _R.c.round_id) & (_P.c.device_id == _D.c.device_id) & _D.c.revoked_at.is_(None)
+_WAITING = select(
+    _R.c.deadline_at,
+    exists().where(_ACTIVE, _P.c.upload.is_(None)).label("missing"),
+    exists().where(_ACTIVE, _P.c.upload.is_not(None)).label("uploaded"),
+).where(TABLE_IS_OPEN)
+_OPEN_ROUND = select(_R.c.round_id).where(TABLE_IS_OPEN)
 
 
 def of_group(follows: int, index: int) -> ColumnElement[bool]:
@@ -26,18 +38,33 @@ def require_round(session: Session, round_id: int) -> RoundRow:
     """
     row = session.get(RoundRow, round_id, with_for_update=True)
     if row is None:
-        raise RoundNotFoundError(f"there is no round {round_id}; GET /v1/rounds lists them")
+        raise no_such_round(round_id)
     return row
+
+
+def no_such_round(round_id: int) -> RoundNotFoundError:
+    """Return what is raised where a round does not exist."""
+    return RoundNotFoundError(f"there is no round {round_id}; GET /v1/rounds lists them")
+
+
+def read_waiting(session: Session, now: float) -> tuple[bool, float | None]:
+    """Return (whether the open round need not wait any longer, when it closes at the latest).
+
+    The former as rounds/quorum.py says it, but at the cost of one lookup: a server asks after every upload. The latter
+    in seconds since 1970; None where no round has a deadline.
+    """
+    found: Any = session.execute(_WAITING).first()
+    if found is None:
+        return False, None
+    if found.deadline_at is None:
+        return bool(found.uploaded), None
+    return not found.missing or now >= found.deadline_at, found.deadline_at
 
 
 def open_round_id(session: Session) -> int | None:
     """Return the number of the open round."""
-    return session.scalar(select(RoundRow.round_id).where(IS_OPEN))
-
-
-def open_deadline(session: Session) -> float | None:
-    """Return when the open round closes at the latest, in seconds since 1970; None where no round has a deadline."""
-    return session.scalar(select(RoundRow.deadline_at).where(IS_OPEN))
+    found: int | None = session.execute(_OPEN_ROUND).scalar()
+    return found
 
 
 def open_group_index(session: Session, follows: int) -> int | None:

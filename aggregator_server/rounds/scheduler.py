@@ -6,14 +6,17 @@ import asyncio
 import logging
 import time
 
+from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.computation import Compute
-from aggregator_server.rounds.lifecycle import advance, next_deadline
+from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.notifier import Notifier
+from aggregator_server.rounds.queries import read_waiting
 from aggregator_server.store import Store
 
 _log = logging.getLogger(__name__)
 _MAX_SLEEP_S = 30.0  # deadlines are wall-clock times, and somebody may set the clock
 _RETRY_S = 5.0
+_LEAST_PAUSE_S = 0.02  # uploads may come by the hundred in a second
 
 
 class RoundScheduler:
@@ -24,6 +27,7 @@ class RoundScheduler:
         self._compute = compute
         self._new_work = new_work
         self._due = Notifier()
+        self._write_seen_at = 0.0
 
     def wake(self) -> None:
         """Look at the open round now: something that it may have waited for has happened. Any thread may call this."""
@@ -38,14 +42,20 @@ class RoundScheduler:
             except Exception:
                 _log.exception("the open round could not be moved forward; next try in %g s", _RETRY_S)
                 pause = _RETRY_S
+            await asyncio.sleep(_LEAST_PAUSE_S)
             await self._due.wait(event, pause)
 
     def _step(self) -> float:
         """Advance the open round; return after how many seconds the next step is due at the latest."""
-        closed = advance(self._store, time.time(), self._compute)
-        if closed is not None:
-            _log.info("round %d closed", closed)
-            self._new_work.notify()
+        if time.monotonic() >= self._write_seen_at:
+            self._write_seen_at = time.monotonic() + _MAX_SLEEP_S
+            write_seen(self._store)
+        with self._store.reading() as session:
+            is_due, deadline = read_waiting(session, time.time())
+        if is_due:
+            closed = advance(self._store, time.time(), self._compute)
+            if closed is not None:
+                _log.info("round %d closed", closed)
+                self._new_work.notify()
             return 0.0  # another round may have followed, and even be over already
-        deadline = next_deadline(self._store)
         return _MAX_SLEEP_S if deadline is None else min(_MAX_SLEEP_S, max(0.0, deadline - time.time()))

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from aggregator_server.store.tables import DONE, FAILED, OPEN, RoundRow
+from aggregator_server.store.tables import DONE, FAILED, OPEN, RoundRow, table_of
 
 # Conditions for queries.
 IS_OPEN = RoundRow.state == OPEN
@@ -21,6 +21,7 @@ IS_OVER = RoundRow.state != OPEN
 IS_DONE = RoundRow.state == DONE
 # Done, and not undone by an operator.
 COUNTS = IS_DONE & RoundRow.undone_by.is_(None)
+TABLE_IS_OPEN = table_of(RoundRow).c.state == OPEN  # for statements on tables
 
 _REASON_LENGTH = 1_000
 

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from typing import Any
 
 from aggregator_server.aggregation.contract import UploadTerms
 from aggregator_server.errors import (
     AggregatorError,
-    DuplicateUpdateError,
     ForeignFeaturesError,
     ForeignUpdateError,
     InvalidRequestError,
     MalformedUpdateError,
-    NotSelectedError,
-    RoundClosedError,
     WrongPublicSetError,
 )
 from aggregator_server.fleet.public_sets import upload_terms
-from aggregator_server.fleet.shared_models import model_blob, read_manifest
+from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
-from aggregator_server.rounds.continuous import is_due, present_round
-from aggregator_server.rounds.queries import require_round
-from aggregator_server.rounds.states import is_open
+from aggregator_server.rounds.admission import admit, note_upload
+from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
-from aggregator_server.store.tables import BlobRow, DeviceRow, ParticipantRow, RoundRow
 from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings
-from fleet_protocol.messages import Receipt, RoundPlan, Update, parse
+from fleet_protocol.messages import Receipt, Update, parse
 from fleet_protocol.tensors import view
 
 
@@ -51,7 +44,7 @@ def require_expected(store: Store, round_id: int, device_id: str, announced: str
         RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it would not.
     """
     with store.reading() as session:
-        _admit(session, round_id, device_id, announced, now)
+        admit(session, round_id, device_id, announced, now)
 
 
 def accept_update(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
@@ -65,39 +58,32 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     """
     repeated = Receipt(round_id, incoming.sha256, repeated=True)
     with store.reading() as session:
-        participant = _admit(session, round_id, device_id, incoming.sha256, now)
-        if participant is None:
+        place = admit(session, round_id, device_id, incoming.sha256, now)
+        if place is None:
             return repeated
         terms = upload_terms(session)
-        round_row = require_round(session, round_id)
-        chosen, model = _strategy(round_row, participant), model_blob(session, round_row.model_version)
-    if model is not None:
-        terms = dataclasses.replace(terms, manifest=read_manifest(store, model))
+    found = place.found
+    if found.model is not None:
+        terms = dataclasses.replace(terms, manifest=read_manifest(store, found.model))
     try:
         arrays, document = view(incoming.content(), UPDATE)
         update = parse(Update, document)
     except ProtocolError as error:
         raise MalformedUpdateError(f"the upload cannot be read: {error}") from error
     _check(terms, update, round_id, device_id)
-    if round_row.series is None:  # else rounds may have ended since, which let the public set grow
+    if found.series is None:  # else rounds may have ended since, which let the public set grow
         _check_public_set(terms, update)
-    chosen.check(terms, update, arrays)
+    _strategy(found).check(terms, update, arrays)
     sha256 = incoming.keep()
     with store.writing() as session:
         try:
-            row = _admit(session, round_id, device_id, sha256, now)
+            place = admit(session, round_id, device_id, sha256, now)
         except AggregatorError:  # the round ended meanwhile: no row will ever name these bytes
             store.blobs.remove(sha256)
             raise
-        if row is None:
+        if place is None:
             return repeated
-        session.merge(BlobRow(sha256=sha256, kind="update"))
-        session.flush()
-        session.add(row)
-        row.upload, row.uploaded_at = sha256, now
-        row.clips, row.metrics = update.clips, update.metrics
-        device = session.get_one(DeviceRow, device_id)
-        device.clips, device.label_entropy = update.clips or device.clips, update.label_entropy
+        note_upload(session, place, sha256, update, now)
     return Receipt(round_id, sha256, repeated=False)
 
 
@@ -115,51 +101,10 @@ def check_metrics(metrics: dict[str, float]) -> None:
             raise InvalidRequestError(f"metric {name!r} is {value!r}; it must be a finite number")
 
 
-def _strategy(round_row: RoundRow, participant: ParticipantRow) -> Strategy:
+def _strategy(found: Any) -> Strategy:  # noqa: ANN401
     """Return the strategy that a device was asked to follow."""
-    others = parse(RoundPlan, round_row.plan).others
-    return strategy(others.strategy if others is not None and participant.other else round_row.strategy)
-
-
-def _admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> ParticipantRow | None:
-    """Return the row that the upload belongs in, or None where it is there already, or may be: only its bytes tell."""
-    round_row = require_round(session, round_id)
-    if round_row.series is not None:
-        return _admit_to_series(session, round_row, device_id, sha256, now)
-    row = session.get(ParticipantRow, (round_id, device_id))
-    if row is None:
-        raise NotSelectedError(
-            f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
-        )
-    if row.upload is not None and sha256 in (None, row.upload):
-        return None
-    if row.upload is not None:
-        raise DuplicateUpdateError(f"device {device_id} uploaded {row.upload} for round {round_id}; that one stands")
-    if not is_open(round_row):
-        raise RoundClosedError(f"round {round_id} is {round_row.state}; GET /v1/work says what to do next")
-    assert round_row.deadline_at is not None
-    if now >= round_row.deadline_at:
-        late = now - round_row.deadline_at
-        raise RoundClosedError(f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work")
-    return row
-
-
-def _admit_to_series(
-    session: Session, round_row: RoundRow, device_id: str, sha256: str | None, now: float
-) -> ParticipantRow | None:
-    """Return a new row in the open round of a series, or None where the upload is in one of its rounds already."""
-    same = ParticipantRow.device_id == device_id
-    if sha256 is not None:
-        same &= ParticipantRow.upload == sha256
-    of_series = select(ParticipantRow.round_id).join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
-    if session.scalar(of_series.where(same, RoundRow.series == round_row.series).limit(1)) is not None:
-        return None
-    current = present_round(session, round_row)
-    if not is_open(current):
-        raise RoundClosedError(f"the continuous rounds that round {round_row.round_id} was one of are over")
-    if not is_due(session, current, device_id, now):
-        raise NotSelectedError(f"device {device_id} contributed lately; GET /v1/work says when it is asked again")
-    return ParticipantRow(round_id=current.round_id, device_id=device_id, metrics={})
+    others = parsed_plan(found.plan).others
+    return strategy(others.strategy if others is not None and found.other else found.strategy)
 
 
 def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) -> None:

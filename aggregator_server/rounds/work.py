@@ -10,27 +10,19 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotDoneError
 from aggregator_server.fleet.classes import all_classes, as_merged, classes_in_state, given_up, merged_classes
-from aggregator_server.fleet.devices import require_active
+from aggregator_server.fleet.devices import require_active, standing_of
 from aggregator_server.fleet.shared_models import model_blob
-from aggregator_server.rounds.candidates import note_seen
 from aggregator_server.rounds.continuous import has_learned_as_much, is_due, open_round_of_series
 from aggregator_server.rounds.groups import fine_tuning_due
 from aggregator_server.rounds.history import newest_result
 from aggregator_server.rounds.others import is_other, plan_for_others
+from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import open_round_waiting_for, require_round
 from aggregator_server.rounds.states import is_done
 from aggregator_server.rounds.uploads import check_metrics
 from aggregator_server.store import Store
-from aggregator_server.store.tables import (
-    PROPOSED,
-    AssignmentRow,
-    ClassRow,
-    DeviceRow,
-    LearnedRow,
-    ParticipantRow,
-    RoundRow,
-)
-from fleet_protocol.messages import ClassAssignment, Learned, RoundPlan, Work, WorkKind, parse
+from aggregator_server.store.tables import PROPOSED, AssignmentRow, ClassRow, LearnedRow, ParticipantRow, RoundRow
+from fleet_protocol.messages import ClassAssignment, Learned, Work, WorkKind
 
 
 def next_work(store: Store, device_id: str, now: float) -> Work | None:
@@ -42,9 +34,9 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     Raises:
         DeviceRevokedError: the device was revoked, perhaps while it waited.
     """
-    note_seen(store, device_id, now)
+    store.note_seen(device_id, now)
     with store.reading() as session:
-        require_active(session.get_one(DeviceRow, device_id))
+        require_active(standing_of(session, device_id))
         finished = _to_learn(session, device_id)
         if finished is not None:
             return _work(session, "learn", finished, device_id)
@@ -106,7 +98,7 @@ def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Wo
     work = Work(
         kind=kind,
         round_id=row.round_id,
-        plan=parse(RoundPlan, row.plan),
+        plan=parsed_plan(row.plan),
         public_set=str(public_set),
         consensus=consensus,
         classes=all_classes(session),

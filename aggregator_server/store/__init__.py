@@ -71,6 +71,7 @@ class Store(Tables):
         """
         self.keep_uploads = keep_uploads
         self.review_classes = review_classes
+        self._seen: dict[str, float] = {}
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / LOCK).open("w")
@@ -91,6 +92,15 @@ class Store(Tables):
         except StartError:
             self._lock.close()
             raise
+
+    def note_seen(self, device_id: str, now: float) -> None:
+        """Keep in memory when a device was last heard of; rounds/candidates.py writes it. Any thread may call this."""
+        self._seen[device_id] = now
+
+    def take_seen(self) -> dict[str, float]:
+        """Return when devices were heard of since this was called last, in seconds since 1970."""
+        seen, self._seen = self._seen, {}
+        return seen
 
     def close(self) -> None:
         """Close every connection and unlock the folder."""

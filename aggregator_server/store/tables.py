@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import JSON, Boolean, Double, ForeignKey, Index, Integer, String, false, text
+from sqlalchemy import JSON, Boolean, Double, ForeignKey, Index, Integer, String, Table, false, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from fleet_protocol.messages import RoundState
@@ -28,6 +28,14 @@ class Base(DeclarativeBase):
     """Column types. Times are seconds since 1970 (UTC) by the wall clock."""
 
     type_annotation_map = {Json: JSON, list[str]: JSON, float: Double}  # noqa: RUF012
+
+
+def table_of(kind: type[Base]) -> Table:
+    """Return the table of a row, for statements that every request of a device needs.
+
+    A statement on a table that is built once takes a quarter of the time of one on rows.
+    """
+    return cast("Table", kind.__table__)
 
 
 class BlobRow(Base):

@@ -7,17 +7,19 @@ import contextlib
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 
+import anyio
 import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
+from aggregator_server import limits
+from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.computation import Computation
 from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.rounds.scheduler import RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
-from aggregator_server.store.database import CONNECTIONS
 from aggregator_server.web import http_errors
 from aggregator_server.web.docs_page import render
 from aggregator_server.web.guard import Guard
@@ -39,8 +41,9 @@ from aggregator_server.web.routes import (
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Service, Terms
 
+# A request is compared with one after the other: those that a whole fleet sends come first.
 _ROUTES = (
-    health, devices, invitations, tokens, public_set, model, blobs, work, uploads, rounds, classes, audit,
+    work, uploads, blobs, health, devices, invitations, tokens, public_set, model, rounds, classes, audit,
 )  # fmt: skip
 _DESCRIPTION = (
     "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "
@@ -53,13 +56,13 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # More threads than connections to the database would only wait for one another.
-        anyio.to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS - 2
+        anyio.to_thread.current_default_thread_limiter().total_tokens = limits.OTHER_THREADS
         new_work = Notifier()
         computation = Computation(store.blobs)
         scheduler = RoundScheduler(store, new_work, computation)
+        device_threads = anyio.CapacityLimiter(limits.DEVICE_THREADS)
         app.state.service = Service(
-            store, first_tokens, new_work, scheduler, computation, Guard(store), terms or Terms()
+            store, first_tokens, new_work, scheduler, computation, Guard(store), terms or Terms(), device_threads
         )
         await asyncio.to_thread(remove_left_uploads, store)
         moving = asyncio.create_task(scheduler.run())
@@ -70,6 +73,7 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
             moving.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await moving
+            await asyncio.to_thread(write_seen, store)
 
     app = FastAPI(
         title="Auricle aggregator",

@@ -124,6 +124,7 @@ class BoundedProtocol(H11Protocol):
         """Start with the time to the first byte, or answer that there is no room."""
         super().connection_made(transport)
         self.app = self.run
+        self._read_at_most(limits.HEAD_BYTES)
         self.address = network_of(self.client[0] if self.client else "")
         self._admitted = self.table.admit(self)
         if self._admitted:
@@ -151,13 +152,17 @@ class BoundedProtocol(H11Protocol):
             elif not self._in_head:
                 self._in_head = True
                 self._wait(limits.HEAD_S)
-        elif was_idle:
+            return
+        if was_idle:
             self._in_head = False
             self._stop_waiting()
-        elif self._is_draining():
+        if self._is_draining():
             self._drained += len(data)
             if self._drained > limits.DRAINED_BYTES:
                 self.drop()
+        elif self.conn.their_state is h11.SEND_BODY:
+            self.flow.pause_reading()  # until the application wants more
+            self._read_at_most(limits.READ_BYTES)
 
     def on_response_complete(self) -> None:
         """Wait for the client's next request.
@@ -165,6 +170,7 @@ class BoundedProtocol(H11Protocol):
         A body that nobody read is drained for a while: else the client would see a reset in place of the answer.
         """
         super().on_response_complete()
+        self._read_at_most(limits.HEAD_BYTES)
         self._unset_keepalive_if_required()
         if self.transport.is_closing():
             self._wait(limits.WRITE_S)
@@ -198,6 +204,10 @@ class BoundedProtocol(H11Protocol):
 
     def _is_draining(self) -> bool:
         return self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
+
+    def _read_at_most(self, size: int) -> None:
+        """Set how much asyncio reads at once: of a head little, so that bodies stay where they are until their turn."""
+        self.transport.max_size = size  # type: ignore[attr-defined]
 
     def _wait(self, seconds: float) -> None:
         self._stop_waiting()

@@ -46,23 +46,30 @@ class Intake:
         """
         self._app = app
         self._require_known = require_known
+        self._turns = asyncio.Semaphore(limits.UPLOADS_READ_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
-        if scope["type"] == "http" and _has_body(scope):
-            try:
-                receive = await self._checked(scope, receive)
-            except AggregatorError as error:
-                await refusal(error)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] != "http" or not _has_body(scope):
+            await self._app(scope, receive, send)
+            return
+        turn = _Turn(self._turns)
+        try:
+            bounded = await self._bounded(scope, receive, turn)
+        except AggregatorError as error:
+            await refusal(error)(scope, receive, send)
+            return
+        try:
+            await self._app(scope, bounded, send)
+        finally:
+            turn.end()
 
-    async def _checked(self, scope: Scope, receive: Receive) -> Receive:
+    async def _bounded(self, scope: Scope, receive: Receive, turn: _Turn) -> Receive:
         """Return a receive that keeps the bounds: of a stream while it is read, of a message by reading it now."""
         streamed = _largest_stream(scope)
         body = _Body(scope, receive, streamed or limits.MESSAGE_BYTES)
         if streamed:
-            return body.receive
+            return turn.of(body.receive) if scope["path"].endswith("/update") else body.receive
         await self._require_known(Request(scope))
         message = await body.whole()
         try:
@@ -70,6 +77,43 @@ class Intake:
         except JsonError as error:
             raise InvalidRequestError(f"{scope['method']} {scope['path']}: {error}") from error
         return _once(message, receive)
+
+
+class _Turn:
+    """Lets few bodies be read at once: all of a fleet's would fill the memory and keep others waiting.
+
+    Who is slow has no turn, and needs none: its bytes come one after the other anyway.
+    """
+
+    def __init__(self, turns: asyncio.Semaphore) -> None:
+        self._turns = turns
+        self._is_mine = False
+
+    def of(self, receive: Receive) -> Receive:
+        """Return a receive that gives the first piece when it is its turn."""
+        has_begun = False
+
+        async def in_turn() -> Message:
+            nonlocal has_begun
+            if not has_begun:
+                await self._turns.acquire()
+                has_begun = self._is_mine = True
+            overdue = asyncio.get_running_loop().call_later(limits.TURN_S, self.end)
+            try:
+                message = await receive()
+            finally:
+                overdue.cancel()
+            if not message.get("more_body", False):
+                self.end()
+            return message
+
+        return in_turn
+
+    def end(self) -> None:
+        """Let another body be read."""
+        if self._is_mine:
+            self._is_mine = False
+            self._turns.release()
 
 
 class _Body:

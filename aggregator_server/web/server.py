@@ -8,6 +8,7 @@ import logging
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from aggregator_server.web.endpoint import Endpoint, url_of
 from aggregator_server.web.service import Terms
 
 _GRACE_S = 10
+_SWITCH_S = 0.0005
 
 
 class _WithoutMalformedRequests(logging.Filter):
@@ -119,6 +121,8 @@ def serve(
             # uvicorn raises the signal again once it has stopped; that one is ignored.
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: None)
+            # Threads that compute would keep the loop waiting for 5 ms each, by default.
+            sys.setswitchinterval(_SWITCH_S)
             connections = limits.most_connections(_allow_files())
             app = create_app(store, tokens, terms=replace(terms, authority=authority))
             _Server(app, url_of(shown, taken, private=private), certificate, connections).run(sockets=[listener])

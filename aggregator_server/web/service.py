@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
 
 from aggregator_server.limits import DEVICES_PER_MINUTE
 from aggregator_server.rounds.computation import Compute
@@ -11,6 +16,9 @@ from aggregator_server.rounds.scheduler import RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.web.guard import Guard
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +50,7 @@ class Service:
         compute: Computes the result of a round, in a process of its own.
         guard: Notes and slows down what is refused.
         terms: What whoever runs the server asks of devices.
+        device_threads: How many threads serve devices; other requests have threads of their own.
     """
 
     store: Store
@@ -51,3 +60,8 @@ class Service:
     compute: Compute
     guard: Guard
     terms: Terms
+    device_threads: anyio.CapacityLimiter
+
+    async def for_device(self, function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
+        """Run what a device asks for in a thread for devices."""
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self.device_threads)

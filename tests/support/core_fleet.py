@@ -6,6 +6,7 @@ from pathlib import Path
 from aggregator_server.fleet.devices import enrol
 from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_model, publish_public_set
+from aggregator_server.rounds.queries import read_waiting
 from aggregator_server.rounds.uploads import accept_update
 from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.schemas import ModelInfo, RoundRequest
@@ -74,6 +75,10 @@ class CoreFleet:
 
     def advance(self, now: float = 103.0) -> int | None:
         return advance(self.store, now)
+
+    def deadline(self) -> float | None:
+        with self.store.reading() as session:
+            return read_waiting(session, 0.0)[1]
 
     def learned(self, device: FakeDevice, round_id: int) -> None:
         acknowledge(self.store, device.device_id, Learned(round_id, {"global_accuracy": 0.9}, personalised=True))

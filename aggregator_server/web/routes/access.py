@@ -17,12 +17,11 @@ from aggregator_server.errors import (
     TooManyError,
 )
 from aggregator_server.fleet.audit import Actor
-from aggregator_server.fleet.devices import Entry, identify, is_enrolled, wants_new_secret
+from aggregator_server.fleet.devices import Entry, Standing, identify, is_enrolled, wants_new_secret
 from aggregator_server.fleet.invitations import find_invitation
 from aggregator_server.fleet.tokens import Person, find_person, is_token
 from aggregator_server.schemas import Role
 from aggregator_server.security import USER_PREFIX, same
-from aggregator_server.store.tables import DeviceRow
 from aggregator_server.web.guard import caller
 from aggregator_server.web.service import Service
 
@@ -86,7 +85,7 @@ async def require_enrolment(
     terms = service.terms
     invitation_id = None
     if not same(token, service.tokens.enrol):
-        invitation_id = await run_in_threadpool(find_invitation, service.store, token)
+        invitation_id = await service.for_device(find_invitation, service.store, token)
         if invitation_id is None:
             device_id = await _admit_device(request, service, bearer, _TO_ENROL, waiting=True)
             return Entry(by=caller(request, f"device {device_id}"), device_id=device_id)
@@ -134,10 +133,10 @@ async def require_known(request: Request) -> None:
     if scheme.lower() == "bearer":
         if same(token, service.tokens.admin) or same(token, service.tokens.enrol):
             return
-        if await run_in_threadpool(_is_known, service, token):
+        if await service.for_device(_is_known, service, token):
             return
     message = "this address needs a token that the server knows: `Authorization: Bearer <token>`"
-    await run_in_threadpool(service.guard.refuse, request, NotAuthenticatedError(message))
+    await service.for_device(service.guard.refuse, request, NotAuthenticatedError(message))
 
 
 async def current_actor(request: Request) -> Actor:
@@ -182,13 +181,13 @@ def _person(request: Request, service: Service, bearer: Bearer, role: Role) -> P
 
 async def _admit_device(request: Request, service: Service, bearer: Bearer, refusal: str, *, waiting: bool) -> str:
     secret = "" if bearer is None else bearer.credentials
-    row = await run_in_threadpool(_device, request, service, secret, refusal, waiting)
+    row = await service.for_device(_device, request, service, secret, refusal, waiting)
     _know(request, row.device_id)
     request.state.rotate = wants_new_secret(row, time.time(), service.terms.secret_days)
     return row.device_id
 
 
-def _device(request: Request, service: Service, secret: str, refusal: str, waiting: bool) -> DeviceRow:
+def _device(request: Request, service: Service, secret: str, refusal: str, waiting: bool) -> Standing:
     try:
         return identify(service.store, secret, waiting=waiting)
     except NotAuthenticatedError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Path
@@ -11,9 +11,11 @@ from fastapi.responses import StreamingResponse
 
 from aggregator_server.errors import BlobNotFoundError, InvalidRequestError
 from aggregator_server.fleet.public_sets import require_served
+from aggregator_server.store import Store
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import MEMBER_ERRORS, CurrentService, Member
 from aggregator_server.web.routes.bodies import BINARY
+from aggregator_server.web.service import Service
 
 router = APIRouter(tags=["blobs"])
 _CHUNK = 256 * 1024
@@ -26,17 +28,21 @@ _CHUNK = 256 * 1024
     response_class=StreamingResponse,
     responses={200: {"content": BINARY}, **documented(*MEMBER_ERRORS, BlobNotFoundError, InvalidRequestError)},
 )
-def blob(service: CurrentService, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> StreamingResponse:
+async def blob(service: CurrentService, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> StreamingResponse:
     """Return a blob's bytes; their SHA-256 is its name."""
-    require_served(service.store, sha256)
-    file = service.store.blobs.path(sha256).open("rb")
+    file = await service.for_device(_open, service.store, sha256)
     size = os.fstat(file.fileno()).st_size
     return StreamingResponse(
-        _chunks(file), media_type="application/octet-stream", headers={"Content-Length": str(size)}
+        _chunks(service, file), media_type="application/octet-stream", headers={"Content-Length": str(size)}
     )
 
 
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
+def _open(store: Store, sha256: str) -> BinaryIO:
+    require_served(store, sha256)
+    return store.blobs.path(sha256).open("rb")
+
+
+async def _chunks(service: Service, file: BinaryIO) -> AsyncIterator[bytes]:
     with file:
-        while chunk := file.read(_CHUNK):
+        while chunk := await service.for_device(file.read, _CHUNK):
             yield chunk

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Request
 
 from aggregator_server import errors
 from aggregator_server.fleet import devices
+from aggregator_server.fleet.devices import Entry
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.web.guard import caller
 from aggregator_server.web.http_errors import documented
@@ -24,6 +25,7 @@ from aggregator_server.web.routes.access import (
     Operator,
     Viewer,
 )
+from aggregator_server.web.service import Service
 from fleet_protocol.messages import Enrolled, Enrolment, NewSecret
 
 router = APIRouter(tags=["devices"])
@@ -47,11 +49,15 @@ _NAMED = (errors.DeviceNotFoundError, errors.InvalidRequestError)
         errors.TooManyError,
     ),
 )
-def enrol(request: Request, service: CurrentService, entry: EntryOfCaller, enrolment: Enrolment) -> Enrolled:
+async def enrol(request: Request, service: CurrentService, entry: EntryOfCaller, enrolment: Enrolment) -> Enrolled:
     """Take a device into the fleet, or update what the server knows of it.
 
     From then on its secret is its bearer token, also for enrolling again. It takes part in rounds that open later.
     """
+    return await service.for_device(_enrol, request, service, entry, enrolment)
+
+
+def _enrol(request: Request, service: Service, entry: Entry, enrolment: Enrolment) -> Enrolled:
     try:
         return devices.enrol(service.store, enrolment, time.time(), entry)
     except (errors.InvitationSpentError, errors.NotAuthenticatedError) as error:
@@ -71,15 +77,16 @@ def list_devices(service: CurrentService) -> tuple[DeviceInfo, ...]:
 
 
 @router.get("/v1/devices/me", summary="Show a device what is known of it", responses=documented(*DEVICE_ERRORS))
-def me(service: CurrentService, device_id: AnyDevice) -> DeviceInfo:
+async def me(service: CurrentService, device_id: AnyDevice) -> DeviceInfo:
     """Show the calling device."""
-    return devices.describe_device(service.store, device_id)
+    return await service.for_device(devices.describe_device, service.store, device_id)
 
 
 @router.delete("/v1/devices/me", summary="Leave the fleet", status_code=204, responses=documented(*DEVICE_ERRORS))
-def leave(request: Request, service: CurrentService, device_id: AnyDevice) -> None:
+async def leave(request: Request, service: CurrentService, device_id: AnyDevice) -> None:
     """Let the calling device go. Its secret is refused from then on."""
-    devices.leave(service.store, device_id, time.time(), caller(request, f"device {device_id}"))
+    by = caller(request, f"device {device_id}")
+    await service.for_device(devices.leave, service.store, device_id, time.time(), by)
     _look_again(service)
 
 
@@ -89,10 +96,10 @@ def leave(request: Request, service: CurrentService, device_id: AnyDevice) -> No
     status_code=204,
     responses=documented(*DEVICE_ERRORS, errors.SecretTakenError, errors.TooLargeError, errors.InvalidRequestError),
 )
-def change_secret(request: Request, service: CurrentService, device_id: Device, message: NewSecret) -> None:
+async def change_secret(request: Request, service: CurrentService, device_id: Device, message: NewSecret) -> None:
     """Replace the secret that this request brings. The same secret again changes nothing."""
     by = caller(request, f"device {device_id}")
-    devices.change_secret(service.store, device_id, message.secret, time.time(), by)
+    await service.for_device(devices.change_secret, service.store, device_id, message.secret, time.time(), by)
 
 
 @router.post(

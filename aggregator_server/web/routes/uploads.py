@@ -6,7 +6,6 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request
-from starlette.concurrency import run_in_threadpool
 
 from aggregator_server import errors
 from aggregator_server.rounds.uploads import accept_update, require_expected
@@ -52,7 +51,7 @@ async def upload(
     Its body is read only if the round expects it. An upload that the device begins anew takes the place of the former.
     """
     announced = None if x_content_sha256 is None else x_content_sha256.lower()
-    await run_in_threadpool(require_expected, service.store, round_id, device_id, announced, time.time())
+    await service.for_device(require_expected, service.store, round_id, device_id, announced, time.time())
     require_room(service.store.blobs.folder)
     with service.store.blobs.receive(owner=device_id) as incoming:
         async for chunk in request.stream():
@@ -62,6 +61,6 @@ async def upload(
             raise errors.DigestMismatchError(
                 f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again"
             )
-        receipt = await run_in_threadpool(accept_update, service.store, round_id, device_id, incoming, time.time())
+        receipt = await service.for_device(accept_update, service.store, round_id, device_id, incoming, time.time())
     service.scheduler.wake()
     return receipt

@@ -6,7 +6,6 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from aggregator_server import errors
 from aggregator_server.rounds.work import acknowledge, next_work
@@ -44,7 +43,7 @@ async def work(
     end = time.monotonic() + wait_s
     while True:
         event = service.new_work.subscribe(device_id)
-        found = await run_in_threadpool(next_work, service.store, device_id, time.time())
+        found = await service.for_device(next_work, service.store, device_id, time.time())
         if found is not None:
             return found
         left = end - time.monotonic()
@@ -67,8 +66,8 @@ async def work(
         errors.InvalidRequestError,
     ),
 )
-def learned(service: CurrentService, device_id: Device, round_id: RoundId, message: Learned) -> None:
+async def learned(service: CurrentService, device_id: Device, round_id: RoundId, message: Learned) -> None:
     """Note that the round's classes and consensus reached the device. Saying it twice changes nothing."""
     if message.round_id != round_id:
         raise errors.InvalidRequestError(f"the message names round {message.round_id}, the address round {round_id}")
-    acknowledge(service.store, device_id, message)
+    await service.for_device(acknowledge, service.store, device_id, message)

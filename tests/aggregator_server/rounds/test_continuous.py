@@ -5,7 +5,7 @@ import pytest
 
 from aggregator_server.errors import InvalidPlanError, NotSelectedError, RoundClosedError, RoundOpenError
 from aggregator_server.fleet.devices import revoke
-from aggregator_server.rounds.lifecycle import cancel_round, next_deadline
+from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.views import describe_round, list_rounds
 from fleet_protocol.messages import ClassReport
 from fleet_protocol.prototypes import FleetPrototypes
@@ -33,7 +33,7 @@ def prototypes(fleet, round_id):
 
 
 def test_each_upload_closes_a_round_and_the_next_one_builds_on_it(fleet):
-    assert next_deadline(fleet.store) is None
+    assert fleet.deadline() is None
     assert fleet.advance(1e9) is None  # nobody uploaded, however long ago the round was opened
     for round_id, member in enumerate(fleet.devices, start=1):
         fleet.upload(member, 100.0 + round_id)

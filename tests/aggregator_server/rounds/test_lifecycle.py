@@ -9,7 +9,7 @@ from sqlalchemy import event
 from aggregator_server import errors
 from aggregator_server.fleet.classes import list_classes, rename_class
 from aggregator_server.fleet.devices import list_devices, revoke
-from aggregator_server.rounds.lifecycle import advance, cancel_round, next_deadline
+from aggregator_server.rounds.lifecycle import advance, cancel_round
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.publishing import describe_public_set, publish_public_set
 from aggregator_server.rounds.views import describe_round, list_rounds, summarise_round
@@ -140,13 +140,13 @@ def test_a_report_that_is_repeated_after_its_answer_got_lost_is_answered_again(f
 
 def test_at_the_deadline_a_quorum_suffices(fleet):
     round_id = fleet.open(100.0, deadline_s=50, quorum=0.5)
-    assert next_deadline(fleet.store) == 150.0
+    assert fleet.deadline() == 150.0
     for device in fleet.devices[:2]:
         fleet.upload(device)
     assert fleet.advance(149.9) is None
     assert fleet.advance(150.0) == round_id
     assert state(fleet, round_id) == ("done", None)
-    assert next_deadline(fleet.store) is None
+    assert fleet.deadline() is None
 
 
 def test_at_the_deadline_without_a_quorum_the_round_fails_and_nothing_changes(fleet):

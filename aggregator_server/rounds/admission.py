@@ -1,0 +1,129 @@
+"""Where an upload belongs: whether its round takes it, and the rows that it becomes.
+
+The statements are built once, because every upload needs them twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, bindparam, case, exists, insert, literal, select, update
+from sqlalchemy.orm import Session
+
+from aggregator_server.errors import DuplicateUpdateError, NotSelectedError, RoundClosedError
+from aggregator_server.rounds.continuous import is_due, present_round
+from aggregator_server.rounds.queries import no_such_round
+from aggregator_server.rounds.states import is_open
+from aggregator_server.store.tables import BlobRow, DeviceRow, ModelRow, ParticipantRow, RoundRow, table_of
+from fleet_protocol.messages import Update
+
+_R, _P, _M = table_of(RoundRow), table_of(ParticipantRow), table_of(ModelRow)
+_B, _D = table_of(BlobRow), table_of(DeviceRow)
+_ROUND_AND_PARTICIPANT = (
+    select(
+        _R.c.round_id, _R.c.state, _R.c.deadline_at, _R.c.series, _R.c.strategy, _R.c.plan,
+        _M.c.sha256.label("model"), _P.c.device_id, _P.c.upload, _P.c.other,
+    )
+    .select_from(
+        _R.outerjoin(_P, and_(_P.c.round_id == _R.c.round_id, _P.c.device_id == bindparam("device_id")))
+        .outerjoin(_M, _M.c.version == _R.c.model_version)
+    )
+    .where(_R.c.round_id == bindparam("round_id"))
+    .with_for_update(of=_R)
+)  # fmt: skip
+_NOTE_BLOB = insert(_B).from_select(
+    ["sha256", "kind"],
+    select(bindparam("sha256"), literal("update")).where(~exists().where(_B.c.sha256 == bindparam("sha256"))),
+)
+_NOTE_UPLOAD = (
+    update(_P)
+    .where(_P.c.round_id == bindparam("of_round"), _P.c.device_id == bindparam("of_device"))
+    .values({name: bindparam(name) for name in ("upload", "uploaded_at", "clips", "metrics")})
+)
+_NOTE_CLIPS = (
+    update(_D)
+    .where(_D.c.device_id == bindparam("of_device"))
+    .values(
+        clips=case((bindparam("reported") > 0, bindparam("reported")), else_=_D.c.clips),
+        label_entropy=bindparam("entropy"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an upload belongs.
+
+    Attributes:
+        round_id: The round that takes it; of a series, the open one.
+        found: The round that the device named, with the device's part in it, as ``_ROUND_AND_PARTICIPANT`` selects it.
+    """
+
+    round_id: int
+    found: Any
+
+
+def admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> Place | None:
+    """Return where the upload belongs, or None where it is there already, or may be: only its bytes tell.
+
+    Args:
+        session: a reading one, or the one that writes the upload.
+        round_id: the round that the device names.
+        device_id: the device.
+        sha256: of the bytes; None where they are not known yet.
+        now: seconds since 1970.
+
+    Raises:
+        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
+    """
+    found: Any = session.execute(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id}).first()
+    if found is None:
+        raise no_such_round(round_id)
+    if found.series is not None:
+        current = _admit_to_series(session, session.get_one(RoundRow, round_id), device_id, sha256, now)
+        return None if current is None else Place(current, found)
+    if found.device_id is None:
+        raise NotSelectedError(
+            f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
+        )
+    if found.upload is not None and sha256 in (None, found.upload):
+        return None
+    if found.upload is not None:
+        raise DuplicateUpdateError(f"device {device_id} uploaded {found.upload} for round {round_id}; that one stands")
+    if not is_open(found):
+        raise RoundClosedError(f"round {round_id} is {found.state}; GET /v1/work says what to do next")
+    if now >= found.deadline_at:
+        late = now - found.deadline_at
+        raise RoundClosedError(f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work")
+    return Place(round_id, found)
+
+
+def _admit_to_series(
+    session: Session, round_row: RoundRow, device_id: str, sha256: str | None, now: float
+) -> int | None:
+    """Return the open round of a series, or None where the upload is in one of its rounds already."""
+    same = ParticipantRow.device_id == device_id
+    if sha256 is not None:
+        same &= ParticipantRow.upload == sha256
+    of_series = select(ParticipantRow.round_id).join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
+    if session.scalar(of_series.where(same, RoundRow.series == round_row.series).limit(1)) is not None:
+        return None
+    current = present_round(session, round_row)
+    if not is_open(current):
+        raise RoundClosedError(f"the continuous rounds that round {round_row.round_id} was one of are over")
+    if not is_due(session, current, device_id, now):
+        raise NotSelectedError(f"device {device_id} contributed lately; GET /v1/work says when it is asked again")
+    return current.round_id
+
+
+def note_upload(session: Session, place: Place, sha256: str, update: Update, now: float) -> None:
+    """Write the rows of an upload that is on disk."""
+    who = {"of_device": update.device_id}
+    if place.found.series is not None:
+        session.add(ParticipantRow(round_id=place.round_id, device_id=update.device_id, metrics={}))
+        session.flush()
+    session.execute(_NOTE_BLOB, {"sha256": sha256})
+    values = {"upload": sha256, "uploaded_at": now, "clips": update.clips, "metrics": update.metrics}
+    session.execute(_NOTE_UPLOAD, who | {"of_round": place.round_id} | values)
+    session.execute(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})

@@ -1,0 +1,1 @@
+"""How an aggregator bears a fleet that does everything at once: ``python -m benchmarks.load``."""
