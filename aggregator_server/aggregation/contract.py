@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aggregator_server.aggregation.plausible import FeatureRange
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
@@ -25,6 +26,8 @@ class UploadTerms:
         class_ids: the fleet's classes in column order.
         settings: of the public set's features.
         manifest: of the shared model; None in a round without one.
+        feature_range: reads the range of the public recordings' features, which descriptions of sounds must keep to;
+            None: nobody knows it.
     """
 
     public_set: str
@@ -32,6 +35,7 @@ class UploadTerms:
     class_ids: tuple[str, ...]
     settings: FeatureSettings
     manifest: Manifest | None = None
+    feature_range: Callable[[], FeatureRange] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
+from aggregator_server.aggregation.plausible import IMPRESSION_RANGES, PROTOTYPE_RANGES, check_cosines
 from aggregator_server.discovery.clustering import Discovery, Group, KnownClass, ReportedClass, discover
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.discovery.prototypes import PublicEmbedding
@@ -88,6 +89,20 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
         raise MalformedUpdateError(str(error)) from error
     if "impressions" in wanted and not arrays["impressions"].shape[1]:
         raise MalformedUpdateError("array 'impressions' holds no impression of any class; send at least one of each")
+    _check_descriptions(terms, arrays)
+
+
+def _check_descriptions(terms: UploadTerms, arrays: Arrays) -> None:
+    """Check that descriptions of sounds are such as sounds have.
+
+    Raises:
+        MalformedUpdateError: naming the array and the value.
+    """
+    if "profiles" in arrays:
+        check_cosines("profiles", arrays["profiles"])
+    for name, ranges in (("impressions", IMPRESSION_RANGES), ("prototypes", PROTOTYPE_RANGES)):
+        if name in arrays and terms.feature_range is not None:
+            terms.feature_range().check(name, arrays[name], ranges)
 
 
 def recognise(

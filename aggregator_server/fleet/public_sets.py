@@ -5,10 +5,13 @@ rounds/publishing.py holds the whole of a publication.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import UploadTerms
+from aggregator_server.aggregation.plausible import FeatureRange
 from aggregator_server.errors import (
     BlobNotFoundError,
     FleetFeaturesError,
@@ -38,6 +41,18 @@ def upload_terms(session: Session) -> UploadTerms:
     row = _required(session)
     class_ids = tuple(info.class_id for info in all_classes(session))
     return UploadTerms(row.sha256, row.samples, class_ids, FeatureSettings.from_json(row.features))
+
+
+@lru_cache(maxsize=2)
+def feature_range(store: Store, sha256: str) -> FeatureRange:
+    """Return the range of the features of a public set's recordings; data impressions do not widen it.
+
+    Raises:
+        BlobError: the public set is missing or damaged.
+    """
+    public_set = PublicSet.unpack(store.blobs.read(sha256))
+    recordings = public_set.features[~public_set.synthetic]
+    return FeatureRange.of(recordings if len(recordings) else public_set.features)
 
 
 def describe(session: Session, consensus: str | None) -> PublicSetInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -20,7 +21,7 @@ from aggregator_server.errors import (
     WrongPublicSetError,
 )
 from aggregator_server.fleet.devices import CLIPS_LIMIT
-from aggregator_server.fleet.public_sets import upload_terms
+from aggregator_server.fleet.public_sets import feature_range, upload_terms
 from aggregator_server.fleet.shared_models import model_blob, read_manifest
 from aggregator_server.names import check_name
 from aggregator_server.rounds.continuous import is_due, present_round
@@ -54,6 +55,7 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
         terms = upload_terms(session)
         round_row = require_round(session, round_id)
         chosen, model = strategy(round_row.strategy), model_blob(session, round_row.model_version)
+    terms = dataclasses.replace(terms, feature_range=partial(feature_range, store, terms.public_set))
     if model is not None:
         terms = dataclasses.replace(terms, manifest=read_manifest(store, model))
     try:

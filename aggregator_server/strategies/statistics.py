@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from aggregator_server.aggregation.plausible import SELECTION_CAP, capped_sizes
 from aggregator_server.store.tables import DeviceRow
 
 
@@ -16,7 +18,7 @@ class DeviceStatistics:
 
     Attributes:
         device_id: whose.
-        clips: n_k.
+        clips: n_k, at most ten times the median.
         label_entropy: of q_k, the clips' distribution over the labels, in nats.
     """
 
@@ -31,4 +33,9 @@ def read_statistics(session: Session) -> tuple[DeviceStatistics, ...]:
         DeviceRow.revoked_at.is_(None), DeviceRow.clips > 0, DeviceRow.label_entropy.is_not(None)
     )
     found = session.execute(rows.order_by(DeviceRow.device_id))
-    return tuple(DeviceStatistics(device_id, clips, float(entropy or 0.0)) for device_id, clips, entropy in found)
+    reported = found.all()
+    clips = capped_sizes(np.array([row.clips for row in reported], np.float64), SELECTION_CAP)
+    return tuple(
+        DeviceStatistics(row.device_id, int(count), float(row.label_entropy or 0.0))
+        for row, count in zip(reported, clips, strict=True)
+    )

@@ -20,6 +20,7 @@ from aggregator_server.aggregation.contract import (
     SharedModel,
     UploadTerms,
 )
+from aggregator_server.aggregation.plausible import check_weights
 from aggregator_server.aggregation.updates import Layout, Updates, stack_updates
 from aggregator_server.aggregation.weights import aggregate_weights
 from aggregator_server.discovery.new_classes import extend
@@ -50,6 +51,8 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
         )
     wanted = {PREFIX + name: tuple(shape) for name, shape in terms.manifest.weight_shapes.items()}
     check_arrays(terms, update, arrays, dict(wanted))
+    for name in wanted:
+        check_weights(name, arrays[name])
     if not 0.0 <= update.label_entropy <= 20.0:  # holds for NaN too
         raise MalformedUpdateError(f"label_entropy must be from 0 to 20 nats, not {update.label_entropy!r}")
 

@@ -303,7 +303,7 @@ class VirtualDevices:
     def _mean(self, block: Block, rows: Floats) -> Floats:
         """Return the block's mean with clipping; a server optimiser comes after all blocks."""
         settings = self.setup.plan.aggregation.settings
-        choice = Choice("weighted_mean", {name: settings[name] for name in ("by_size", "clip_norm")})
+        choice = Choice("weighted_mean", {name: settings[name] for name in ("by_size", "clip_norm", "clips_cap")})
         uploads = Updates(self.layout, tuple(device_id(device) for device in block.devices), rows)
         sizes = self.shards.sizes[list(block.devices)].astype(np.float64)
         return self.layout.flatten(aggregate_weights(choice, uploads, sizes, self._weights, {})[0])

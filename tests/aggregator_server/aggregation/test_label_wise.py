@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from aggregator_server.aggregation.label_wise import DeviceScores, accuracy, label_wise
+from aggregator_server.aggregation.label_wise import DeviceScores, accuracy, alpha_update, label_wise
 from aggregator_server.errors import AggregationError
 
 LABELS = np.array([0, 0, 1, 1], np.int64)
@@ -21,6 +21,13 @@ def scores(name, columns, rows):
 # a is right on rows 0, 1, 2 (accuracy 3/4); b on rows 2 and 3 of its class 1, where it owns nothing else (accuracy 1).
 A = scores("a", [0, 1], [[2, 1], [4, 0], [0, 6], [5, 1]])
 B = scores("b", [1, 2], [[1, 0], [2, 0], [3, 1], [9, 2]])
+
+
+def test_the_alpha_update_by_hand():
+    own = np.array([[0.5, 0.5], [1.0, 0.0]], np.float32)
+    consensus = np.array([[1.0, 0.0], [0.0, 2.0]], np.float32)
+    # alpha = 6 clips / 2 public samples = 3
+    assert alpha_update(own, consensus, 6).tolist() == [[2.5, 1.5], [3.0, 2.0]]
 
 
 def test_a_label_of_one_owner_takes_its_scores_and_a_shared_one_the_weighted_mean():
