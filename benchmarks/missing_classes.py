@@ -32,7 +32,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Ints
 from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassAssignment, ClassInfo, RoundPlan, Work, WorkKind
+from fleet_protocol.messages import Choice, ClassAssignment, ClassInfo, RoundPlan, Work, WorkKind
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
@@ -174,7 +174,8 @@ def fleet_of(
                LabelMap(bundle.manifest.capacity), bundle.weights)
         for k, mine in enumerate(owned)
     ]  # fmt: skip
-    plan = make_plan(RoundRequest("fedavg", settings=dict(settings), seed=seed))
+    mean = Choice("weighted_mean", {"clips_cap": 0.0})
+    plan = make_plan(RoundRequest("fedavg", settings=dict(settings), aggregation=mean, seed=seed))
     return Fleet(corpus, bundle, plan, devices, public_set, bundle.weights), owned, test
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from aggregator_server.aggregation.norm_clipping import clip_norms
@@ -45,6 +46,7 @@ def aggregate_weights(
     details: dict[str, Any] = {}
     if values["clip_norm"]:
         details["clipped"] = clip_norms(uploads, start, values["clip_norm"])
+    uploads = dataclasses.replace(uploads, start=start)
     combined, more = rule.combine(uploads, capped_sizes(sizes, values["clips_cap"]), values)
     if values["server_optimiser"] == "none":
         return uploads.layout.split(combined), {}, details | more

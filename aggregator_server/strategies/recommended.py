@@ -42,6 +42,5 @@ def recommended(request: RoundRequest, fleet: FleetKind) -> RoundRequest:
         return replace(request, strategy="prototypes")
     if fleet.shared is None or fleet.architectures != {fleet.shared}:
         return replace(request, strategy="zero_shot")
-    # A fifth of the devices may lie: of each weight the smallest and the largest fifth are left out.
-    aggregation = request.aggregation or Choice("trimmed_mean", {"trim": 0.2})
+    aggregation = request.aggregation or Choice("screened_mean")
     return replace(request, strategy="fedavg", aggregation=aggregation)

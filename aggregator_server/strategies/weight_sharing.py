@@ -80,7 +80,8 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
     stacked = stack_updates(layout, uploads)
     weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
     public_set = settled.public_set if settled else inputs.public_set
-    weights = _new_columns(model, weights, inputs, public_set.class_ids, contributions, assigned)
+    believed = [c for c in contributions if c.update.device_id not in rule_details.get("screened", ())]
+    weights = _new_columns(model, weights, inputs, public_set.class_ids, believed, assigned)
     consensus = None
     if inputs.has_consensus:
         consensus = extend(inputs.consensus, len(public_set.labels), len(public_set.classes))
@@ -114,7 +115,10 @@ def _new_columns(
     contributions: Sequence[Contribution],
     assigned: Sequence[Assigned],
 ) -> Arrays:
-    """Return the weights with a column for every class that was discovered: the mean of its reporters' columns."""
+    """Return the weights with a column for every class that was discovered: the mean of its reporters' columns.
+
+    A class that only screened devices reported keeps the column of its slot, which nobody has trained.
+    """
     former, capacity = len(inputs.public_set.classes), model.manifest.slots
     reports = {
         (c.update.device_id, report.slot): (c, former + place)
@@ -122,8 +126,11 @@ def _new_columns(
     }  # fmt: skip
     result = {name: array.copy() for name, array in weights.items()}
     for slot, class_id in enumerate(class_ids[former:capacity], start=former):
-        places = [reports[a.device_id, a.slot] for a in assigned if a.class_id == class_id]
+        reporters = [(a.device_id, a.slot) for a in assigned if a.class_id == class_id]
+        places = [reports[reporter] for reporter in reporters if reporter in reports]
         found = [(contribution.read(), place) for contribution, place in places]
+        if not found:
+            continue
         for name in model.manifest.head.weights:
             columns = [arrays[PREFIX + name][..., place] for arrays, place in found]
             result[name][..., slot] = np.mean(columns, axis=0, dtype=np.float64)

@@ -34,7 +34,7 @@ def test_it_depends_on_the_front_end_and_on_the_devices_networks(fleet, expected
 def test_a_strategy_that_is_named_stays_and_so_does_a_rule():
     named = RoundRequest("zero_shot")
     assert recommended(named, CEPSTRA) is named
-    assert recommended(RoundRequest(), CEPSTRA).aggregation == Choice("trimmed_mean", {"trim": 0.2})
+    assert recommended(RoundRequest(), CEPSTRA).aggregation == Choice("screened_mean")
     chosen = Choice("median")
     assert recommended(RoundRequest(aggregation=chosen), CEPSTRA).aggregation is chosen
 
@@ -75,5 +75,5 @@ def test_weights_are_shared_where_all_have_the_model_and_a_device_that_was_revok
     cancel_round(fleet.store, first, 102.0)
     revoke(fleet.store, stray.device_id, 103.0)
     round_ = opened(fleet)
-    assert (round_.summary.strategy, round_.plan.aggregation.name) == ("fedavg", "trimmed_mean")
+    assert (round_.summary.strategy, round_.plan.aggregation.name) == ("fedavg", "screened_mean")
     assert round_.plan.personalisation.name == "local"
