@@ -9,3 +9,6 @@ COMPUTATION_DEATHS = 3
 
 # Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
 LEAST_FREE_SHARE = 0.05
+
+# Uploads that were screened or refused, less those that counted since, at which a device is put in quarantine.
+SUSPICION = 3

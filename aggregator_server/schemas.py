@@ -40,6 +40,40 @@ class Health:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConductInfo:
+    """How a device behaved in the rounds so far.
+
+    Attributes:
+        counted: Number of its uploads that counted.
+        screened: Number of its uploads that the screen dropped, because they stood out.
+        refused: Number of rounds in which an upload of it was refused for its values.
+        refusal: Reason of the last refusal.
+        suspicion: Screened and refused uploads, less those that counted since; at 3 it is put in quarantine.
+        quarantined_at: Time at which it was put in quarantine; None: it is not there.
+        reason: Reason of the quarantine.
+    """
+
+    counted: int = 0
+    screened: int = 0
+    refused: int = 0
+    refusal: str | None = None
+    suspicion: int = 0
+    quarantined_at: datetime | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineRequest:
+    """Why an operator puts a device in quarantine.
+
+    Attributes:
+        reason: Reason for people.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeviceInfo:
     """An enrolled device.
 
@@ -53,6 +87,7 @@ class DeviceInfo:
         enrolled_at: Time of its first enrolment.
         seen_at: Time of its last request, to half a minute.
         revoked_at: Time of its revocation; None for an active device.
+        conduct: How it behaved in the rounds so far.
     """
 
     device_id: str
@@ -64,6 +99,7 @@ class DeviceInfo:
     enrolled_at: datetime
     seen_at: datetime
     revoked_at: datetime | None
+    conduct: ConductInfo = field(default_factory=ConductInfo)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,6 +334,7 @@ class RoundDetail:
         prototypes: Blob of the fleet's prototypes before the round.
         result_prototypes: Blob of the fleet's prototypes after the round.
         aggregation: Details of the aggregation rule, such as the devices that it left out.
+        quarantined: Devices that the round put in quarantine.
         groups: Devices of each group, fewest clips first; empty without group-balanced personalisation.
         group_rounds: Number of rounds within each group.
     """
@@ -320,5 +357,6 @@ class RoundDetail:
     prototypes: str | None
     result_prototypes: str | None
     aggregation: dict[str, Any]
+    quarantined: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...]
     group_rounds: tuple[int, ...]

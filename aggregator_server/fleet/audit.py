@@ -19,6 +19,8 @@ What = Literal[
     "class_made",
     "class_renamed",
     "device_enrolled",
+    "device_quarantined",
+    "device_released",
     "device_revoked",
     "model_published",
     "public_set_published",

@@ -17,6 +17,7 @@ from aggregator_server.errors import (
 )
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
+from aggregator_server.fleet.conduct import with_conduct
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, moment
@@ -101,8 +102,8 @@ def revoke(store: Store, device_id: str, now: float, by: Actor = SERVER) -> None
 def list_devices(store: Store) -> tuple[DeviceInfo, ...]:
     """Return every device, revoked ones too, oldest first."""
     with store.reading() as session:
-        rows = session.scalars(select(DeviceRow).order_by(DeviceRow.enrolled_at, DeviceRow.device_id)).all()
-    return tuple(_info(row) for row in rows)
+        rows = session.scalars(select(DeviceRow).order_by(DeviceRow.enrolled_at, DeviceRow.device_id))
+        return with_conduct(session, [_info(row) for row in rows])
 
 
 def describe_device(store: Store, device_id: str) -> DeviceInfo:
@@ -113,9 +114,9 @@ def describe_device(store: Store, device_id: str) -> DeviceInfo:
     """
     with store.reading() as session:
         row = session.get(DeviceRow, device_id)
-    if row is None:
-        raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
-    return _info(row)
+        if row is None:
+            raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
+        return with_conduct(session, [_info(row)])[0]
 
 
 def _check(enrolment: Enrolment) -> FeatureSettings:

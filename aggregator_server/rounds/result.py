@@ -12,9 +12,10 @@ from sqlalchemy.orm import Session
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
 from aggregator_server.errors import BlobError
 from aggregator_server.fleet.audit import SERVER, audit
+from aggregator_server.fleet.conduct import note_round
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.rounds.candidates import training_loss
-from aggregator_server.rounds.snapshot import RoundSnapshot
+from aggregator_server.rounds.snapshot import RoundSnapshot, read_open_round
 from aggregator_server.rounds.states import mark_done
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json
@@ -165,16 +166,26 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
                 audit(session, "class_made", SERVER, now, class_id=info.class_id, name=info.name, round_id=round_id)
     session.flush()
     _assign(session, round_id, result)
+    screened = (result.details.get("aggregation") or {}).get("screened", {})
+    quarantined = note_round(session, round_id, _uploaders(session, round_id), screened, now)
     columns = {
         "result_public_set": stored.public_set,
         "result_consensus": stored.consensus,
         "result_weights": stored.weights,
         "result_server_state": stored.server_state,
         "result_prototypes": stored.prototypes,
-        "details": result.details,
+        "details": result.details | {"quarantined": list(quarantined)},
         "training_loss": training_loss(session, round_id),
     }
     mark_done(session, round_id, now, columns)
+
+
+def _uploaders(session: Session, round_id: int) -> tuple[str, ...]:
+    """Return the devices whose uploads the result was made of."""
+    snapshot = read_open_round(session)
+    assert snapshot is not None
+    assert snapshot.round_id == round_id
+    return tuple(upload[0] for upload in snapshot.uploads)
 
 
 def _assign(session: Session, round_id: int, result: RoundResult) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.classes import all_classes
+from aggregator_server.fleet.conduct import QUARANTINED
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.queries import lock_open_round
 from aggregator_server.store.tables import AssignmentRow, DeviceRow, Json, ParticipantRow
@@ -26,7 +27,7 @@ class RoundSnapshot:
         deadline_at: Time at which the round closes at the latest, in seconds since 1970; None for a continuous round.
         public_set: Blob of the public set that is scored.
         consensus: Blob of the fleet's scores on it; None before the first round has ended.
-        selected: Number of selected devices that were not revoked since.
+        selected: Number of selected devices that were neither revoked nor put in quarantine since.
         uploads: (device, blob) of those that uploaded, by device.
         classes: The fleet's classes in column order.
         assigned: (device, slot, class) of the selected devices, from earlier rounds.
@@ -34,7 +35,8 @@ class RoundSnapshot:
         weights: Blob of the weights that the devices started from; None for the bundle's own.
         server_state: Blob of what the aggregation kept from the round before.
         prototypes: Blob of the fleet's prototypes before the round; None where it has none.
-        revoked: Devices whose earlier uploads no longer count, where the aggregation kept something.
+        revoked: Devices, revoked or in quarantine, whose earlier uploads no longer count; only where the aggregation
+            kept something.
     """
 
     round_id: int
@@ -64,6 +66,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         select(ParticipantRow.device_id, ParticipantRow.upload)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
         .where(ParticipantRow.round_id == row.round_id, DeviceRow.revoked_at.is_(None))
+        .where(DeviceRow.device_id.not_in(QUARANTINED))
         .order_by(ParticipantRow.device_id)
     )
     participants = session.execute(active).all()
@@ -94,5 +97,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
 
 
 def _revoked(session: Session) -> tuple[str, ...]:
-    revoked = select(DeviceRow.device_id).where(DeviceRow.revoked_at.is_not(None))
+    revoked = select(DeviceRow.device_id).where(
+        DeviceRow.revoked_at.is_not(None) | DeviceRow.device_id.in_(QUARANTINED)
+    )
     return tuple(session.scalars(revoked.order_by(DeviceRow.device_id)))

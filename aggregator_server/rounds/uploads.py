@@ -20,6 +20,7 @@ from aggregator_server.errors import (
     RoundClosedError,
     WrongPublicSetError,
 )
+from aggregator_server.fleet.conduct import in_quarantine, note_refusal
 from aggregator_server.fleet.devices import CLIPS_LIMIT
 from aggregator_server.fleet.public_sets import feature_range, upload_terms
 from aggregator_server.fleet.shared_models import model_blob, read_manifest
@@ -66,7 +67,12 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     _check(terms, update, round_id, device_id)
     if round_row.series is None:  # else rounds may have ended since, which let the public set grow
         _check_public_set(terms, update)
-    chosen.check(terms, update, arrays)
+    try:
+        chosen.check(terms, update, arrays)
+    except MalformedUpdateError as error:
+        with store.writing() as session:
+            note_refusal(session, device_id, round_id, str(error), now)
+        raise
     sha256 = incoming.keep()
     with store.writing() as session:
         try:
@@ -116,6 +122,7 @@ def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: fl
         raise DuplicateUpdateError(f"device {device_id} uploaded {row.upload} for round {round_id}; that one stands")
     if not is_open(round_row):
         raise RoundClosedError(f"round {round_id} is {round_row.state}; GET /v1/work says what to do next")
+    _require_trusted(session, device_id)
     assert round_row.deadline_at is not None
     if now >= round_row.deadline_at:
         late = now - round_row.deadline_at
@@ -134,9 +141,23 @@ def _admit_to_series(
     current = present_round(session, round_row)
     if not is_open(current):
         raise RoundClosedError(f"the continuous rounds that round {round_row.round_id} was one of are over")
+    _require_trusted(session, device_id)
     if not is_due(session, current, device_id, now):
         raise NotSelectedError(f"device {device_id} contributed lately; GET /v1/work says when it is asked again")
     return ParticipantRow(round_id=current.round_id, device_id=device_id, metrics={})
+
+
+def _require_trusted(session: Session, device_id: str) -> None:
+    """Check that a device's uploads count.
+
+    Raises:
+        NotSelectedError: it is in quarantine.
+    """
+    if in_quarantine(session, device_id):
+        raise NotSelectedError(
+            f"device {device_id} is in quarantine, so its uploads do not count; GET /v1/devices/me says why. "
+            "An operator can release it"
+        )
 
 
 def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) -> None:

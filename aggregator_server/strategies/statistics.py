@@ -9,6 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.plausible import SELECTION_CAP, capped_sizes
+from aggregator_server.fleet.conduct import QUARANTINED
 from aggregator_server.store.tables import DeviceRow
 
 
@@ -30,7 +31,10 @@ class DeviceStatistics:
 def read_statistics(session: Session) -> tuple[DeviceStatistics, ...]:
     """Return what the devices reported that are not revoked; devices without a report are left out."""
     rows = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.label_entropy).where(
-        DeviceRow.revoked_at.is_(None), DeviceRow.clips > 0, DeviceRow.label_entropy.is_not(None)
+        DeviceRow.revoked_at.is_(None),
+        DeviceRow.clips > 0,
+        DeviceRow.label_entropy.is_not(None),
+        DeviceRow.device_id.not_in(QUARANTINED),
     )
     found = session.execute(rows.order_by(DeviceRow.device_id))
     reported = found.all()
