@@ -5,7 +5,8 @@
 
 p_m are the probabilities that device m uploads, D_m its clips of the round and D_0 the public set. beta = 1 where one
 device alone owns the label, else the device's accuracy on the public set. To the letter, a label of several owners
-multiplies its history by sum(beta) in every round; the normalised form divides by it.
+multiplies its history by sum(beta) in every round; the normalised form divides by it. Above chance, the accuracy counts
+less that of guessing: a device whose scores are wrong, however sure, then has no weight beside others.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ def label_wise(
     synthetic: Bools,
     previous: Floats,
     normalise: bool = True,
+    above_chance: bool = False,
 ) -> LabelWise:
     """Average scores label by label; a label that nobody uploaded keeps its column.
 
@@ -101,17 +103,20 @@ def label_wise(
         synthetic: bool [samples], True for data impressions.
         previous: float32 [samples, classes], the consensus so far; zeros before the first round.
         normalise: divide by sum(beta) label by label; False is the paper to the letter.
+        above_chance: beta is max(0, accuracy - 1 / classes of the device); False is the paper to the letter.
 
     Raises:
         AggregationError: the sums no longer fit float32 (the literal form grows geometrically).
     """
     ordered = sorted(devices, key=lambda device: device.device_id)
     accuracies = {device.device_id: accuracy(device, labels, synthetic) for device in ordered}
+    chance = {device.device_id: 1 / max(1, len(device.columns)) if above_chance else 0.0 for device in ordered}
+    counting = {name: max(0.0, value - chance[name]) for name, value in accuracies.items()}
     scores = previous.copy()
     betas: dict[int, dict[str, float]] = {}
     plain_mean: list[int] = []
     for column, owners in sorted(_owners(ordered).items()):
-        weights = np.array([accuracies[name] for name, _ in owners]) if len(owners) > 1 else np.ones(1)
+        weights = np.array([counting[name] for name, _ in owners]) if len(owners) > 1 else np.ones(1)
         if weights.sum() == 0:
             weights = np.full(len(owners), 1 / len(owners))
             plain_mean.append(column)
@@ -143,5 +148,9 @@ def _float32(values: Doubles, column: int) -> Floats:
 
 RULE = ScoreRule(
     "label_wise",
-    {"normalise": Setting(True, "divide by sum(beta) label by label; false: the paper to the letter")} | CLIPS_CAP,
+    {
+        "normalise": Setting(True, "divide by sum(beta) label by label; false: the paper to the letter"),
+        "above_chance": Setting(True, "beta is the accuracy less that of guessing; false: the paper to the letter"),
+    }
+    | CLIPS_CAP,
 )

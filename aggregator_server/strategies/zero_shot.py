@@ -47,6 +47,7 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         public_set.synthetic,
         inputs.consensus,
         normalise=bool(inputs.plan.aggregation.settings["normalise"]),
+        above_chance=bool(inputs.plan.aggregation.settings["above_chance"]),
     )
     reassigned, settled = recognise(inputs, contributions)
     grown = settled.public_set if settled else public_set

@@ -14,6 +14,7 @@ from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.tensors import Arrays
 
 ATTACKS = ("sign_flip", "scaling", "noise", "label_flip", "false_clips", "silent")
+SCORE_ATTACKS = ("flipped_scores", "sure_scores")
 MOST_CLIPS = 2**31 - 1  # that the protocol lets a device say
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -30,7 +31,8 @@ class FaultsSection:
             end; ``false_clips``: the same, and that it is of 2^31 - 1 clips; ``silent``: nothing that the aggregator
             takes, so that the others are alone. With the strategy ``zero_shot`` they describe the new sounds that they
             report ``poisoned_impressions``: by ``strength`` times a class that the fleet knows and the rest
-            themselves; ``noise``: by noise of ``strength`` times the description's size.
+            themselves; ``noise``: by noise of ``strength`` times the description's size. Or they upload
+            ``flipped_scores``: their classes' scores in reverse order; ``sure_scores``: as these, 1 for the largest.
         strength: of the attack.
         wrong_labels: share of the clips, on every device, that have a wrong label, any other one.
     """
@@ -115,3 +117,18 @@ def poisoned(faults: FaultsSection, arrays: Arrays, known: int, rng: np.random.G
             described[known:] += strength * (described[others] - described[known:])
         changed[name] = described
     return changed
+
+
+def misjudged(faults: FaultsSection, scores: Floats) -> Floats:
+    """Return an attacker's scores of the public set: those of its classes in reverse order.
+
+    Args:
+        faults: what is wrong.
+        scores: probabilities, float32 [samples, classes].
+    """
+    flipped = np.ascontiguousarray(scores[:, ::-1])
+    if faults.attack == "flipped_scores":
+        return flipped
+    sure = np.zeros_like(flipped)
+    sure[np.arange(len(sure)), flipped.argmax(axis=1)] = 1.0
+    return sure

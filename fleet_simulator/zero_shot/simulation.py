@@ -24,7 +24,7 @@ from edge_client.learning.rounds.job import RoundContext
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassAssignment, Work, WorkKind
 from fleet_protocol.public_set import pack_consensus
-from fleet_simulator.experiment.faults import attacking_devices, poisoned
+from fleet_simulator.experiment.faults import SCORE_ATTACKS, attacking_devices, misjudged, poisoned
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips
 from fleet_simulator.runs.inputs import Inputs
@@ -133,7 +133,11 @@ class ZeroShotSimulation:
         )
 
     def _sent(self, user: VirtualUser, upload: Contribution, round_id: int) -> Contribution:
-        """Return what the user sends: an attacker's new sounds are not what it heard."""
+        """Return what the user sends: an attacker's new sounds, or scores, are not what it heard."""
+        faults = self.experiment.faults
+        if user.number in self._attackers and faults.attack in SCORE_ATTACKS:
+            changed = upload.read() | {"scores": misjudged(faults, upload.read()["scores"])}
+            return Contribution(upload.update, lambda: changed)
         if user.number not in self._attackers or not upload.update.reports:
             return upload
         rng = np.random.default_rng([self.plan.seed, round_id, 1, user.number])
