@@ -4,17 +4,22 @@ AuricleError
 └── AggregatorError
     ├── NotAuthenticatedError      no token, or one that opens nothing here
     ├── ForbiddenError             known, but not allowed
-    │   ├── DeviceRevokedError
+    │   ├── RoleError, InvitationSpentError
+    │   ├── DeviceRevokedError, DeviceWaitingError
     │   └── NotSelectedError
     ├── NotFoundError              the thing that was named does not exist
     │   ├── RoundNotFoundError, DeviceNotFoundError, ClassNotFoundError
+    │   ├── TokenNotFoundError, InvitationNotFoundError, AuthorityNotFoundError
     │   └── BlobNotFoundError, PublicSetNotFoundError, ModelNotFoundError
     ├── ConflictError              right in itself, wrong at this time
-    │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError
+    │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError, UploadReplacedError
     │   ├── DeviceTakenError, SecretTakenError, ClassNameTakenError
     │   ├── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
     │   └── NoModelError, ModelTooSmallError
     ├── TooLargeError              more bytes than this server takes
+    ├── TooSlowError               fewer bytes than this server waits for
+    ├── BusyError                  more at once than this server takes
+    ├── TooManyError               more requests, or devices, than this server takes from one place
     ├── InvalidError               what was sent is wrong in itself
     │   ├── InvalidRequestError, DigestMismatchError
     │   ├── UnknownStrategyError, InvalidPlanError
@@ -52,10 +57,36 @@ class ForbiddenError(AggregatorError):
     code = "forbidden"
 
 
+class RoleError(ForbiddenError):
+    """The token is valid, but its role may not do this."""
+
+    code = "role_too_low"
+
+
+class InvitationSpentError(ForbiddenError):
+    """The invitation was used up, has expired or was revoked."""
+
+    code = "invitation_spent"
+
+
+class DeviceWaitingError(ForbiddenError):
+    """An operator has yet to admit the device; it asks again later."""
+
+    code = "device_waiting"
+
+
 class DeviceRevokedError(ForbiddenError):
-    """An administrator revoked the device."""
+    """An administrator revoked the device, or it left.
+
+    Attributes:
+        device_id: The device.
+    """
 
     code = "device_revoked"
+
+    def __init__(self, message: str, device_id: str) -> None:
+        super().__init__(message)
+        self.device_id = device_id
 
 
 class NotSelectedError(ForbiddenError):
@@ -86,6 +117,24 @@ class ClassNotFoundError(NotFoundError):
     """There is no such class."""
 
     code = "class_not_found"
+
+
+class TokenNotFoundError(NotFoundError):
+    """There is no such token."""
+
+    code = "token_not_found"
+
+
+class InvitationNotFoundError(NotFoundError):
+    """There is no such invitation."""
+
+    code = "invitation_not_found"
+
+
+class AuthorityNotFoundError(NotFoundError):
+    """The server has no certificate authority of its own: it does not run with ``--tls auto``."""
+
+    code = "authority_not_found"
 
 
 class BlobNotFoundError(NotFoundError):
@@ -134,6 +183,12 @@ class DuplicateUpdateError(ConflictError):
     """The device uploaded other bytes for this round before; the first upload stands."""
 
     code = "duplicate_update"
+
+
+class UploadReplacedError(ConflictError):
+    """The device began the upload anew meanwhile; that one counts."""
+
+    code = "upload_replaced"
 
 
 class DeviceTakenError(ConflictError):
@@ -194,6 +249,32 @@ class TooLargeError(AggregatorError):
     """The request's body is larger than this server takes."""
 
     code = "too_large"
+
+
+class TooSlowError(AggregatorError):
+    """The request's body arrived too slowly, or not at all; send it again."""
+
+    code = "too_slow"
+
+
+class BusyError(AggregatorError):
+    """The server does as much as it can; try again after the seconds of ``Retry-After``."""
+
+    code = "busy"
+
+
+class TooManyError(AggregatorError):
+    """Too many devices enrolled, or too many requests failed; ``Retry-After`` says when to try again.
+
+    Attributes:
+        retry_after_s: Seconds after which it is worth trying again.
+    """
+
+    code = "too_many"
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class InvalidError(AggregatorError):

@@ -1,6 +1,58 @@
-"""The bounds of what the aggregator takes and does, in one place; docs/security.md gives the reasons."""
+"""Every bound on what others may send to the aggregator. docs/security.md, "Bounds", gives the reasons.
+
+A bound is checked before anything is allocated, read or parsed for what it bounds.
+"""
 
 from __future__ import annotations
+
+from fleet_protocol.bounded_json import JsonBounds
+from fleet_protocol.tensors import TensorBounds
+
+# Bodies, in bytes.
+MESSAGE_BYTES = 2**20
+UPDATE_BYTES = 64 * 2**20
+PUBLIC_SET_BYTES = 512 * 2**20
+MODEL_BYTES = 64 * 2**20
+
+HEAD_BYTES = 16 * 2**10  # of a request's line and headers
+
+# Time that a client has, in seconds.
+FIRST_BYTE_S = 10.0
+HEAD_S = 10.0  # from its first byte to its last
+STALL_S = 30.0  # between two pieces of a body
+BODY_S = 60.0  # for a whole body, and so much more as it takes at the slowest rate
+SLOWEST_BYTES_PER_S = 16 * 2**10
+WRITE_S = 60.0  # to take what was sent
+IDLE_S = 75.0  # between two requests; longer than the longest poll, so that a device keeps its connection
+STRANGER_IDLE_S = 5.0  # the same, for who has not shown a token that the server knows
+DRAIN_S = 5.0  # for a body that nobody reads, after the answer
+DRAINED_BYTES = UPDATE_BYTES
+
+# Connections.
+CONNECTIONS = 8_192
+ADDRESS_SHARE = 0.5  # of them, for one address: a proxy, or a home
+CONNECTIONS_PER_DEVICE = 8
+FILES_PER_CONNECTION = 2  # its socket, and a file that it uploads or downloads
+FILES_OF_SERVER = 256  # the database, the log, and connections that were accepted and are not counted yet
+ACCEPTED_AT_ONCE = 64
+WAITING_TO_BE_ACCEPTED = 1_024
+RETRY_AFTER_S = 5
+
+# What is parsed.
+MESSAGE = JsonBounds(size=MESSAGE_BYTES, values=2**14, depth=16)
+UPDATE = TensorBounds(
+    header=JsonBounds(size=2**20, values=2**15, depth=4),
+    document=JsonBounds(size=2**19, values=2**15, depth=8),
+    arrays=1_024,
+)
+
+# What messages and documents hold.
+NAME_LENGTH = 200
+LABELS = 4_096
+METRICS = 200
+CLIPS = 2**31  # a device has fewer
+REPORTS = 256  # of new sounds in one upload: class discovery takes memory by the square of the reports
+SLOTS = 65_536
 
 # A result takes seconds. Whatever takes an hour would hold up every round after it.
 COMPUTATION_S = 3600.0
@@ -10,5 +62,34 @@ COMPUTATION_DEATHS = 3
 # Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
 LEAST_FREE_SHARE = 0.05
 
+# New devices that one token may bring in a minute: a home's devices come at once, a flood does not stop.
+DEVICES_PER_MINUTE = 60
+# Devices, revoked ones included, that the enrolment token may bring in all.
+DEVICES_PER_ENROLMENT_TOKEN = 5_000
+# Largest number of devices of one invitation.
+DEVICES_PER_INVITATION = 1_000
+
+
+def most_connections(files: int) -> int:
+    """Return how many connections fit a number of open files, at most ``CONNECTIONS``."""
+    return max(16, min(CONNECTIONS, (files - FILES_OF_SERVER) // FILES_PER_CONNECTION))
+
+
+def files_for_all_connections() -> int:
+    """Return how many open files the server needs for ``CONNECTIONS``."""
+    return FILES_OF_SERVER + CONNECTIONS * FILES_PER_CONNECTION
+
+
+# What an upload may hold (aggregation/plausible.py). Trained weights stay below a hundred; squares and sums of a
+# thousand times that still fit float32.
+LARGEST_WEIGHT = 1e6
+# How far beyond the public recordings' values a description may go, in widths of their range. Impressions are inputs
+# that a network was led to. A mean of embeddings may carry noise (docs/methods.md, "Prototypes").
+IMPRESSION_RANGES = 3.0
+PROTOTYPE_RANGES = 10.0
+# Medians of the devices' numbers of clips above which more do not count, by default: in a mean, and where they only
+# decide who is asked and for how long. Ten times the chance is what an honest device with much data needs.
+CLIPS_CAP = 3.0
+SELECTION_CAP = 10.0
 # Uploads that were screened or refused, less those that counted since, at which a device is put in quarantine.
 SUSPICION = 3

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from aggregator_server.errors import InvalidRequestError
+from aggregator_server.limits import NAME_LENGTH
 
-MAX_NAME_LENGTH = 200
 _SUFFIX_ROOM = 8  # for " (12345)"
 
 
-def check_name(name: str, what: str, length: int = MAX_NAME_LENGTH) -> str:
+def check_name(name: str, what: str, length: int = NAME_LENGTH) -> str:
     """Return a name that a database and a terminal can take: printable, without blanks around it, not empty.
 
     Raises:
@@ -38,7 +38,7 @@ def majority_name(names: Iterable[str | None]) -> str | None:
 def unique_name(wanted: str, taken: Sequence[str]) -> str:
     """Return the wanted name, with a number behind it where that name is taken (case ignored)."""
     folded = {name.casefold() for name in taken}
-    base, name, number = wanted[: MAX_NAME_LENGTH - _SUFFIX_ROOM].rstrip(), wanted, 2
+    base, name, number = wanted[: NAME_LENGTH - _SUFFIX_ROOM].rstrip(), wanted, 2
     while name.casefold() in folded:
         name = f"{base} ({number})"
         number += 1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Rounds, RoundState
 from fleet_protocol.setting import Value
 
 # A misspelt field of a request is refused, not ignored, also within the request's parts.
 _STRICT = {"extra": "forbid"}
+Role = Literal["viewer", "operator", "admin"]
+"""Each may do what those before it may."""
 RECOMMENDED = "recommended"
 """Instead of a strategy's name: the one that serves a fleet's users best."""
 
@@ -86,7 +88,10 @@ class DeviceInfo:
         clips: Number of clips that it last reported; 0 before it has reported any.
         enrolled_at: Time of its first enrolment.
         seen_at: Time of its last request, to half a minute.
-        revoked_at: Time of its revocation; None for an active device.
+        revoked_at: Time of its revocation, or of its leaving; None for an active device.
+        group: Group of the invitation by which it came, for people.
+        invitation: Number of that invitation; None for one that came by the enrolment token.
+        waiting: Whether an operator has yet to admit it.
         conduct: How it behaved in the rounds so far.
     """
 
@@ -99,7 +104,112 @@ class DeviceInfo:
     enrolled_at: datetime
     seen_at: datetime
     revoked_at: datetime | None
+    group: str | None
+    invitation: int | None
+    waiting: bool
     conduct: ConductInfo = field(default_factory=ConductInfo)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenInfo:
+    """A person's token, without its text.
+
+    Attributes:
+        token_id: Number of the token, from 1.
+        name: Name of the person, or of what uses it.
+        role: Role: viewer, operator or admin.
+        made_at: Time at which it was made.
+        expires_at: Time from which it is refused; None: it does not expire.
+        revoked_at: Time of its revocation; None for one that is not revoked.
+    """
+
+    token_id: int
+    name: str
+    role: Role
+    made_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewToken:
+    """A token that was just made.
+
+    Attributes:
+        info: The token as in a list.
+        token: Its text. The server keeps a hash alone, so it is shown this once.
+    """
+
+    info: TokenInfo
+    token: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRequest:
+    """The token that an administrator wants.
+
+    Attributes:
+        name: Name of the person, or of what uses it.
+        role: Role: viewer, operator or admin.
+        expires_s: Seconds after which it is refused; None: it does not expire.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    name: str
+    role: Role
+    expires_s: float | None = 365 * 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvitationInfo:
+    """An invitation, without its text.
+
+    Attributes:
+        invitation_id: Number of the invitation, from 1.
+        devices: Number of devices that it lets in.
+        used: Number of devices that came by it.
+        group: Group that these devices belong to, for people.
+        made_at: Time at which it was made.
+        expires_at: Time from which it lets nobody in; None: it does not expire.
+        revoked_at: Time of its revocation; None for one that is not revoked.
+    """
+
+    invitation_id: int
+    devices: int
+    used: int
+    group: str | None
+    made_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewInvitation:
+    """An invitation that was just made.
+
+    Attributes:
+        info: The invitation as in a list.
+        token: Its text. The server keeps a hash alone, so it is shown this once.
+    """
+
+    info: InvitationInfo
+    token: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvitationRequest:
+    """The invitation that an administrator wants.
+
+    Attributes:
+        devices: Number of devices that it lets in.
+        expires_s: Seconds after which it lets nobody in; None: it does not expire.
+        group: Group that these devices belong to, for people.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    devices: int = 1
+    expires_s: float | None = 86_400.0
+    group: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +301,8 @@ class RoundRequest:
         personalisation: Method that makes a model of each device's own from the result; None for the strategy's own.
         rounds: ``single``, or ``continuous``: uploads are merged when they arrive, one round after the other.
         every_s: Seconds after which a device contributes to continuous rounds again.
+        others: Strategy that devices with another network than the shared model's follow in the same round, with
+            settings of their part; None: they do as all devices.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
@@ -206,6 +318,7 @@ class RoundRequest:
     personalisation: Choice | None = None
     rounds: Rounds = "single"
     every_s: float = 86_400.0
+    others: Choice | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +367,7 @@ class ParticipantInfo:
     Attributes:
         device_id: The device.
         name: Its name for people.
+        strategy: Strategy that it follows: the round's, or the one for others.
         upload: Digest of its upload.
         uploaded_at: Time of its upload.
         clips: Number of clips that it trained on.
@@ -266,6 +380,7 @@ class ParticipantInfo:
 
     device_id: str
     name: str
+    strategy: str
     upload: str | None
     uploaded_at: datetime | None
     clips: int | None

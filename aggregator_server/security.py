@@ -1,4 +1,4 @@
-"""Tokens and secrets: where the server's two tokens come from, and how secrets are kept and compared."""
+"""Tokens and secrets: how they are drawn, kept and compared, and where the server's first two tokens come from."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from fleet_protocol.atomic_files import write_durably
 
 ADMIN_VARIABLE = "AURICLE_ADMIN_TOKEN"
 ENROL_VARIABLE = "AURICLE_ENROL_TOKEN"
+_PREFIX = "aur_"
+USER_PREFIX = f"{_PREFIX}user_"
+"""What the tokens of people begin with."""
 _MIN_LENGTH = 16
 
 
@@ -35,6 +38,11 @@ def hash_secret(secret: str) -> str:
 def same(left: str, right: str) -> bool:
     """Compare two secrets in a time that does not tell where they differ."""
     return hmac.compare_digest(left.encode(), right.encode())
+
+
+def draw(kind: str) -> str:
+    """Draw a token whose prefix says what it is, and which no command line takes for an option: ``aur_kind_...``."""
+    return f"{_PREFIX}{kind}_{secrets.token_urlsafe(32)}"
 
 
 def load_tokens(folder: Path, environment: Mapping[str, str]) -> Tokens:
@@ -65,7 +73,7 @@ def load_tokens(folder: Path, environment: Mapping[str, str]) -> Tokens:
 
 def _stored(path: Path) -> dict[str, str]:
     if not path.exists():
-        drawn = {"admin": secrets.token_urlsafe(32), "enrol": secrets.token_urlsafe(32)}
+        drawn = {"admin": draw("admin"), "enrol": draw("enrol")}
         write_durably(path, json.dumps(drawn, indent=1).encode())
     document = json.loads(path.read_text())
     return {"admin": str(document["admin"]), "enrol": str(document["enrol"])}

@@ -114,7 +114,7 @@ def read(uploads: Uploads) -> None:
 
 def load(blobs: BlobFolder, digest: str) -> Arrays:
     """Return an upload's arrays, as the aggregator reads them."""
-    return view(blobs.read(digest))
+    return view(blobs.read(digest))[0]
 
 
 def ours(uploads: Uploads, rule: str) -> Callable[[], object]:

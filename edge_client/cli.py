@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from edge_client.commands import clips, devices, import_clips, label, public_set, record, run, status
+from edge_client.commands import clips, devices, fleet, import_clips, label, public_set, record, run, status
 from fleet_protocol.errors import AuricleError
 
-_COMMANDS = (run, status, record, import_clips, label, clips, devices, public_set)
+_COMMANDS = (run, status, record, import_clips, label, clips, devices, public_set, fleet)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,9 +11,11 @@ AuricleError
     │   └── QuotaError       the clip store is full
     ├── ConfigError          a configuration that cannot be used
     ├── StateError           what the device saved is damaged, in use, or does not fit
+    │   └── DamagedError     a file does not match its digest
     ├── WorkError            the child process that trains failed
     ├── LinkError            talking to the aggregator
     │   ├── UnreachableError it does not answer, or not sensibly: try again later
+    │   │   └── CertificateError  it is not known to be the right one
     │   └── RefusedError     it answered, and said no
     └── ModelError           a model that cannot be opened, or input that it cannot take
 """
@@ -67,6 +69,10 @@ class StateError(EdgeError):
     """What the device saved is damaged, in use by another process, or does not fit its bundle."""
 
 
+class DamagedError(StateError):
+    """A file of the state does not match its digest."""
+
+
 class WorkError(EdgeError):
     """The child process that trains failed."""
 
@@ -77,6 +83,10 @@ class LinkError(EdgeError):
 
 class UnreachableError(LinkError):
     """The aggregator does not answer, or not sensibly; worth trying again."""
+
+
+class CertificateError(UnreachableError):
+    """A server's certificate is not one that this device trusts."""
 
 
 class RefusedError(LinkError):

@@ -37,14 +37,34 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     _replace(path, data, mode, _rename)
 
 
+@contextlib.contextmanager
+def written_durably(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """Replace a file's content by what the body writes; where the body fails, the file stays as it was.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    make_folder(path.parent, mode | (mode & 0o444) >> 2)
+    with _temporary(path, mode) as (file, temporary):
+        yield file
+        rename_durably(file, temporary, path)
+
+
 def _replace(path: Path, data: bytes, mode: int, rename: Callable[[BinaryIO, Path, Path], None]) -> None:
+    with _temporary(path, mode) as (file, temporary):
+        file.write(data)
+        rename(file, temporary, path)
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, mode: int) -> Iterator[tuple[BinaryIO, Path]]:
+    """Open a new file beside a path; it is removed where the body fails."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
             give_to_owner(descriptor, path.parent)
-            file.write(data)
-            rename(file, temporary, path)
+            yield file, temporary
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

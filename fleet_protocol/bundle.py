@@ -23,7 +23,7 @@ from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings, NetworkSettings
 from fleet_protocol.ready_bundles import ready_names
-from fleet_protocol.tensors import Arrays, digest, pack, unpack
+from fleet_protocol.tensors import Arrays, Buffer, digest, pack, unpack
 
 FORMAT = "auricle-bundle"
 VERSION = 1
@@ -107,6 +107,12 @@ class Manifest:
         return self.capacity - len(self.background)
 
     @property
+    def network(self) -> str:
+        """Digest of graph, shapes of the weights, and normalisation: models in which it is equal can share weights."""
+        parts = (self.sha256.get("model.tflite"), sorted(self.weight_shapes.items()), self.mean, self.std)
+        return digest(json.dumps(parts).encode())
+
+    @property
     def head(self) -> Layer:
         """The last layer: a kernel [embedding, capacity] and a bias [capacity]."""
         return self.layers[-1]
@@ -156,7 +162,7 @@ def read_bundle(path: Path) -> Bundle:
     return _open(path, str(path))
 
 
-def unpack_bundle(data: bytes, what: str) -> Bundle:
+def unpack_bundle(data: Buffer, what: str) -> Bundle:
     """Open a bundle's bytes and check them; ``what`` names them in errors. See :func:`read_bundle`."""
     return _open(io.BytesIO(data), what)
 
@@ -164,9 +170,12 @@ def unpack_bundle(data: bytes, what: str) -> Bundle:
 def _open(source: Path | io.BytesIO, path: str) -> Bundle:
     try:
         with zipfile.ZipFile(source) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise zipfile.BadZipFile("its members are compressed, and could expand to any size")
             members = {name: archive.read(name) for name in _MEMBERS}
             members |= {name: archive.read(name) for name in (_FRONT_END, _STATISTICS) if name in archive.namelist()}
-    except (OSError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
+    # A damaged archive raises any of these: places outside the file, members that end early, encryption.
+    except (OSError, zipfile.BadZipFile, KeyError, RuntimeError, ValueError, EOFError) as error:
         raise BundleError(
             f"{path} is not a readable model bundle ({error}); build one with `auricle-export build`, "
             f"or name a ready one ({', '.join(ready_names())})"
@@ -202,6 +211,7 @@ def _parse(data: bytes, path: str) -> Manifest:
     except (
         json.JSONDecodeError,
         UnicodeDecodeError,
+        RecursionError,
         AttributeError,
         dacite.DaciteError,
         ProtocolError,

@@ -3,9 +3,11 @@
 AuricleError
 ├── ProtocolError            what came over the wire, or out of a file, is not what was agreed
 │   ├── MessageError         a JSON message lacks a field, or holds a wrong type
+│   ├── JsonError            a JSON text is no JSON, or larger or deeper than is read
 │   ├── TensorError          an array file is damaged, or its arrays have wrong names, shapes or values
 │   ├── PlanError            a round plan names an unknown method or setting, or a value out of range
 │   ├── BundleError          a model bundle is damaged, foreign, or of another version
+│   ├── LinkFormatError      a text is no invitation
 │   └── FeatureMismatchError two sides computed their features with different settings
 ├── LabelError               a label map cannot take or name a class
 └── PluginError              an installed package's method cannot be used
@@ -26,6 +28,10 @@ class MessageError(ProtocolError):
     """A JSON message lacks a field, or holds a wrong type."""
 
 
+class JsonError(ProtocolError):
+    """A JSON text is no JSON, or has more bytes, values or levels than are read."""
+
+
 class TensorError(ProtocolError):
     """An array file is damaged, or its arrays have wrong names, shapes, dtypes or values."""
 
@@ -36,6 +42,10 @@ class PlanError(ProtocolError):
 
 class BundleError(ProtocolError):
     """A model bundle is damaged, foreign, or of a version that this program does not know."""
+
+
+class LinkFormatError(ProtocolError):
+    """A text is no invitation."""
 
 
 class FeatureMismatchError(ProtocolError):

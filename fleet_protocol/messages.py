@@ -24,6 +24,8 @@ RoundState = Literal["open", "done", "failed"]
 WorkKind = Literal["contribute", "learn"]
 Rounds = Literal["single", "continuous"]
 CONTINUOUS: Rounds = "continuous"
+RENEWAL_HEADER = "Auricle-New-Secret"
+"""Header of an answer that asks a device to change its secret."""
 
 
 def parse(kind: type[T], document: object) -> T:
@@ -36,7 +38,7 @@ def parse(kind: type[T], document: object) -> T:
         raise MessageError(f"a {kind.__name__} must be a JSON object, not {type(document).__name__}")
     try:
         return dacite.from_dict(kind, document, dacite.Config(cast=[tuple]))
-    except (dacite.DaciteError, TypeError, ValueError) as error:  # a cast to tuple raises the latter two itself
+    except (dacite.DaciteError, TypeError, ValueError, RecursionError) as error:  # a cast to tuple raises the next two
         raise MessageError(f"not a valid {kind.__name__}: {error}") from error
 
 
@@ -72,6 +74,8 @@ class Enrolment:
         features: its feature settings in full (``FeatureSettings.to_json``), so that a mismatch can be explained.
         labels: names of the labels that its owner taught it.
         clips: number of its clips to learn from; 0 where it does not say.
+        network: of its bundle (``Manifest.network``); empty where it does not say: the architecture's name then tells
+            whether it has the shared model's.
     """
 
     device_id: str
@@ -81,14 +85,36 @@ class Enrolment:
     features: dict[str, Any]
     labels: tuple[str, ...] = ()
     clips: int = 0
+    network: str = ""
 
 
 @dataclass(frozen=True)
 class Enrolled:
-    """The aggregator's answer to an enrolment: the classes of the fleet, so that labels can be linked by name."""
+    """The aggregator's answer to an enrolment.
+
+    Attributes:
+        device_id: the device.
+        classes: the fleet's classes, so that labels can be linked by name.
+        waiting: whether an operator has yet to admit the device.
+    """
 
     device_id: str
     classes: tuple[ClassInfo, ...]
+    waiting: bool = False
+
+
+@dataclass(frozen=True)
+class Authority:
+    """The certificate (PEM) of the aggregator's own authority."""
+
+    certificate: str
+
+
+@dataclass(frozen=True)
+class NewSecret:
+    """A device's new secret, which replaces the one that it sends this with."""
+
+    secret: str
 
 
 @dataclass(frozen=True)
@@ -97,6 +123,21 @@ class Choice:
 
     name: str
     settings: dict[str, float | int | str | bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OthersPart:
+    """What devices do in a round that have another network than the shared model's.
+
+    Attributes:
+        strategy: name of the strategy that they follow.
+        local: what they do with their data.
+        aggregation: how the aggregator combines their uploads.
+    """
+
+    strategy: str
+    local: Choice
+    aggregation: Choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +154,8 @@ class RoundPlan:
         personalisation: how the round's result becomes a model of each device's own.
         rounds: ``continuous``: the round closes with the first upload, without deadline or quorum, and another follows.
         every_s: seconds after which a device contributes to continuous rounds again.
+        others: what devices with another network than the shared model's do instead; None: as all devices. The plan
+            that such a device gets has these parts for its own, and none here.
     """
 
     local: Choice
@@ -124,6 +167,7 @@ class RoundPlan:
     personalisation: Choice = field(default_factory=lambda: Choice("none"))
     rounds: Rounds = "single"
     every_s: float = 86_400.0
+    others: OthersPart | None = None
 
 
 @dataclass(frozen=True)
@@ -146,8 +190,8 @@ class Work:
         consensus: digest of the fleet's scores on that public set; None before the first round has ended.
         classes: every class of the fleet.
         assignments: for ``learn``: which of the device's new sounds became which class.
-        model: digest of the shared model's bundle; None in rounds whose strategy has none. Slot k of its head is the
-            k-th of ``classes``.
+        model: digest of the shared model's bundle; None where what the device is asked for needs none. Slot k of its
+            head is the k-th of ``classes``.
         weights: digest of the shared model's present weights; None: the bundle's own.
         fine_tune: for ``learn``: whether the device shall fine-tune the result on its own clips, as the plan's
             personalisation says, and listen with the better of the two.

@@ -14,7 +14,7 @@ from fleet_protocol.arrays import Bools, Floats, Ints
 from fleet_protocol.errors import TensorError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import ClassInfo
-from fleet_protocol.tensors import Arrays, pack, require, unpack
+from fleet_protocol.tensors import Arrays, Buffer, pack, require, unpack
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class PublicSet:
         return pack(arrays, {"features": self.settings.to_json(), "classes": classes})
 
     @classmethod
-    def unpack(cls, data: bytes) -> PublicSet:
+    def unpack(cls, data: Buffer) -> PublicSet:
         """Read and check what :meth:`pack` wrote.
 
         Raises:

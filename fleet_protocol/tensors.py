@@ -11,20 +11,49 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as _load
 from safetensors.numpy import save as _save
 
 from fleet_protocol.arrays import Array
-from fleet_protocol.errors import TensorError
+from fleet_protocol.bounded_json import JsonBounds, parse_json
+from fleet_protocol.errors import JsonError, TensorError
 
 Arrays = dict[str, Array]
+Buffer = bytes | memoryview
 
 _METADATA_KEY = "auricle"
-_DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "BOOL": "|b1"}
+_LENGTH_BYTES = 8
+_MAX_DIMENSIONS = 8
+_DTYPES = {
+    "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "F16": "<f2",
+    "U32": "<u4", "I32": "<i4", "F32": "<f4", "U64": "<u8", "I64": "<i8", "F64": "<f8",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorBounds:
+    """What the header of an array file may be; the arrays themselves are bounded by the size of the file.
+
+    Attributes:
+        header: Bounds of the header, which holds the document as a string.
+        document: Bounds of the document.
+        arrays: Largest number of arrays.
+    """
+
+    header: JsonBounds
+    document: JsonBounds
+    arrays: int
+
+
+# Enough for a public set of 4,096 classes with long names.
+BOUNDS = TensorBounds(
+    header=JsonBounds(size=8 * 2**20, values=2**18, depth=4),
+    document=JsonBounds(size=4 * 2**20, values=2**18, depth=16),
+    arrays=4_096,
+)
 
 
 def pack(arrays: Mapping[str, Array], document: Mapping[str, Any]) -> bytes:
@@ -34,61 +63,104 @@ def pack(arrays: Mapping[str, Array], document: Mapping[str, Any]) -> bytes:
     return bytes(_save(ordered, metadata={_METADATA_KEY: text}))
 
 
-def unpack(data: bytes) -> tuple[Arrays, dict[str, Any]]:
-    """Parse bytes that :func:`pack` wrote into (arrays, document).
+def unpack(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str, Any]]:
+    """Parse bytes that :func:`pack` wrote into (arrays, document); the arrays are copies.
 
     Raises:
-        TensorError: the bytes are no safetensors file, or carry no document.
+        TensorError: the bytes are no safetensors file, are beyond a bound, or carry no document.
     """
-    try:
-        arrays = _load(data)
-    except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise TensorError(f"not a readable safetensors file ({len(data)} bytes): {error}") from error
-    return arrays, _document(data)
+    arrays, document = view(data, bounds)
+    return {name: array.copy() for name, array in arrays.items()}, document
 
 
-def read_document(file: BinaryIO) -> dict[str, Any]:
+def view(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str, Any]]:
+    """Parse bytes that :func:`pack` wrote into (arrays, document); the arrays look into ``data``, read-only.
+
+    Raises:
+        TensorError: the bytes are no safetensors file, are beyond a bound, or carry no document.
+    """
+    length = _header_length(bytes(data[:_LENGTH_BYTES]), len(data), bounds)
+    start = _LENGTH_BYTES + length
+    header = _header(bytes(data[_LENGTH_BYTES:start]), bounds)
+    metadata = header.pop("__metadata__", None)
+    if len(header) > bounds.arrays:
+        raise TensorError(f"the file holds {len(header)} arrays; at most {bounds.arrays} are read")
+    whole = memoryview(data).toreadonly()[start:]
+    arrays, ends = {}, []
+    for name, entry in header.items():
+        arrays[name], begin, end = _array(name, entry, whole)
+        ends.append((begin, end))
+    _require_no_gaps(sorted(ends), len(whole))
+    return arrays, _document(metadata, bounds)
+
+
+def read_document(file: BinaryIO, bounds: TensorBounds = BOUNDS) -> dict[str, Any]:
     """Read the document of a file that :func:`pack` wrote and leave the arrays where they are.
 
     Raises:
-        TensorError: the file is no safetensors file, or carries no document.
+        TensorError: the file is no safetensors file, is beyond a bound, or carries no document.
     """
-    start = file.read(8)
+    length = _header_length(file.read(_LENGTH_BYTES), os.fstat(file.fileno()).st_size, bounds)
+    return _document(_header(file.read(length), bounds).get("__metadata__"), bounds)
+
+
+def _header_length(start: bytes, size: int, bounds: TensorBounds) -> int:
+    """Return the length of the header: a u64, little-endian, at the start of the file."""
     length = int.from_bytes(start, "little")
-    if length > os.fstat(file.fileno()).st_size:
-        raise TensorError(f"not a readable safetensors file: its header is said to take {length} bytes")
-    return _document(start + file.read(length))
+    if len(start) < _LENGTH_BYTES or length > size - _LENGTH_BYTES:
+        raise TensorError(
+            f"not a readable safetensors file ({size} bytes): its header is said to take {length} bytes; it is cut "
+            "off, or something else"
+        )
+    if length > bounds.header.size:
+        raise TensorError(f"the file's header has {length} bytes; at most {bounds.header.size} are read")
+    return length
 
 
-def view(data: bytes) -> Arrays:
-    """Return the arrays of bytes that :func:`unpack` took before, without a copy: they look into ``data``, read-only.
-
-    Three times as fast as :func:`unpack`, which checks what comes from outside; this does not.
-    """
-    start = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:start])
-    header.pop("__metadata__", None)
-    arrays: Arrays = {}
-    for name, entry in header.items():
-        shape = entry["shape"]
-        flat = np.frombuffer(data, _DTYPES[entry["dtype"]], math.prod(shape), start + entry["data_offsets"][0])
-        arrays[name] = flat.reshape(shape)
-    return arrays
-
-
-def _document(data: bytes) -> dict[str, Any]:
-    """Read the header's document. The layout is fixed: u64 little-endian header length, then JSON."""
-    length = int.from_bytes(data[:8], "little")
+def _header(text: bytes, bounds: TensorBounds) -> dict[str, Any]:
     try:
-        text = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_METADATA_KEY)
-    except (ValueError, AttributeError) as error:
-        raise TensorError(f"not a readable safetensors file: its header is no JSON object ({error})") from error
-    if text is None:
+        header = parse_json(text, bounds.header, "the header")
+    except JsonError as error:
+        raise TensorError(f"not a readable safetensors file: {error}") from error
+    if not isinstance(header, dict):
+        raise TensorError("not a readable safetensors file: its header is no JSON object")
+    return header
+
+
+def _array(name: str, entry: Any, whole: memoryview) -> tuple[Array, int, int]:  # noqa: ANN401
+    """Return (array, its first byte, the byte after its last one) of an entry of the header."""
+    try:
+        dtype = np.dtype(_DTYPES[entry["dtype"]])
+        shape, (begin, end) = entry["shape"], entry["data_offsets"]
+        numbers = [begin, end, *shape]
+        if len(shape) > _MAX_DIMENSIONS or any(type(number) is not int or number < 0 for number in numbers):
+            raise ValueError("its shape and offsets must be whole numbers of at least 0")
+        if end > len(whole) or end - begin != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"bytes {begin} to {end} of {len(whole)} do not hold shape {shape} of {entry['dtype']}")
+        return np.frombuffer(whole[begin:end], dtype).reshape(shape), begin, end
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise TensorError(f"not a readable safetensors file: array {name[:100]!r}: {error}"[:500]) from error
+
+
+def _require_no_gaps(ends: list[tuple[int, int]], size: int) -> None:
+    """Check that the arrays fill the file one after the other: then no bytes are hidden, and none are used twice."""
+    reached = 0
+    for begin, end in ends:
+        if begin != reached:
+            raise TensorError(f"not a readable safetensors file: an array starts at byte {begin} and not at {reached}")
+        reached = end
+    if reached != size:
+        raise TensorError(f"not a readable safetensors file: its arrays end at byte {reached} of {size}")
+
+
+def _document(metadata: object, bounds: TensorBounds) -> dict[str, Any]:
+    text = metadata.get(_METADATA_KEY) if isinstance(metadata, dict) else None
+    if not isinstance(text, str):
         raise TensorError(f"the file's header holds no {_METADATA_KEY!r} document: it was not written by Auricle")
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:  # the latter: a hostile document nests a million brackets
-        raise TensorError(f"the header's {_METADATA_KEY!r} document is not JSON: {error}") from error
+        document = parse_json(text.encode("utf-8", "surrogatepass"), bounds.document, f"the {_METADATA_KEY!r} document")
+    except JsonError as error:
+        raise TensorError(f"the file's header: {error}") from error
     if not isinstance(document, dict):
         raise TensorError(f"the header's document must be a JSON object, not {type(document).__name__}")
     return document

@@ -151,6 +151,7 @@ What is left:
   1. the microphone:          sudo -u auricle auricle-edge devices
   2. settings:                sudo nano /etc/auricle/edge.toml
      and, to join a fleet, its token as AURICLE_ENROL_TOKEN:  sudo nano /etc/auricle/edge.env
+     May the fleet read your words for sounds? They stay here, unless you set share_names = true.
   3. start it, now and at every boot:  sudo systemctl enable --now auricle-edge
   4. teach it a sound:        sudo auricle-edge record --label doorbell
   5. see how it does:         sudo -u auricle auricle-edge status;  journalctl -u auricle-edge

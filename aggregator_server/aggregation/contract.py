@@ -77,6 +77,8 @@ class RoundInputs:
         public_set: as the devices scored it, with the classes' present names.
         consensus: float32 [samples, classes]; zeros before the first round has ended (f_G^0 = 0).
         contributions: in any order: the result does not depend on it.
+        others: of devices with another network, by the plan's part for others, in any order. A strategy that shares a
+            model leaves their scores to strategies/others.py; ``recognise`` takes their new sounds along.
         new_classes: how many new classes there are, where whoever opened the round knows it.
         assigned: what (device, slot) is known to be from earlier rounds.
         model: the shared model; None in a round without one.
@@ -96,6 +98,7 @@ class RoundInputs:
     has_consensus: bool = True
     state: Arrays = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
+    others: tuple[Contribution, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aggregator_server.aggregation.plausible import CLIPS_CAP
+from aggregator_server.aggregation.plausible import CLIPPED_CLIPS
 from aggregator_server.aggregation.rule import ScoreRule
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Bools, Doubles, Floats, Ints
@@ -152,5 +152,5 @@ RULE = ScoreRule(
         "normalise": Setting(True, "divide by sum(beta) label by label; false: the paper to the letter"),
         "above_chance": Setting(True, "beta is the accuracy less that of guessing; false: the paper to the letter"),
     }
-    | CLIPS_CAP,
+    | CLIPPED_CLIPS,
 )

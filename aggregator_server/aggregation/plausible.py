@@ -11,24 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from aggregator_server.errors import MalformedUpdateError
+from aggregator_server.limits import CLIPS_CAP, LARGEST_WEIGHT
 from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.setting import Setting
 
-# A trained network's weights stay below a hundred; squares and sums of a thousand times that still fit float32.
-LARGEST_WEIGHT = 1e6
-# How far beyond the public recordings' values a description may go, in widths of their range. Impressions are inputs
-# that a network was led to. A mean of embeddings may carry noise (docs/methods.md, "Prototypes").
-IMPRESSION_RANGES, PROTOTYPE_RANGES = 3.0, 10.0
 # Of probabilities that a device computed in float32, perhaps with float16 weights.
 _TOLERANCE = 1e-3
 
-CLIPS_CAP: dict[str, Setting] = {
+CLIPPED_CLIPS: dict[str, Setting] = {
     "clips_cap": Setting(
-        3.0, "medians of the round's numbers of clips above which more clips do not count; 0: no limit", 0.0, 1e9
+        CLIPS_CAP, "medians of the round's numbers of clips above which more clips do not count; 0: no limit", 0.0, 1e9
     ),
 }
-# A selection only decides who is asked. Ten times the chance is what an honest device with much data needs.
-SELECTION_CAP = 10.0
 
 
 @dataclass(frozen=True)

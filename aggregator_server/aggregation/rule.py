@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggregator_server.aggregation.norm_clipping import CLIPPING
-from aggregator_server.aggregation.plausible import CLIPS_CAP
+from aggregator_server.aggregation.plausible import CLIPPED_CLIPS
 from aggregator_server.aggregation.server_optimisers import SERVER_OPTIMISER
 from aggregator_server.aggregation.updates import Updates
 from fleet_protocol.arrays import Doubles, Floats
@@ -43,7 +43,7 @@ class Rule:
     @property
     def all_settings(self) -> dict[str, Setting]:
         """Settings of the rule, of the bounds in front of it and of the server optimiser behind it."""
-        return {**self.settings, **CLIPS_CAP, **CLIPPING, **SERVER_OPTIMISER}
+        return {**self.settings, **CLIPPED_CLIPS, **CLIPPING, **SERVER_OPTIMISER}
 
 
 @dataclass(frozen=True)

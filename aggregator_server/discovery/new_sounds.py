@@ -8,20 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
-from aggregator_server.aggregation.plausible import IMPRESSION_RANGES, PROTOTYPE_RANGES, check_cosines
+from aggregator_server.aggregation.plausible import check_cosines
 from aggregator_server.discovery.clustering import Discovery, Group, KnownClass, ReportedClass, discover
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
+from aggregator_server.limits import IMPRESSION_RANGES, PROTOTYPE_RANGES, REPORTS, SLOTS
 from aggregator_server.names import check_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import TensorError
 from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays, require
-
-_SLOTS = 65_536
-_REPORTS = 256  # clustering takes memory by the square of the reports
 
 _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
 
@@ -36,6 +34,12 @@ def check_document(terms: UploadTerms, update: Update) -> None:
     """
     if not update.classes and not update.reports:
         raise MalformedUpdateError("the upload names no class and reports no new sound, so it says nothing")
+    needed = len(terms.class_ids) + len(update.reports)
+    if terms.manifest is not None and needed > terms.manifest.slots:
+        raise MalformedUpdateError(
+            f"{len(terms.class_ids)} classes and {len(update.reports)} new sounds do not fit the shared model's head "
+            f"of capacity {terms.manifest.slots}; publish a model that was built with a larger --capacity"
+        )
     for field, class_ids in (("classes", update.classes), ("known", update.known)):
         unknown = [class_id for class_id in class_ids if class_id not in terms.class_ids]
         if unknown:
@@ -45,11 +49,11 @@ def check_document(terms: UploadTerms, update: Update) -> None:
         twice = [class_id for class_id, times in Counter(class_ids).items() if times > 1]
         if twice:
             raise MalformedUpdateError(f"{field!r} names class {twice[0]!r} twice")
-    if len(update.reports) > _REPORTS:
-        raise MalformedUpdateError(f"{len(update.reports)} new sounds in one upload; at most {_REPORTS} are taken")
+    if len(update.reports) > REPORTS:
+        raise MalformedUpdateError(f"{len(update.reports)} new sounds in one upload; at most {REPORTS} are taken")
     slots = [report.slot for report in update.reports]
-    if len(set(slots)) != len(slots) or any(not 0 <= slot < _SLOTS for slot in slots):
-        raise MalformedUpdateError(f"reported slots must be different and from 0 to {_SLOTS - 1}, not {slots}")
+    if len(set(slots)) != len(slots) or any(not 0 <= slot < SLOTS for slot in slots):
+        raise MalformedUpdateError(f"reported slots must be different and from 0 to {SLOTS - 1}, not {slots}")
     for report in update.reports:
         if report.clips < 1:
             raise MalformedUpdateError(f"the sound in slot {report.slot} was learned from {report.clips} clips")
@@ -108,14 +112,18 @@ def _check_descriptions(terms: UploadTerms, arrays: Arrays) -> None:
 def recognise(
     inputs: RoundInputs, contributions: Sequence[Contribution]
 ) -> tuple[tuple[Assigned, ...], Settled | None]:
-    """Return the classes of the reported sounds: (those assigned in an earlier round, the others settled now).
+    """Return the classes of the reported sounds: (those assigned in an earlier round, the rest settled now).
 
     A device reports a sound again when the answer to its first report got lost.
+
+    Args:
+        inputs: of the round; what its ``others`` report is recognised along with the contributions.
+        contributions: of the round's strategy.
     """
     reassigned: list[Assigned] = []
     reports: list[ReportedClass] = []
     known: list[KnownClass] = []
-    for contribution in contributions:
+    for contribution in sorted((*contributions, *inputs.others), key=lambda c: c.update.device_id):
         update, device_id = contribution.update, contribution.update.device_id
         if not update.known and not update.reports:
             continue

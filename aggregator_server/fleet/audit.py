@@ -12,21 +12,31 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.schemas import AuditEntry, moment
-from aggregator_server.store import Store
+from aggregator_server.store import Tables
 from aggregator_server.store.tables import AuditRow
 
 What = Literal[
+    "authentication_failed",
     "class_made",
     "class_renamed",
+    "device_admitted",
     "device_enrolled",
+    "device_left",
     "device_quarantined",
     "device_released",
     "device_revoked",
+    "invitation_made",
+    "invitation_revoked",
+    "limit_hit",
     "model_published",
     "public_set_published",
     "round_cancelled",
     "round_closed",
     "round_opened",
+    "secret_changed",
+    "secret_requested",
+    "token_made",
+    "token_revoked",
 ]
 """What happened. docs/security.md, "Audit", says what each means and which details it has."""
 
@@ -46,6 +56,8 @@ class Actor:
 
 SERVER = Actor("server")
 """What happens by itself, such as the end of a round."""
+COMMAND_LINE = Actor("command line")
+"""What a person did with ``auricle-aggregator`` on the server's own machine."""
 
 
 def audit(session: Session, what: What, by: Actor, now: float, **details: str | float | None) -> None:
@@ -61,11 +73,11 @@ def audit(session: Session, what: What, by: Actor, now: float, **details: str | 
     session.add(AuditRow(at=now, who=by.who, address=by.address, what=what, details=details))
 
 
-def list_entries(store: Store, before: int | None, limit: int, what: str | None = None) -> tuple[AuditEntry, ...]:
+def list_entries(tables: Tables, before: int | None, limit: int, what: str | None = None) -> tuple[AuditEntry, ...]:
     """Return at most so many entries, newest first.
 
     Args:
-        store: the fleet's tables.
+        tables: the fleet's.
         before: only entries with a smaller number; None for the newest.
         limit: largest number of entries.
         what: only entries of this kind; None for all.
@@ -75,7 +87,7 @@ def list_entries(store: Store, before: int | None, limit: int, what: str | None 
         rows = rows.where(AuditRow.audit_id < before)
     if what is not None:
         rows = rows.where(AuditRow.what == what)
-    with store.reading() as session:
+    with tables.reading() as session:
         return tuple(
             AuditEntry(
                 audit_id=row.audit_id, at=moment(row.at), who=row.who, address=row.address, what=row.what,

@@ -3,38 +3,63 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from aggregator_server.errors import (
     DeviceNotFoundError,
     DeviceRevokedError,
     DeviceTakenError,
+    DeviceWaitingError,
     ForeignFeaturesError,
     InvalidRequestError,
     NotAuthenticatedError,
     SecretTakenError,
+    TooManyError,
 )
-from aggregator_server.fleet.audit import SERVER, Actor, audit
+from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.conduct import with_conduct
+from aggregator_server.fleet.invitations import spend
 from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN, LABELS
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, moment
 from aggregator_server.security import hash_secret, same
-from aggregator_server.store import Store
+from aggregator_server.store import Store, Tables
 from aggregator_server.store.tables import DeviceRow
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import Enrolled, Enrolment
 
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
+_NETWORK = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"[!-~]{32,256}")
-_MAX_LABELS = 4_096
-CLIPS_LIMIT = 2**31
+_MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3_600.0, 86_400.0
 
 
-def enrol(store: Store, enrolment: Enrolment, now: float, by: Actor = SERVER) -> Enrolled:
+@dataclass(frozen=True)
+class Entry:
+    """How a device comes in.
+
+    Attributes:
+        by: Whose token it brings.
+        invitation_id: Number of its invitation; None where it brings none.
+        device_id: Device that enrols again by its own secret; None where it brings another token.
+        per_minute: Number of new devices that the token may bring in a minute; None: any.
+        approve: Whether an operator has to admit new devices.
+    """
+
+    by: Actor = SERVER
+    invitation_id: int | None = None
+    device_id: str | None = None
+    per_minute: int | None = None
+    approve: bool = False
+
+
+def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()) -> Enrolled:
     """Take a device into the fleet. A device may enrol again, which updates what the server knows of it.
 
     Raises:
@@ -43,93 +68,218 @@ def enrol(store: Store, enrolment: Enrolment, now: float, by: Actor = SERVER) ->
         DeviceTakenError: the identifier is enrolled with another secret.
         SecretTakenError: another device has the same secret.
         DeviceRevokedError: it was revoked.
+        InvitationSpentError: its invitation lets nobody in any more.
+        TooManyError: the token brought too many devices.
+        NotAuthenticatedError: it is new, and brings another device's secret.
     """
     settings = _check(enrolment)
     secret_hash = hash_secret(enrolment.secret)
     with store.writing() as session:
-        public_set = current_version(session)
-        if public_set is not None:
-            _check_features(FeatureSettings.from_json(public_set.features), settings, enrolment.name)
+        _require_fleets_features(session, settings, enrolment.name)
         row = session.get(DeviceRow, enrolment.device_id)
         if row is None:
-            if session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash)):
-                raise SecretTakenError("another device enrolled with this secret; draw a new random one")
-            row = DeviceRow(device_id=enrolment.device_id, secret_hash=secret_hash, enrolled_at=now, clips=0)
-            session.add(row)
-            audit(session, "device_enrolled", by, now, device_id=row.device_id, name=enrolment.name)
+            row = _insert(session, enrolment, secret_hash, now, entry)
         elif not same(row.secret_hash, secret_hash):
             raise DeviceTakenError(
                 f"device {enrolment.device_id} is enrolled with another secret; a new device draws a new identifier"
             )
-        require_active(row)
+        _require_not_revoked(row)
         row.name, row.architecture = enrolment.name, enrolment.architecture
         row.features, row.features_digest = settings.to_json(), settings.digest
         row.labels, row.seen_at = list(enrolment.labels), now
         row.clips = enrolment.clips or row.clips
-        return Enrolled(enrolment.device_id, all_classes(session))
+        row.network = enrolment.network or None
+        return Enrolled(enrolment.device_id, all_classes(session), row.waiting)
 
 
-def authenticate(store: Store, secret: str) -> str:
-    """Return the identifier of the device that a secret belongs to.
+def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float, entry: Entry) -> DeviceRow:
+    """Make a new device's row, once its token allows one more."""
+    if entry.device_id is not None:
+        raise NotAuthenticatedError("a new device needs an invitation or the enrolment token, not a device's secret")
+    if session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash)):
+        raise SecretTakenError("another device enrolled with this secret; draw a new random one")
+    if entry.per_minute is not None:
+        _require_quota(session, entry.per_minute, entry.invitation_id, now)
+    invitation = None if entry.invitation_id is None else spend(session, entry.invitation_id, now)
+    row = DeviceRow(
+        device_id=enrolment.device_id, secret_hash=secret_hash, enrolled_at=now, clips=0, waiting=entry.approve,
+        invitation_id=entry.invitation_id, group_name=None if invitation is None else invitation.group_name,
+    )  # fmt: skip
+    session.add(row)
+    audit(
+        session, "device_enrolled", entry.by, now,
+        device_id=row.device_id, name=enrolment.name, waiting=entry.approve, group=row.group_name,
+    )  # fmt: skip
+    return row
+
+
+def _require_quota(session: Session, per_minute: int, invitation_id: int | None, now: float) -> None:
+    """Check that a token may bring one more device.
+
+    Raises:
+        TooManyError: it brought too many.
+    """
+    whose = DeviceRow.invitation_id == invitation_id  # IS NULL for the enrolment token's
+    brought = select(func.count()).select_from(DeviceRow).where(whose)
+    lately = session.scalar(brought.where(DeviceRow.enrolled_at > now - _MINUTE_S)) or 0
+    if lately >= per_minute:
+        raise TooManyError(f"{lately} devices enrolled with this token within a minute; try again later", _MINUTE_S)
+    if invitation_id is None and (session.scalar(brought) or 0) >= DEVICES_PER_ENROLMENT_TOKEN:
+        raise TooManyError(
+            f"{DEVICES_PER_ENROLMENT_TOKEN} devices enrolled with the enrolment token, and no more may; invite others "
+            "(`auricle-aggregator invite`)",
+            _HOUR_S,
+        )
+
+
+def identify(tables: Tables, secret: str, *, waiting: bool = False) -> DeviceRow:
+    """Return the device that a secret belongs to.
+
+    Args:
+        tables: the fleet's.
+        secret: the bearer token of the request.
+        waiting: whether a device may ask that an operator has yet to admit.
 
     Raises:
         NotAuthenticatedError: no device has that secret.
         DeviceRevokedError: the device was revoked.
+        DeviceWaitingError: an operator has yet to admit the device.
     """
-    with store.reading() as session:
+    with tables.reading() as session:
         row = session.scalar(select(DeviceRow).where(DeviceRow.secret_hash == hash_secret(secret)))
     if row is None:
         raise NotAuthenticatedError("no device is enrolled with this secret; enrol at POST /v1/devices first")
-    require_active(row)
-    return row.device_id
+    _require_not_revoked(row)
+    if not waiting:
+        require_active(row)
+    return row
 
 
-def revoke(store: Store, device_id: str, now: float, by: Actor = SERVER) -> None:
+def is_enrolled(tables: Tables, secret: str) -> bool:
+    """Tell whether a device has a secret, revoked or not."""
+    with tables.reading() as session:
+        found = select(DeviceRow.device_id).where(DeviceRow.secret_hash == hash_secret(secret))
+        return session.scalar(found) is not None
+
+
+def wants_new_secret(row: DeviceRow, now: float, days: float) -> bool:
+    """Say whether a device is to change its secret: somebody asked for it, or the secret is so many days old.
+
+    With ``days`` 0 its age does not matter.
+    """
+    since = row.enrolled_at if row.secret_since is None else row.secret_since
+    return row.rotate or (days > 0 and now - since > days * _DAY_S)
+
+
+def revoke(tables: Tables, device_id: str, now: float, by: Actor = SERVER) -> None:
     """Shut a device out: its secret is refused, and the open round neither waits for it nor uses its upload.
 
     Raises:
         DeviceNotFoundError: there is no such device.
     """
-    with store.writing() as session:
-        row = session.get(DeviceRow, device_id)
-        if row is None:
-            raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
-        if row.revoked_at is None:
-            row.revoked_at = now
-            audit(session, "device_revoked", by, now, device_id=device_id, name=row.name)
+    _end(tables, device_id, now, by, "device_revoked")
 
 
-def list_devices(store: Store) -> tuple[DeviceInfo, ...]:
+def leave(tables: Tables, device_id: str, now: float, by: Actor) -> None:
+    """Let a device go that wants to leave; like one that was revoked, it does not come back by the same secret."""
+    _end(tables, device_id, now, by, "device_left")
+
+
+def admit(tables: Tables, device_id: str, now: float, by: Actor) -> None:
+    """Let a device take part that waited for it; admitting it again changes nothing.
+
+    Raises:
+        DeviceNotFoundError: there is no such device.
+        DeviceRevokedError: it was revoked, or left.
+        ForeignFeaturesError: its features are not those of the public set.
+    """
+    with tables.writing() as session:
+        row = _require(session, device_id)
+        _require_not_revoked(row)
+        _require_fleets_features(session, FeatureSettings.from_json(row.features), row.name)
+        if row.waiting:
+            row.waiting = False
+            audit(session, "device_admitted", by, now, device_id=device_id, name=row.name)
+
+
+def ask_for_new_secret(tables: Tables, device_id: str, now: float, by: Actor) -> None:
+    """Ask a device for a new secret; it sends one after its next request for work.
+
+    Raises:
+        DeviceNotFoundError: there is no such device.
+        DeviceRevokedError: it was revoked, or left.
+    """
+    with tables.writing() as session:
+        row = _require(session, device_id)
+        _require_not_revoked(row)
+        row.rotate = True
+        audit(session, "secret_requested", by, now, device_id=device_id, name=row.name)
+
+
+def change_secret(tables: Tables, device_id: str, secret: str, now: float, by: Actor) -> None:
+    """Replace a device's secret; the one before is refused from now on.
+
+    Raises:
+        InvalidRequestError: the secret cannot be used.
+        SecretTakenError: another device has it.
+    """
+    _check_secret(secret)
+    secret_hash = hash_secret(secret)
+    with tables.writing() as session:
+        row = _require(session, device_id)
+        other = session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash))
+        if other is not None and other != device_id:
+            raise SecretTakenError("another device has this secret; draw a new random one")
+        row.secret_hash, row.secret_since, row.rotate = secret_hash, now, False
+        audit(session, "secret_changed", by, now, device_id=device_id, name=row.name)
+
+
+def list_devices(tables: Tables) -> tuple[DeviceInfo, ...]:
     """Return every device, revoked ones too, oldest first."""
-    with store.reading() as session:
+    with tables.reading() as session:
         rows = session.scalars(select(DeviceRow).order_by(DeviceRow.enrolled_at, DeviceRow.device_id))
         return with_conduct(session, [_info(row) for row in rows])
 
 
-def describe_device(store: Store, device_id: str) -> DeviceInfo:
+def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
     """Return one device.
 
     Raises:
         DeviceNotFoundError: there is no such device.
     """
-    with store.reading() as session:
-        row = session.get(DeviceRow, device_id)
-        if row is None:
-            raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
-        return with_conduct(session, [_info(row)])[0]
+    with tables.reading() as session:
+        return with_conduct(session, [_info(_require(session, device_id))])[0]
+
+
+def _require(session: Session, device_id: str) -> DeviceRow:
+    row = session.get(DeviceRow, device_id)
+    if row is None:
+        raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
+    return row
+
+
+def _end(tables: Tables, device_id: str, now: float, by: Actor, what: What) -> None:
+    with tables.writing() as session:
+        row = _require(session, device_id)
+        if row.revoked_at is None:
+            row.revoked_at = now
+            audit(session, what, by, now, device_id=device_id, name=row.name)
 
 
 def _check(enrolment: Enrolment) -> FeatureSettings:
     if not _DEVICE_ID.fullmatch(enrolment.device_id):
         raise InvalidRequestError(f"device_id must be 32 lower-case hex digits, not {enrolment.device_id[:80]!r}")
-    if not _SECRET.fullmatch(enrolment.secret):
-        raise InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
+    _check_secret(enrolment.secret)
     check_name(enrolment.name, "a device's name")
     check_name(enrolment.architecture, "an architecture's name")
-    if not 0 <= enrolment.clips < CLIPS_LIMIT:
-        raise InvalidRequestError(f"clips must be from 0 to {CLIPS_LIMIT - 1}, not {enrolment.clips}")
-    if len(enrolment.labels) > _MAX_LABELS:
-        raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {_MAX_LABELS} that are allowed")
+    if not 0 <= enrolment.clips < CLIPS:
+        raise InvalidRequestError(f"clips must be from 0 to {CLIPS - 1}, not {enrolment.clips}")
+    if enrolment.network and not _NETWORK.fullmatch(enrolment.network):
+        raise InvalidRequestError(
+            f"network must be 64 lower-case hex digits or left out, not {enrolment.network[:80]!r}"
+        )
+    if len(enrolment.labels) > LABELS:
+        raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {LABELS} that are allowed")
     for label in enrolment.labels:
         check_name(label, "a label")
     try:
@@ -137,6 +287,17 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
         return FeatureSettings.from_json(enrolment.features)
     except ProtocolError as error:
         raise InvalidRequestError(f"features: {error}") from error
+
+
+def _check_secret(secret: str) -> None:
+    if not _SECRET.fullmatch(secret):
+        raise InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
+
+
+def _require_fleets_features(session: Session, settings: FeatureSettings, name: str) -> None:
+    public_set = current_version(session)
+    if public_set is not None:
+        _check_features(FeatureSettings.from_json(public_set.features), settings, name)
 
 
 def _check_features(ours: FeatureSettings, theirs: FeatureSettings, name: str) -> None:
@@ -147,14 +308,25 @@ def _check_features(ours: FeatureSettings, theirs: FeatureSettings, name: str) -
 
 
 def require_active(row: DeviceRow) -> None:
-    """Check that a device was not shut out.
+    """Check that a device may take part.
 
     Raises:
-        DeviceRevokedError: it was.
+        DeviceRevokedError: it was revoked, or left.
+        DeviceWaitingError: an operator has yet to admit it.
     """
+    _require_not_revoked(row)
+    if row.waiting:
+        raise DeviceWaitingError(
+            f"device {row.device_id} waits to be admitted by an operator (`auricle-aggregator devices admit`)"
+        )
+
+
+def _require_not_revoked(row: DeviceRow) -> None:
     if row.revoked_at is not None:
         raise DeviceRevokedError(
-            f"device {row.device_id} was revoked; to take part again it needs a new identifier and secret"
+            f"device {row.device_id} was revoked, or left; to take part again it needs a new invitation, a new "
+            "identifier and a new secret",
+            row.device_id,
         )
 
 
@@ -170,4 +342,7 @@ def _info(row: DeviceRow) -> DeviceInfo:
         enrolled_at=moment(row.enrolled_at),
         seen_at=moment(row.seen_at),
         revoked_at=revoked_at,
+        group=row.group_name,
+        invitation=row.invitation_id,
+        waiting=row.waiting,
     )

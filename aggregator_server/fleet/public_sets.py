@@ -23,10 +23,11 @@ from aggregator_server.fleet.classes import all_classes
 from aggregator_server.names import check_name
 from aggregator_server.schemas import PublicSetInfo
 from aggregator_server.store import Store
-from aggregator_server.store.tables import BlobRow, ClassRow, DeviceRow, PublicSetRow
+from aggregator_server.store.tables import IS_ACTIVE, BlobRow, ClassRow, DeviceRow, PublicSetRow
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Buffer
 
 _SERVED = ("public_set", "consensus", "model", "weights", "prototypes")
 
@@ -97,7 +98,7 @@ def _required(session: Session) -> PublicSetRow:
     return row
 
 
-def read(data: bytes) -> PublicSet:
+def read(data: Buffer) -> PublicSet:
     """Return a public set that is to be published.
 
     Raises:
@@ -140,7 +141,7 @@ def _check_features(session: Session, public_set: PublicSet) -> None:
     settings = public_set.settings
     foreign = session.scalars(
         select(DeviceRow.name)
-        .where(DeviceRow.revoked_at.is_(None), DeviceRow.features_digest != settings.digest)
+        .where(IS_ACTIVE, DeviceRow.features_digest != settings.digest)
         .order_by(DeviceRow.device_id)
         .limit(5)
     ).all()

@@ -21,10 +21,11 @@ from aggregator_server.fleet.public_sets import current_version as current_publi
 from aggregator_server.names import check_name
 from aggregator_server.schemas import ModelInfo
 from aggregator_server.store import Store
-from aggregator_server.store.tables import BlobRow, ModelRow
+from aggregator_server.store.tables import BlobRow, DeviceRow, ModelRow
 from fleet_protocol.bundle import Manifest, unpack_bundle
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.tensors import Buffer
 
 
 def current_model(session: Session) -> ModelRow | None:
@@ -73,6 +74,16 @@ def describe(row: ModelRow, weights: str | None) -> ModelInfo:
     )
 
 
+def has_network(device: DeviceRow, model: ModelRow) -> bool:
+    """Tell whether a device's bundle has a shared model's network, so that it can train its weights.
+
+    Where either does not say what network it has, the architecture's name decides.
+    """
+    if device.network is None or model.network is None:
+        return device.architecture == model.architecture
+    return device.network == model.network
+
+
 def model_blob(session: Session, version: int | None) -> str | None:
     """Return the blob of a model's bundle; None where a round has no model."""
     return None if version is None else session.get_one(ModelRow, version).sha256
@@ -87,7 +98,7 @@ def read_manifest(store: Store, sha256: str) -> Manifest:
     return unpack_bundle(store.blobs.read(sha256), f"model {sha256}").manifest
 
 
-def read(data: bytes) -> Manifest:
+def read(data: Buffer) -> Manifest:
     """Return the manifest of a bundle that is to be published.
 
     Raises:
@@ -117,6 +128,7 @@ def insert(session: Session, sha256: str, manifest: Manifest) -> None:
             architecture=manifest.architecture,
             capacity=manifest.slots,
             parameters=manifest.parameters,
+            network=manifest.network,
         )
     )
     session.flush()

@@ -11,15 +11,15 @@ from aggregator_server.fleet.conduct import QUARANTINED
 from aggregator_server.rounds.queries import training_losses
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.store import Store
-from aggregator_server.store.tables import DeviceRow, ParticipantRow
+from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, ParticipantRow
 
 # Resolution of DeviceRow.seen_at: not every request for work is worth a write to the disk.
 _SEEN_RESOLUTION_S = 30.0
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
-    """Return the devices that are enrolled, neither revoked nor in quarantine."""
-    trusted = select(DeviceRow).where(DeviceRow.revoked_at.is_(None), DeviceRow.device_id.not_in(QUARANTINED))
+    """Return the devices that may take part; those in quarantine may not."""
+    trusted = select(DeviceRow).where(IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED))
     rows = session.scalars(trusted.order_by(DeviceRow.device_id))
     return tuple(Candidate(row.device_id, row.clips, max(0.0, now - row.seen_at)) for row in rows)
 
@@ -31,12 +31,15 @@ def read_history(session: Session, strategy: str) -> History:
 
 
 def training_loss(session: Session, round_id: int) -> float | None:
-    """Return the median of the training losses that a round's devices uploaded: no single device can move it far."""
+    """Return the median of the training losses that a round's devices uploaded: no single device can move it far.
+
+    Devices with another network than the shared model's do not count: their losses cannot be compared.
+    """
     reported = session.scalars(
         select(ParticipantRow.metrics)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
         .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), DeviceRow.revoked_at.is_(None))
-        .where(DeviceRow.device_id.not_in(QUARANTINED))
+        .where(ParticipantRow.other.is_(False), DeviceRow.device_id.not_in(QUARANTINED))
     )
     losses = [float(metrics["training_loss"]) for metrics in reported if "training_loss" in metrics]
     return median(losses) if losses else None

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.rounds.candidates import read_candidates
 from aggregator_server.rounds.history import Group, schedule_of
 from aggregator_server.rounds.opening import insert_round
+from aggregator_server.rounds.others import is_other, with_another_network
 from aggregator_server.rounds.queries import count_group_rounds, open_group_index
 from aggregator_server.rounds.states import is_done
 from aggregator_server.selection.draw import data_sizes
@@ -29,7 +30,8 @@ def go_on(session: Session, round_id: int, now: float) -> None:
     if not is_done(fleets) or plan.personalisation.name != "group_balanced":
         return
     if fleets.groups is None:
-        candidates = read_candidates(session, now)
+        others = with_another_network(session, fleets.model_version) if plan.others else ()
+        candidates = [device for device in read_candidates(session, now) if device.device_id not in others]
         sizes = dict(zip([c.device_id for c in candidates], data_sizes(candidates).tolist(), strict=True))
         fleets.groups = asdict(schedule(sizes, plan.personalisation.settings))
     planned = schedule_of(fleets)
@@ -43,10 +45,13 @@ def go_on(session: Session, round_id: int, now: float) -> None:
 def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
     """Tell whether a device that learns from a done round shall fine-tune the result on its own clips.
 
-    Members of a group do so once the rounds of their group are over; rounds of later groups do not matter.
+    Members of a group do so once the rounds of their group are over; rounds of later groups do not matter. A device
+    with another network than the shared model's does not, where the plan has a part for it.
     """
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
     name = parse(RoundPlan, fleets.plan).personalisation.name
+    if is_other(session, row, device_id):
+        return False
     if name != "group_balanced":
         return name != "none"
     training = open_group_index(session, fleets.round_id)

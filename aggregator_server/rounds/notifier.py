@@ -10,17 +10,26 @@ class Notifier:
     """Wakes its subscribers when something changed. It belongs to the event loop that it was made in.
 
     A subscriber takes an event, looks whether there is something for it, and only then waits for the event: a
-    notification between looking and waiting is not lost.
+    notification between looking and waiting is not lost. Who subscribes anew ends its former wait, so that nobody waits
+    twice.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
+        self._events: dict[str, asyncio.Event] = {}
         self.closed = False
 
-    def subscribe(self) -> asyncio.Event:
+    def subscribe(self, who: str = "") -> asyncio.Event:
         """Return the event that the next notification sets."""
-        return self._event
+        former = self._events.get(who)
+        if former is not None:
+            former.set()
+        event = self._events[who] = asyncio.Event()
+        return event
+
+    def is_replaced(self, who: str, event: asyncio.Event) -> bool:
+        """Tell whether a subscriber has subscribed anew since it took an event."""
+        return self._events.get(who, event) is not event
 
     def notify(self) -> None:
         """Wake all subscribers. Any thread may call this."""
@@ -29,7 +38,7 @@ class Notifier:
     def close(self) -> None:
         """Wake all subscribers for the last time: the server stops, so from now on nobody waits."""
         self.closed = True
-        self._event.set()
+        self._set()
 
     async def wait(self, event: asyncio.Event, seconds: float) -> None:
         """Wait until a notification sets the event, at most for so many seconds."""
@@ -37,7 +46,6 @@ class Notifier:
             await asyncio.wait_for(event.wait(), max(0.0, seconds))
 
     def _set(self) -> None:
-        current = self._event
-        if not self.closed:
-            self._event = asyncio.Event()
-        current.set()
+        events, self._events = self._events, {}
+        for event in events.values():
+            event.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 
 from sqlalchemy import insert
@@ -11,12 +12,13 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import InvalidPlanError, NoDevicesError, NoPublicSetError
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
-from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.fleet.shared_models import current_model, has_network
 from aggregator_server.rounds.candidates import read_candidates, read_history
 from aggregator_server.rounds.history import Group, kept_state, starting_point
+from aggregator_server.rounds.others import with_another_network
 from aggregator_server.rounds.queries import current_consensus, current_prototypes
 from aggregator_server.selection.draw import select
-from aggregator_server.store.tables import OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow
+from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow
 from aggregator_server.strategies.recommended import FleetKind
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.statistics import read_statistics
@@ -58,8 +60,8 @@ def insert_round(
     _require_embeddings(how, public_set)
     follows, index = (None, None) if group is None else (group.follows, group.index)
     start = starting_point(session, group) if how.shares_model else None
-    local = how.prepare(plan.local, read_statistics(session), len(all_classes(session)))
-    plan = replace(plan, local=local)
+    others = with_another_network(session, start.version) if start and plan.others else frozenset[str]()
+    plan = _prepared(session, how, plan, others)
     row = RoundRow(
         state=OPEN,
         strategy=strategy,
@@ -84,7 +86,10 @@ def insert_round(
         row.series = series or row.round_id
         return row
     selected = _of_fleet(session, row, plan, now) if group is None else group.members
-    chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in selected]
+    chosen = [
+        {"round_id": row.round_id, "device_id": device_id, "metrics": {}, "other": device_id in others}
+        for device_id in selected
+    ]
     session.execute(insert(ParticipantRow), chosen)
     return row
 
@@ -92,12 +97,30 @@ def insert_round(
 def fleet_kind(session: Session) -> FleetKind:
     """Return what the recommended strategy depends on."""
     public_set, model = current_version(session), current_model(session)
-    devices = select_rows(DeviceRow.architecture).where(DeviceRow.revoked_at.is_(None)).distinct()
+    devices = session.scalars(select_rows(DeviceRow).where(IS_ACTIVE))
     return FleetKind(
         embeddings=public_set is not None and _are_embeddings(public_set),
-        shared=None if model is None else model.architecture,
-        architectures=frozenset(session.scalars(devices)),
+        shares_network=model is not None and any(has_network(device, model) for device in devices),
     )
+
+
+def _prepared(session: Session, how: Strategy, plan: RoundPlan, others: AbstractSet[str]) -> RoundPlan:
+    """Return a plan whose local parts' settings are those for this fleet.
+
+    Args:
+        session: of the opening.
+        how: the round's strategy.
+        plan: as it was requested.
+        others: devices that do the plan's part for others.
+    """
+    reported, classes = read_statistics(session), len(all_classes(session))
+    of_plan = tuple(device for device in reported if device.device_id not in others)
+    plan = replace(plan, local=how.prepare(plan.local, of_plan, classes))
+    if plan.others is None:
+        return plan
+    of_others = tuple(device for device in reported if device.device_id in others)
+    local = lookup(plan.others.strategy).prepare(plan.others.local, of_others, classes)
+    return replace(plan, others=replace(plan.others, local=local))
 
 
 def _are_embeddings(public_set: PublicSetRow) -> bool:

@@ -8,7 +8,7 @@ from aggregator_server.strategies.plan_methods import complete, known_settings
 from aggregator_server.strategies.registry import strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
-from fleet_protocol.messages import CONTINUOUS, Choice, RoundPlan
+from fleet_protocol.messages import CONTINUOUS, Choice, OthersPart, RoundPlan
 from fleet_protocol.setting import Value
 
 _MAX_DEADLINE_S = 30 * 86_400.0
@@ -43,6 +43,7 @@ def make_plan(request: RoundRequest) -> RoundPlan:
             personalisation=complete("personalisation", personalisation),
             rounds=request.rounds,
             every_s=float(request.every_s),
+            others=None if request.others is None else _others(request.others, chosen),
         )
     except PlanError as error:
         raise InvalidPlanError(str(error)) from error
@@ -84,6 +85,26 @@ def _check_continuous(request: RoundRequest, chosen: Strategy) -> None:
         )
     if not 1 <= request.every_s <= _MAX_DEADLINE_S:
         raise InvalidPlanError(f"every_s must be from 1 to {_MAX_DEADLINE_S:g} s, not {request.every_s!r}")
+
+
+def _others(wanted: Choice, chosen: Strategy) -> OthersPart:
+    """Return what devices of other networks do in a round.
+
+    Raises:
+        UnknownStrategyError: there is no such strategy.
+        InvalidPlanError: the round's strategy shares no model, or the one for others makes no scores.
+        PlanError: a setting is wrong.
+    """
+    if not chosen.shares_model:
+        raise InvalidPlanError(
+            f"strategy {chosen.name!r} shares no model, so devices of any network follow it: leave out others"
+        )
+    theirs = strategy(wanted.name)
+    if not theirs.shares_scores:
+        able = ", ".join(sorted(name for name, other in strategies().items() if other.shares_scores))
+        raise InvalidPlanError(f"others cannot follow {wanted.name!r} in a round of another strategy; they can: {able}")
+    local = complete("local", Choice(theirs.local, wanted.settings))
+    return OthersPart(strategy=theirs.name, local=local, aggregation=_aggregation(theirs, {}))
 
 
 def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:

@@ -19,6 +19,7 @@ from aggregator_server.rounds.snapshot import RoundSnapshot, read_open_round
 from aggregator_server.rounds.states import mark_done
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json
+from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.errors import ProtocolError
@@ -57,7 +58,7 @@ def compute_result(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult:
         AggregationError: the uploads cannot be combined.
         BlobError: a blob is missing or damaged.
     """
-    result = strategy(snapshot.strategy).aggregate(read_inputs(blobs, snapshot))
+    result = aggregate(strategy(snapshot.strategy), read_inputs(blobs, snapshot))
     grown = len(result.public_set.classes) > len(snapshot.classes)
     public_set = blobs.put(result.public_set.pack()) if grown else snapshot.public_set
     class_ids, consensus, weights, prototypes = result.public_set.class_ids, None, None, snapshot.prototypes
@@ -93,13 +94,14 @@ def read_inputs(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundInputs:
         plan=parse(RoundPlan, snapshot.plan),
         public_set=public_set,
         consensus=consensus,
-        contributions=tuple(_contribution(blobs, upload) for _, upload in snapshot.uploads),
+        contributions=tuple(_contribution(blobs, upload) for _, upload, other in snapshot.uploads if not other),
         new_classes=snapshot.new_classes,
         assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
         model=_read_model(blobs, snapshot, state),
         has_consensus=snapshot.consensus is not None,
         state=state,
         revoked=frozenset(snapshot.revoked),
+        others=tuple(_contribution(blobs, upload) for _, upload, other in snapshot.uploads if other),
     )
 
 
@@ -110,7 +112,7 @@ def _contribution(blobs: BlobFolder, upload: str) -> Contribution:
             document = parse(Update, read_document(file))
         except ProtocolError as error:
             raise BlobError(f"blob {file.name} is damaged ({error}); restore it from a backup") from error
-    return Contribution(document, lambda: view(blobs.read(upload)))
+    return Contribution(document, lambda: view(blobs.read(upload))[0])
 
 
 def _read_model(blobs: BlobFolder, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:

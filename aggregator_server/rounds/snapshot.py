@@ -28,7 +28,7 @@ class RoundSnapshot:
         public_set: Blob of the public set that is scored.
         consensus: Blob of the fleet's scores on it; None before the first round has ended.
         selected: Number of selected devices that were neither revoked nor put in quarantine since.
-        uploads: (device, blob) of those that uploaded, by device.
+        uploads: (device, blob, whether by the plan's part for others) of those that uploaded, by device.
         classes: The fleet's classes in column order.
         assigned: (device, slot, class) of the selected devices, from earlier rounds.
         model: Blob of the shared model's bundle; None in a round without one.
@@ -47,7 +47,7 @@ class RoundSnapshot:
     public_set: str
     consensus: str | None
     selected: int
-    uploads: tuple[tuple[str, str], ...]
+    uploads: tuple[tuple[str, str, bool], ...]
     classes: tuple[ClassInfo, ...]
     assigned: tuple[tuple[str, int, str], ...]
     model: str | None
@@ -63,7 +63,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
     if row is None:
         return None
     active = (
-        select(ParticipantRow.device_id, ParticipantRow.upload)
+        select(ParticipantRow.device_id, ParticipantRow.upload, ParticipantRow.other)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
         .where(ParticipantRow.round_id == row.round_id, DeviceRow.revoked_at.is_(None))
         .where(DeviceRow.device_id.not_in(QUARANTINED))
@@ -85,7 +85,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         public_set=row.public_set,
         consensus=row.consensus,
         selected=len(participants),
-        uploads=tuple((device_id, upload) for device_id, upload in participants if upload is not None),
+        uploads=tuple((device_id, upload, other) for device_id, upload, other in participants if upload is not None),
         classes=all_classes(session),
         assigned=tuple((device_id, slot, class_id) for device_id, slot, class_id in session.execute(assigned)),
         model=model_blob(session, row.model_version),

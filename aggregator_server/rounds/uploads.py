@@ -21,9 +21,9 @@ from aggregator_server.errors import (
     WrongPublicSetError,
 )
 from aggregator_server.fleet.conduct import in_quarantine, note_refusal
-from aggregator_server.fleet.devices import CLIPS_LIMIT
 from aggregator_server.fleet.public_sets import feature_range, upload_terms
 from aggregator_server.fleet.shared_models import model_blob, read_manifest
+from aggregator_server.limits import CLIPS, METRICS, UPDATE
 from aggregator_server.names import check_name
 from aggregator_server.rounds.continuous import is_due, present_round
 from aggregator_server.rounds.queries import require_round
@@ -32,12 +32,28 @@ from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.tables import BlobRow, DeviceRow, ParticipantRow, RoundRow
 from aggregator_server.strategies.registry import strategy
+from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings
-from fleet_protocol.messages import Receipt, Update, parse
-from fleet_protocol.tensors import unpack
+from fleet_protocol.messages import Receipt, RoundPlan, Update, parse
+from fleet_protocol.tensors import Arrays, view
 
-_MAX_METRICS = 200
+
+def require_expected(store: Store, round_id: int, device_id: str, announced: str | None, now: float) -> None:
+    """Check that an upload would be taken, before its bytes are read.
+
+    Args:
+        store: of the fleet.
+        round_id: the round.
+        device_id: who wants to upload.
+        announced: SHA-256 of the bytes, where the device says it.
+        now: seconds since 1970.
+
+    Raises:
+        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it would not.
+    """
+    with store.reading() as session:
+        _admit(session, round_id, device_id, announced, now)
 
 
 def accept_update(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
@@ -51,28 +67,24 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     """
     repeated = Receipt(round_id, incoming.sha256, repeated=True)
     with store.reading() as session:
-        if _admit(session, round_id, device_id, incoming.sha256, now) is None:
+        participant = _admit(session, round_id, device_id, incoming.sha256, now)
+        if participant is None:
             return repeated
         terms = upload_terms(session)
         round_row = require_round(session, round_id)
-        chosen, model = strategy(round_row.strategy), model_blob(session, round_row.model_version)
+        chosen, model = _strategy(round_row, participant), model_blob(session, round_row.model_version)
     terms = dataclasses.replace(terms, feature_range=partial(feature_range, store, terms.public_set))
     if model is not None:
         terms = dataclasses.replace(terms, manifest=read_manifest(store, model))
     try:
-        arrays, document = unpack(incoming.content())
+        arrays, document = view(incoming.content(), UPDATE)
         update = parse(Update, document)
     except ProtocolError as error:
         raise MalformedUpdateError(f"the upload cannot be read: {error}") from error
     _check(terms, update, round_id, device_id)
     if round_row.series is None:  # else rounds may have ended since, which let the public set grow
         _check_public_set(terms, update)
-    try:
-        chosen.check(terms, update, arrays)
-    except MalformedUpdateError as error:
-        with store.writing() as session:
-            note_refusal(session, device_id, round_id, str(error), now)
-        raise
+    _check_values(store, chosen, terms, update, arrays, now)
     sha256 = incoming.keep()
     with store.writing() as session:
         try:
@@ -98,16 +110,22 @@ def check_metrics(metrics: dict[str, float]) -> None:
     Raises:
         InvalidRequestError: it cannot be stored.
     """
-    if len(metrics) > _MAX_METRICS:
-        raise InvalidRequestError(f"{len(metrics)} metrics are more than the {_MAX_METRICS} that are allowed")
+    if len(metrics) > METRICS:
+        raise InvalidRequestError(f"{len(metrics)} metrics are more than the {METRICS} that are allowed")
     for name, value in metrics.items():
         check_name(name, "a metric's name")
         if not abs(value) <= 1e300:  # holds for NaN too
             raise InvalidRequestError(f"metric {name!r} is {value!r}; it must be a finite number")
 
 
-def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: float) -> ParticipantRow | None:
-    """Return the row that the upload belongs in, or None where it is there already."""
+def _strategy(round_row: RoundRow, participant: ParticipantRow) -> Strategy:
+    """Return the strategy that a device was asked to follow."""
+    others = parse(RoundPlan, round_row.plan).others
+    return strategy(others.strategy if others is not None and participant.other else round_row.strategy)
+
+
+def _admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> ParticipantRow | None:
+    """Return the row that the upload belongs in, or None where it is there already, or may be: only its bytes tell."""
     round_row = require_round(session, round_id)
     if round_row.series is not None:
         return _admit_to_series(session, round_row, device_id, sha256, now)
@@ -116,7 +134,7 @@ def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: fl
         raise NotSelectedError(
             f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
         )
-    if row.upload == sha256:
+    if row.upload is not None and sha256 in (None, row.upload):
         return None
     if row.upload is not None:
         raise DuplicateUpdateError(f"device {device_id} uploaded {row.upload} for round {round_id}; that one stands")
@@ -131,10 +149,12 @@ def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: fl
 
 
 def _admit_to_series(
-    session: Session, round_row: RoundRow, device_id: str, sha256: str, now: float
+    session: Session, round_row: RoundRow, device_id: str, sha256: str | None, now: float
 ) -> ParticipantRow | None:
     """Return a new row in the open round of a series, or None where the upload is in one of its rounds already."""
-    same = (ParticipantRow.device_id == device_id) & (ParticipantRow.upload == sha256)
+    same = ParticipantRow.device_id == device_id
+    if sha256 is not None:
+        same &= ParticipantRow.upload == sha256
     of_series = select(ParticipantRow.round_id).join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
     if session.scalar(of_series.where(same, RoundRow.series == round_row.series).limit(1)) is not None:
         return None
@@ -175,6 +195,18 @@ def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) ->
     _check_numbers(update)
 
 
+def _check_values(
+    store: Store, chosen: Strategy, terms: UploadTerms, update: Update, arrays: Arrays, now: float
+) -> None:
+    """Let the strategy check an upload, and note against its device that it was refused."""
+    try:
+        chosen.check(terms, update, arrays)
+    except MalformedUpdateError as error:
+        with store.writing() as session:
+            note_refusal(session, update.device_id, update.round_id, str(error), now)
+        raise
+
+
 def _check_public_set(terms: UploadTerms, update: Update) -> None:
     if update.public_set != terms.public_set:
         raise WrongPublicSetError(
@@ -184,8 +216,8 @@ def _check_public_set(terms: UploadTerms, update: Update) -> None:
 
 
 def _check_numbers(update: Update) -> None:
-    if type(update.clips) is not int or not 0 <= update.clips < CLIPS_LIMIT:
-        raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS_LIMIT - 1}, not {update.clips!r}")
+    if type(update.clips) is not int or not 0 <= update.clips < CLIPS:
+        raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS - 1}, not {update.clips!r}")
     try:
         check_metrics(update.metrics)
     except InvalidRequestError as error:

@@ -56,13 +56,14 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
     with store.reading() as session:
         row = require_round(session, round_id)
         summary = _summary(session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
-        participants = _participants(session, round_id)
+        plan = parse(RoundPlan, row.plan)
+        participants = _participants(session, row, plan)
         details, planned = row.details, schedule_of(row)
         model = model_blob(session, row.model_version)
     discovery = details.get("discovery")
     return RoundDetail(
         summary=summary,
-        plan=parse(RoundPlan, row.plan),
+        plan=plan,
         new_classes=row.new_classes,
         public_set=row.public_set,
         consensus=row.consensus,
@@ -133,7 +134,8 @@ def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no 
     )
 
 
-def _participants(session: Session, round_id: int) -> tuple[ParticipantInfo, ...]:
+def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[ParticipantInfo, ...]:
+    round_id, others = row.round_id, row.strategy if plan.others is None else plan.others.strategy
     query = (
         select(ParticipantRow, DeviceRow.name, LearnedRow)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
@@ -148,6 +150,7 @@ def _participants(session: Session, round_id: int) -> tuple[ParticipantInfo, ...
         ParticipantInfo(
             device_id=participant.device_id,
             name=name,
+            strategy=others if participant.other else row.strategy,
             upload=participant.upload,
             uploaded_at=None if participant.uploaded_at is None else moment(participant.uploaded_at),
             clips=participant.clips,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
@@ -14,11 +16,12 @@ from aggregator_server.rounds.candidates import note_seen
 from aggregator_server.rounds.continuous import has_learned_as_much, is_due, open_round_of_series
 from aggregator_server.rounds.groups import fine_tuning_due
 from aggregator_server.rounds.history import newest_result
+from aggregator_server.rounds.others import is_other, plan_for_others
 from aggregator_server.rounds.queries import open_round_waiting_for, require_round
 from aggregator_server.rounds.states import is_done
 from aggregator_server.rounds.uploads import check_metrics
 from aggregator_server.store import Store
-from aggregator_server.store.tables import AssignmentRow, DeviceRow, LearnedRow, RoundRow
+from aggregator_server.store.tables import AssignmentRow, DeviceRow, LearnedRow, ParticipantRow, RoundRow
 from fleet_protocol.messages import ClassAssignment, Learned, RoundPlan, Work, WorkKind, parse
 
 
@@ -100,7 +103,7 @@ def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Wo
         .order_by(AssignmentRow.slot)
     )
     assignments = tuple(ClassAssignment(*pair) for pair in session.execute(pending)) if learning else ()
-    return Work(
+    work = Work(
         kind=kind,
         round_id=row.round_id,
         plan=parse(RoundPlan, row.plan),
@@ -114,3 +117,15 @@ def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Wo
         prototypes=row.result_prototypes if learning else row.prototypes,
         fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
     )
+    if work.plan.others is None or not _is_other(session, kind, row, device_id):
+        return work
+    return replace(
+        work, plan=plan_for_others(work.plan, work.plan.others), model=None, weights=None, fleet_weights=None
+    )
+
+
+def _is_other(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> bool:
+    """Tell whether a device does the plan's part for others: as it was asked, or to learn as its network allows now."""
+    if kind == "contribute":
+        return session.get_one(ParticipantRow, (row.round_id, device_id)).other
+    return is_other(session, row, device_id)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggregator_server.aggregation.plausible import SELECTION_CAP, capped_sizes
+from aggregator_server.aggregation.plausible import capped_sizes
+from aggregator_server.limits import SELECTION_CAP
 from aggregator_server.selection.contract import Candidate, History, Selection
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice

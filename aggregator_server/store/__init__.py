@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import StartError
@@ -17,14 +18,38 @@ from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.database import create_database
 from aggregator_server.store.free_space import full, is_full
 
-__all__ = ["DATABASE", "LOCK", "Store"]
+__all__ = ["DATABASE", "LOCK", "Store", "Tables", "open_tables"]
 
 # Files of a data folder.
 DATABASE, LOCK = "auricle.db", "lock"
 
 
-class Store:
-    """A data folder: ``auricle.db`` (SQLite, write-ahead log) and ``blobs/``. One process may have it open.
+class Tables:
+    """The tables of a data folder: ``auricle.db`` (SQLite, write-ahead log). Several processes may have them open."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that sees one consistent state; nothing that is done in it is kept."""
+        with Session(self._engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """A session that holds the write lock and commits durably at the end, or changes nothing on an error."""
+        writer = self._engine.execution_options(auricle_write=True)
+        with Session(writer, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+
+class Store(Tables):
+    """A data folder: the tables and ``blobs/``. One process may have it open.
 
     Attributes:
         blobs: The arrays. A blob is on disk before any row names it; uploads are removed when their round is over.
@@ -54,25 +79,31 @@ class Store:
                 f"data folder {folder} cannot be used ({error}); choose a folder that this user can write to"
             ) from error
         try:
-            self._engine = create_database(folder / DATABASE)
+            super().__init__(create_database(folder / DATABASE))
         except StartError:
             self._lock.close()
             raise
 
-    @contextmanager
-    def reading(self) -> Iterator[Session]:
-        """A session that sees one consistent state; nothing that is done in it is kept."""
-        with Session(self._engine, expire_on_commit=False) as session:
-            yield session
-
-    @contextmanager
-    def writing(self) -> Iterator[Session]:
-        """A session that holds the write lock and commits durably at the end, or changes nothing on an error."""
-        writer = self._engine.execution_options(auricle_write=True)
-        with Session(writer, expire_on_commit=False) as session, session.begin():
-            yield session
-
     def close(self) -> None:
         """Close every connection and unlock the folder."""
-        self._engine.dispose()
+        super().close()
         self._lock.close()
+
+
+def is_data_folder(folder: Path) -> bool:
+    """Say whether an aggregator has run with a folder."""
+    return (folder / DATABASE).is_file()
+
+
+def open_tables(folder: Path) -> Tables:
+    """Open the tables of a data folder that exists, also while a server runs with it.
+
+    Raises:
+        StartError: the folder is no data folder, or another version wrote it.
+    """
+    if not is_data_folder(folder):
+        raise StartError(
+            f"{folder} is no data folder: it has no {DATABASE}. Name the folder that the server runs with "
+            "(`auricle-aggregator run --data FOLDER` makes one)"
+        )
+    return Tables(create_database(folder / DATABASE))

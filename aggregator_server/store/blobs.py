@@ -7,6 +7,7 @@ leaves at most a temporary file, which the next start removes.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from aggregator_server.errors import BlobError
+from aggregator_server.errors import BlobError, UploadReplacedError
 from fleet_protocol.atomic_files import make_folder, rename_durably
 
 
@@ -26,6 +27,7 @@ class Incoming:
         self._path = path
         self._folder = folder
         self._hash = hashlib.sha256()
+        self._whole = self._replaced = False
         self.size = 0
 
     @property
@@ -34,15 +36,34 @@ class Incoming:
         return self._hash.hexdigest()
 
     def write(self, chunk: bytes) -> None:
-        """Append bytes."""
+        """Append bytes.
+
+        Raises:
+            UploadReplacedError: the same owner began anew meanwhile.
+        """
+        if self._replaced:
+            raise UploadReplacedError("the upload was begun anew on another connection; that one counts")
         self._file.write(chunk)
         self._hash.update(chunk)
         self.size += len(chunk)
 
-    def content(self) -> bytes:
-        """Return everything that was written."""
+    def finish(self) -> None:
+        """Note that all bytes were written: from now on the file stays as it is."""
+        self._whole = True
+
+    def give_way(self) -> None:
+        """Free the disk for an upload that the same owner began anew, unless this one is whole."""
+        if not self._whole:
+            self._replaced = True
+            self._file.seek(0)
+            self._file.truncate()
+
+    def content(self) -> memoryview:
+        """Return everything that was written, read-only; it stays on disk and is not read into memory."""
         self._file.flush()
-        return self._path.read_bytes()
+        if not self.size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ))
 
     def keep(self) -> str:
         """Give the blob its name, durably, and return its digest; the same content twice is one file."""
@@ -60,6 +81,7 @@ class BlobFolder:
         self.folder = folder
         self._incoming = folder / "incoming"
         self._incoming.mkdir(parents=True, exist_ok=True)
+        self._receiving: dict[str, Incoming] = {}
 
     def remove_leftovers(self) -> None:
         """Remove what an earlier process left in ``incoming/``; only whoever has the data folder alone may."""
@@ -67,15 +89,37 @@ class BlobFolder:
             leftover.unlink()
 
     @contextmanager
-    def receive(self) -> Iterator[Incoming]:
-        """Open a temporary file for bytes that come in; it is gone at the end unless it was kept."""
+    def receive(self, owner: str | None = None) -> Iterator[Incoming]:
+        """Open a temporary file for bytes that come in; it is gone at the end unless it was kept.
+
+        Args:
+            owner: whose earlier file, if it is not whole yet, makes room; None: nobody's.
+        """
         handle, name = tempfile.mkstemp(dir=self._incoming)
         path = Path(name)
         try:
-            with os.fdopen(handle, "wb") as file:
-                yield Incoming(file, path, self.folder)
+            with (
+                os.fdopen(handle, "w+b") as file,
+                self._only_one(owner, Incoming(file, path, self.folder)) as incoming,
+            ):
+                yield incoming
         finally:
             path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _only_one(self, owner: str | None, incoming: Incoming) -> Iterator[Incoming]:
+        if owner is None:
+            yield incoming
+            return
+        former = self._receiving.get(owner)
+        if former is not None:
+            former.give_way()
+        self._receiving[owner] = incoming
+        try:
+            yield incoming
+        finally:
+            if self._receiving[owner] is incoming:
+                del self._receiving[owner]
 
     def put(self, data: bytes) -> str:
         """Store bytes durably and return their digest."""

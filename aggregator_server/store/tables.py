@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, Double, ForeignKey, Index, Integer, String, text
+from sqlalchemy import JSON, Boolean, Double, ForeignKey, Index, Integer, String, false, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from fleet_protocol.messages import RoundState
@@ -39,7 +39,9 @@ class DeviceRow(Base):
     """An enrolled device. Its secret is kept only as a hash.
 
     ``clips`` is the number of clips that it last reported, 0 before that. ``label_entropy`` is the entropy of their
-    labels, in nats.
+    labels, in nats. ``network`` is the digest of its bundle's network, where it says.
+    labels, in nats. ``waiting`` devices are to be admitted by an operator. ``rotate``: a person asked it for a new
+    secret; ``secret_since`` is when it sent the present one, None for that of its enrolment.
     """
 
     __tablename__ = "devices"
@@ -52,9 +54,19 @@ class DeviceRow(Base):
     labels: Mapped[list[str]]
     clips: Mapped[int]
     label_entropy: Mapped[float | None]
+    network: Mapped[str | None] = mapped_column(String(64))
     enrolled_at: Mapped[float]
     seen_at: Mapped[float]
     revoked_at: Mapped[float | None]
+    invitation_id: Mapped[int | None] = mapped_column(ForeignKey("invitations.invitation_id"))
+    group_name: Mapped[str | None] = mapped_column(String(200))
+    waiting: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
+    rotate: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
+    secret_since: Mapped[float | None]
+
+
+# For queries: the devices that may take part.
+IS_ACTIVE = DeviceRow.revoked_at.is_(None) & DeviceRow.waiting.is_(False)
 
 
 class ConductRow(Base):
@@ -119,7 +131,10 @@ class RoundRow(Base):
 
 
 class ModelRow(Base):
-    """A shared model that was published; the highest version is the current one."""
+    """A shared model that was published; the highest version is the current one.
+
+    ``network`` is the digest of its network; None in folders that were made before it was kept.
+    """
 
     __tablename__ = "models"
     version: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -127,6 +142,7 @@ class ModelRow(Base):
     architecture: Mapped[str] = mapped_column(String(200))
     capacity: Mapped[int]
     parameters: Mapped[int]
+    network: Mapped[str | None] = mapped_column(String(64))
 
 
 class PublicSetRow(Base):
@@ -153,7 +169,10 @@ class ClassRow(Base):
 
 
 class ParticipantRow(Base):
-    """A device that was selected for a round, and what it uploaded."""
+    """A device that was selected for a round, and what it uploaded.
+
+    ``other`` says whether it was asked for the plan's part for devices with another network.
+    """
 
     __tablename__ = "participants"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
@@ -162,6 +181,7 @@ class ParticipantRow(Base):
     uploaded_at: Mapped[float | None]
     clips: Mapped[int | None]
     metrics: Mapped[Json]
+    other: Mapped[bool] = mapped_column(Boolean, default=False)
 
     __table_args__ = (Index("participants_by_device", "device_id", "round_id"),)
 
@@ -189,6 +209,33 @@ class AssignmentRow(Base):
     class_id: Mapped[str] = mapped_column(ForeignKey("classes.class_id"))
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"))
     acknowledged: Mapped[bool] = mapped_column(Boolean)
+
+
+class TokenRow(Base):
+    """A person's token, kept only as a hash."""
+
+    __tablename__ = "tokens"
+    token_id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    name: Mapped[str] = mapped_column(String(200))
+    role: Mapped[str] = mapped_column(String(8))
+    made_at: Mapped[float]
+    expires_at: Mapped[float | None]
+    revoked_at: Mapped[float | None]
+
+
+class InvitationRow(Base):
+    """An invitation for ``devices`` devices, of which ``used`` have come; kept only as a hash."""
+
+    __tablename__ = "invitations"
+    invitation_id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    devices: Mapped[int]
+    used: Mapped[int]
+    group_name: Mapped[str | None] = mapped_column(String(200))
+    made_at: Mapped[float]
+    expires_at: Mapped[float | None]
+    revoked_at: Mapped[float | None]
 
 
 class AuditRow(Base):

@@ -1,13 +1,12 @@
 """The strategy of a round for which none is named: what serves this fleet's users best (docs/methods.md).
 
 Where all devices have one pretrained front end, prototypes do: a round costs a few kilobytes, takes any head, and
-spreads a sound that one device was taught. Else weights do, among devices that have the shared model's network. Else
-scores do, which take any network.
+spreads a sound that one device was taught. Else weights do, among devices that have the shared model's network, and
+scores in the same round for the others. Where no device has that network, scores do, which take any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
@@ -20,13 +19,11 @@ class FleetKind:
 
     Attributes:
         embeddings: whether the public set's features are those of a pretrained network.
-        shared: architecture of the fleet's shared model; None where none was published.
-        architectures: of the devices' bundles.
+        shares_network: whether a shared model was published, and a device has its network.
     """
 
     embeddings: bool
-    shared: str | None
-    architectures: AbstractSet[str]
+    shares_network: bool
 
 
 def recommended(request: RoundRequest, fleet: FleetKind) -> RoundRequest:
@@ -40,7 +37,9 @@ def recommended(request: RoundRequest, fleet: FleetKind) -> RoundRequest:
         return request
     if fleet.embeddings:
         return replace(request, strategy="prototypes")
-    if fleet.shared is None or fleet.architectures != {fleet.shared}:
+    if not fleet.shares_network:
         return replace(request, strategy="zero_shot")
     aggregation = request.aggregation or Choice("screened_mean")
-    return replace(request, strategy="fedavg", aggregation=aggregation)
+    # Also where all devices have the network: one that enrols later can then learn from the result.
+    others = request.others or Choice("zero_shot")
+    return replace(request, strategy="fedavg", aggregation=aggregation, others=others)

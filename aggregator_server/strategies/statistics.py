@@ -8,9 +8,10 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.aggregation.plausible import SELECTION_CAP, capped_sizes
+from aggregator_server.aggregation.plausible import capped_sizes
 from aggregator_server.fleet.conduct import QUARANTINED
-from aggregator_server.store.tables import DeviceRow
+from aggregator_server.limits import SELECTION_CAP
+from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class DeviceStatistics:
 def read_statistics(session: Session) -> tuple[DeviceStatistics, ...]:
     """Return what the devices reported that are not revoked; devices without a report are left out."""
     rows = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.label_entropy).where(
-        DeviceRow.revoked_at.is_(None),
+        IS_ACTIVE,
         DeviceRow.clips > 0,
         DeviceRow.label_entropy.is_not(None),
         DeviceRow.device_id.not_in(QUARANTINED),

@@ -38,6 +38,8 @@ class Strategy:
         prepare: (local part, what devices reported of their clips, number of classes) -> the local part, when a round
             opens; for settings that depend on the fleet.
         needs_embeddings: Whether the public set's features must be embeddings of a pretrained network.
+        shares_scores: Whether it makes a consensus of scores alone, and keeps no state, so that devices can follow it
+            in rounds of a strategy that shares a model (``others``).
         continuous: Whether one upload alone is a round's worth, so that rounds can be continuous.
         aliases: Former names, which are still accepted.
     """
@@ -53,6 +55,7 @@ class Strategy:
     shares_model: bool = False
     prepare: Prepare = unchanged
     needs_embeddings: bool = False
+    shares_scores: bool = False
     continuous: bool = False
     aliases: tuple[str, ...] = ()
 

@@ -43,12 +43,6 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     check_document(terms, update)
     if terms.manifest is None:
         raise MalformedUpdateError("the round has no shared model, so it takes no weights")
-    needed = len(terms.class_ids) + len(update.reports)
-    if needed > terms.manifest.slots:
-        raise MalformedUpdateError(
-            f"{len(terms.class_ids)} classes and {len(update.reports)} new sounds do not fit the shared model's head "
-            f"of capacity {terms.manifest.slots}; publish a model that was built with a larger --capacity"
-        )
     wanted = {PREFIX + name: tuple(shape) for name, shape in terms.manifest.weight_shapes.items()}
     check_arrays(terms, update, arrays, dict(wanted))
     for name in wanted:
@@ -59,6 +53,8 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
 
 def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> RoundResult:
     """Combine the weights of a round (pure: the same inputs give the same result, bit for bit).
+
+    Where nobody uploaded weights, because devices of other networks alone took part, they stay as they are.
 
     Args:
         inputs: of the round.
@@ -74,11 +70,13 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
     contributions = sorted(inputs.contributions, key=lambda c: c.update.device_id)
     reassigned, settled = recognise(inputs, contributions)
     assigned = reassigned + (settled.assignments if settled else ())
-    uploads = {c.update.device_id: lambda c=c: _known_columns(model, c, inputs) for c in contributions}
-    layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
-    sizes = np.array([c.update.clips for c in contributions], np.float64)
-    stacked = stack_updates(layout, uploads)
-    weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
+    weights, state, rule_details = model.weights, model.state, dict[str, Any]()
+    if contributions:
+        uploads = {c.update.device_id: lambda c=c: _known_columns(model, c, inputs) for c in contributions}
+        layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
+        sizes = np.array([c.update.clips for c in contributions], np.float64)
+        stacked = stack_updates(layout, uploads)
+        weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
     public_set = settled.public_set if settled else inputs.public_set
     believed = [c for c in contributions if c.update.device_id not in rule_details.get("screened", ())]
     weights = _new_columns(model, weights, inputs, public_set.class_ids, believed, assigned)
@@ -117,7 +115,8 @@ def _new_columns(
 ) -> Arrays:
     """Return the weights with a column for every class that was discovered: the mean of its reporters' columns.
 
-    A class that only screened devices reported keeps the column of its slot, which nobody has trained.
+    A class that only screened devices, or devices of other networks, reported keeps the column of its slot, which
+    nobody has trained.
     """
     former, capacity = len(inputs.public_set.classes), model.manifest.slots
     reports = {

@@ -65,4 +65,11 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     )
 
 
-STRATEGY = Strategy(name="zero_shot", local="zero_shot", aggregation="label_wise", check=check, aggregate=aggregate)
+STRATEGY = Strategy(
+    name="zero_shot",
+    local="zero_shot",
+    aggregation="label_wise",
+    check=check,
+    aggregate=aggregate,
+    shares_scores=True,
+)

@@ -19,30 +19,36 @@ from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.store.database import CONNECTIONS
 from aggregator_server.web import http_errors
-from aggregator_server.web.body_limit import BodyLimit
 from aggregator_server.web.docs_page import render
+from aggregator_server.web.guard import Guard
+from aggregator_server.web.intake import Intake
 from aggregator_server.web.routes import (
     audit,
     blobs,
     classes,
     devices,
     health,
+    invitations,
     model,
     public_set,
     rounds,
+    tokens,
     uploads,
     work,
 )
-from aggregator_server.web.routes.bodies import BodySizes
-from aggregator_server.web.service import Service
+from aggregator_server.web.routes.access import require_known
+from aggregator_server.web.service import Service, Terms
 
+_ROUTES = (
+    health, devices, invitations, tokens, public_set, model, blobs, work, uploads, rounds, classes, audit,
+)  # fmt: skip
 _DESCRIPTION = (
     "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "
     "or method (405) included, is an ErrorReply: {\"error\": {\"code\", \"message\"}} with a stable code."
 )  # fmt: skip
 
 
-def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> FastAPI:
+def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -> FastAPI:
     """Return the server's application; the store stays the caller's, to close."""
 
     @contextlib.asynccontextmanager
@@ -52,7 +58,7 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
         new_work = Notifier()
         computation = Computation(store.blobs)
         scheduler = RoundScheduler(store, new_work, computation)
-        app.state.service = Service(store, tokens, new_work, scheduler)
+        app.state.service = Service(store, first_tokens, new_work, scheduler, Guard(store), terms or Terms())
         await asyncio.to_thread(remove_left_uploads, store)
         moving = asyncio.create_task(scheduler.run())
         try:
@@ -72,8 +78,8 @@ def create_app(store: Store, tokens: Tokens, sizes: BodySizes | None = None) -> 
         lifespan=lifespan,
     )
     http_errors.install(app)
-    app.add_middleware(BodyLimit, limit_of=(sizes or BodySizes()).limit_of)
-    for module in (health, devices, public_set, model, blobs, work, uploads, rounds, classes, audit):
+    app.add_middleware(Intake, require_known=require_known)
+    for module in _ROUTES:
         app.include_router(module.router)
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)

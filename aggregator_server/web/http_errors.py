@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -14,6 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from aggregator_server.errors import (
     AggregatorError,
+    BusyError,
     ConflictError,
     ForbiddenError,
     InvalidError,
@@ -22,6 +24,8 @@ from aggregator_server.errors import (
     NotFoundError,
     StorageFullError,
     TooLargeError,
+    TooManyError,
+    TooSlowError,
 )
 from aggregator_server.store.free_space import is_full
 from fleet_protocol.messages import ErrorReply
@@ -31,9 +35,12 @@ _STATUS: dict[type[AggregatorError], int] = {
     ForbiddenError: 403,
     NotFoundError: 404,
     ConflictError: 409,
+    TooSlowError: 408,
     TooLargeError: 413,
     InvalidError: 422,
+    BusyError: 503,
     StorageFullError: 507,
+    TooManyError: 429,
 }
 METHOD_NOT_ALLOWED = "method_not_allowed"
 Responses = dict[int | str, dict[str, Any]]
@@ -45,17 +52,25 @@ def status_of(kind: type[AggregatorError]) -> int:
 
 
 def documented(*kinds: type[AggregatorError]) -> Responses:
-    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500 or 507."""
+    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500 or 507.
+
+    A body that may be too large may also be too slow.
+    """
     by_status: dict[int, list[type[AggregatorError]]] = {}
-    for kind in (*kinds, StorageFullError, AggregatorError):
+    slow = (TooSlowError,) if TooLargeError in kinds else ()
+    for kind in (*kinds, *slow, StorageFullError, AggregatorError):
         by_status.setdefault(status_of(kind), []).append(kind)
     return {
         status: {
             "model": ErrorReply,
-            "description": " ".join(f"`{kind.code}`: {inspect.getdoc(kind)}" for kind in group),
+            "description": " ".join(f"`{kind.code}`: {_first_paragraph(kind)}" for kind in group),
         }
         for status, group in sorted(by_status.items())
     }
+
+
+def _first_paragraph(kind: type[AggregatorError]) -> str:
+    return (inspect.getdoc(kind) or "").split("\n\n")[0]
 
 
 def error_response(status: int, code: str, message: str) -> JSONResponse:
@@ -63,6 +78,14 @@ def error_response(status: int, code: str, message: str) -> JSONResponse:
     text = message.encode("utf-8", "backslashreplace").decode()
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return JSONResponse({"error": {"code": code, "message": text}}, status, headers)
+
+
+def refusal(error: AggregatorError) -> JSONResponse:
+    """Return what a client sees of an exception."""
+    response = error_response(status_of(type(error)), error.code, str(error))
+    if isinstance(error, TooManyError):
+        response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    return response
 
 
 def install(app: FastAPI) -> None:
@@ -77,8 +100,7 @@ def install(app: FastAPI) -> None:
 
 
 async def _refused(_request: Request, error: Exception) -> JSONResponse:
-    kind = type(error) if isinstance(error, AggregatorError) else AggregatorError
-    return error_response(status_of(kind), kind.code, str(error))
+    return refusal(error if isinstance(error, AggregatorError) else AggregatorError(str(error)))
 
 
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:
@@ -94,8 +116,6 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
         return error_response(404, NotFoundError.code, f"{where}: there is nothing at this address; see /docs")
     if status == 405:
         return error_response(405, METHOD_NOT_ALLOWED, f"{where}: this address does not take that method; see /docs")
-    if status == 413:
-        return error_response(413, TooLargeError.code, str(getattr(error, "detail", "")))
     if status == 400:
         return error_response(422, InvalidRequestError.code, f"{where}: the body is not readable JSON")
     return error_response(status, AggregatorError.code, f"{where}: {getattr(error, 'detail', error)}")

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aggregator_server.limits import DEVICES_PER_MINUTE
 from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.rounds.scheduler import RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
+from aggregator_server.web.guard import Guard
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What whoever runs the server asks of devices.
+
+    Attributes:
+        devices_per_minute: Number of new devices that one token may bring in a minute.
+        approve: Whether an operator has to admit new devices.
+        secret_days: Age in days at which a device's secret is to be changed; 0: never.
+        authority: Certificate of the server's own authority, PEM; None where it has none.
+    """
+
+    devices_per_minute: int = DEVICES_PER_MINUTE
+    approve: bool = False
+    secret_days: float = 90.0
+    authority: str | None = None
 
 
 @dataclass(frozen=True)
@@ -19,9 +38,13 @@ class Service:
         tokens: The administrator's and the enrolment token.
         new_work: Notifies waiting devices that there may be work for them.
         scheduler: Moves the open round forward.
+        guard: Notes and slows down what is refused.
+        terms: What whoever runs the server asks of devices.
     """
 
     store: Store
     tokens: Tokens
     new_work: Notifier
     scheduler: RoundScheduler
+    guard: Guard
+    terms: Terms

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.checked_files import write_twice
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.labels import LabelMap
 
 _CONFIG = """\
@@ -20,7 +20,6 @@ name = {name}
 state = "state"
 threads = 1
 seed = {seed}
-share_names = false
 
 [server]
 url = {url}
@@ -76,7 +75,7 @@ class Device:
             "device_id": hashlib.sha256(f"{seed} {self.name}".encode()).hexdigest()[:32],
             "secret": secrets.token_urlsafe(32),
         }
-        write_durably(state.folder / "identity.json", json.dumps(identity).encode())
+        write_twice(state.folder / "identity.json", json.dumps(identity).encode())
 
     def add(self, recordings: Mapping[str, Sequence[Path]]) -> None:
         """Put recordings into its folder; the daemon finds them when the next round starts."""

@@ -1,13 +1,15 @@
 """What a device gains by taking part: the model that it listens with, alone, with public labels, and under every plan.
 
-- embeddings: fifty devices with one pretrained front end learn from 40 clips each of Speech Commands' test speakers,
-  whom no pretraining heard; in a second fleet a fifth of them was taught two words that nobody else knows.
+- embeddings: forty devices with one pretrained front end learn from 40 clips each of Speech Commands' test speakers,
+  whom no pretraining heard; in a second fleet a fifth of them was taught two words that nobody else knows. On a front
+  end that had these words in its pretraining, such as base, there is no second fleet.
 - weights: twenty devices that train one network from nothing (benchmarks/gain/shared_weights.py).
 - scores: three users with networks and labels of their own (benchmarks/zero_shot.py).
 
 Every figure is a mean over devices and seeds, in per cent: of clips of a device's own people that it did not learn
 from, of people whom nobody knows, and of these people's clips of words that the device has no clip of. A device is
-worse than alone where fewer of its own people's clips are recognised; the figure is devices of a fleet. ``null``: not
+worse than alone where fewer of its own people's clips are recognised; the figure is devices of a fleet. Beyond chance:
+a sign test of the clips on which the two differ has p < 0.05. Refused: devices that keep their model. ``null``: not
 measured.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,14 +30,16 @@ from benchmarks.bundles import ROOT, build_bundles
 from benchmarks.gain import shared_weights
 from benchmarks.gain.deal import Fleet, deal
 from benchmarks.gain.embeddings import read_words
-from benchmarks.gain.heads import PLANS, EmbeddingFleet, Judged
+from benchmarks.gain.heads import ALONE, PLANS, EmbeddingFleet, Judged
 from benchmarks.papers.scale import Scale
+from fleet_protocol.arrays import Bools
 from fleet_protocol.bundle import read_bundle
 from fleet_simulator.runs.inputs import Inputs
 
 EMBEDDINGS, WEIGHTS, SCORES = FLEETS = ("embeddings", "weights", "scores")
 OF_EMBEDDINGS = (Fleet("ten words"), Fleet("two new words", new=("stop", "go")))
 FOLDER = ROOT / "build" / "gain"
+_BEYOND_CHANCE = 0.05
 
 
 def main() -> None:
@@ -66,9 +71,13 @@ def on_embeddings(front_end: str, data: Path, seeds: list[int]) -> Iterator[dict
     build_bundles(folder, ["linear"], "--features", front_end)
     bundle = read_bundle(folder / "linear.auricle")
     words = read_words(data, bundle.manifest.feature_settings, FOLDER)
+    statistics = bundle.manifest.embedding_statistics
+    assert statistics is not None
     for fleet in OF_EMBEDDINGS:
+        if set(fleet.new) & set(statistics.words):
+            continue  # the pretraining had these words
         fleets = [EmbeddingFleet(bundle, words, deal(fleet, words.words, words.speakers, seed), seed) for seed in seeds]
-        alone = [[found.own for found in one.judged("alone")] for one in fleets]
+        alone = [[found.own for found in one.judged(ALONE)] for one in fleets]
         for plan in PLANS:
             judged = [list(one.judged(plan)) for one in fleets]
             yield _row(fleet.name, Path(front_end).stem, plan, judged, alone)
@@ -96,15 +105,34 @@ def sharing_scores(seeds: list[int]) -> Iterator[dict[str, Any]]:
         yield _said("three users", "gudur", plan, own, strangers, None, None)
 
 
-def _row(fleet: str, front_end: str, plan: str, judged: list[list[Judged]], alone: list[list[float]]) -> dict[str, Any]:
+def _row(fleet: str, front_end: str, plan: str, judged: list[list[Judged]], alone: list[list[Bools]]) -> dict[str, Any]:
     """Return and print a row: means over devices and seeds; a device's number without clips does not count."""
+    pairs = [
+        (before, now.own)
+        for of_seed in zip(alone, judged, strict=True) for before, now in zip(*of_seed, strict=True)
+    ]  # fmt: skip
     every = [found for of_seed in judged for found in of_seed]
-    worse = [
-        sum(now.own < before for now, before in zip(*of_seed, strict=True))
-        for of_seed in zip(judged, alone, strict=True)
-    ]
-    means = {name: _mean([getattr(found, name) for found in every]) for name in Judged.__annotations__}
-    return _said(fleet, front_end, plan, worse_than_alone=float(np.mean(worse)), **means)
+    shares = {
+        name: _mean([100 * float(clips.mean()) if len(clips := getattr(found, name)) else np.nan for found in every])
+        for name in ("own", "strangers", "never_heard")
+    }
+    counts = {
+        "worse_than_alone": sum(int(now.sum()) < int(before.sum()) for before, now in pairs),
+        "worse_beyond_chance": sum(chance_of_loss(before, now) < _BEYOND_CHANCE for before, now in pairs),
+        "refused": sum(found.kept_own for found in every),
+    }
+    return _said(fleet, front_end, plan, **shares, **{name: count / len(judged) for name, count in counts.items()})
+
+
+def chance_of_loss(before: Bools, after: Bools) -> float:
+    """Return how likely so many clips, or more, are lost of those on which two equally good models differ.
+
+    Args:
+        before: clips that the one recognises, bool [clips].
+        after: the same of the other.
+    """
+    lost, differ = int((before & ~after).sum()), int((before != after).sum())
+    return float(sum(math.comb(differ, count) for count in range(lost, differ + 1)) / 2**differ)
 
 
 def _said(
@@ -115,8 +143,10 @@ def _said(
     strangers: float,
     never_heard: float | None,
     worse_than_alone: float | None,
+    **more: float,
 ) -> dict[str, Any]:
     figures = {"own": own, "strangers": strangers, "never_heard": never_heard, "worse_than_alone": worse_than_alone}
+    figures |= more
     rounded = {name: None if value is None or np.isnan(value) else round(value, 1) for name, value in figures.items()}
     row = {"fleet": fleet, "front_end": front_end, "plan": plan, **rounded}
     print("  ".join(f"{value!s:>14}" for value in row.values()), flush=True)

@@ -42,7 +42,8 @@ class Fleet:
     Attributes:
         name: in the results.
         devices: how many.
-        clips: of each device, to learn from; a quarter as many more are held out.
+        clips: of each device, to learn from.
+        held_out: of each device, to be judged on. Where there are too few clips for both, a third is held out.
         new: words that only some devices were taught, and no public set has.
         taught: share of the devices that were taught the new words.
         public: share of the people whose clips are public.
@@ -50,8 +51,9 @@ class Fleet:
     """
 
     name: str
-    devices: int = 50
+    devices: int = 40
     clips: int = 40
+    held_out: int = 20
     new: tuple[str, ...] = ()
     taught: float = 0.2
     public: float = 0.08
@@ -82,7 +84,7 @@ def deal(fleet: Fleet, words: NDArray[np.str_], speakers: NDArray[np.str_], seed
         clips = rng.permutation(np.concatenate(household))
         if number >= fleet.taught * fleet.devices:
             clips = clips[~is_new[clips]]
-        train = min(fleet.clips, len(clips) * 4 // 5)
+        train = min(fleet.clips, len(clips) * 2 // 3)
         devices.append(clips[:train])
-        held_out.append(clips[train : train + fleet.clips // 4])
+        held_out.append(clips[train : train + fleet.held_out])
     return Dealt(public[~is_new[public]], strangers, tuple(devices), tuple(held_out), fleet.new)

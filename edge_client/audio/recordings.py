@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 
 from edge_client.audio.resampling import resample
+from edge_client.audio.wave_files import require_whole
 from edge_client.errors import AudioError, RecordingError
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
@@ -144,6 +145,7 @@ def read_recording(path: Path, sample_rate_hz: int) -> Floats:
     """
     soundfile = _soundfile()
     try:
+        require_whole(path)
         with soundfile.SoundFile(path) as file:
             rate_hz = int(file.samplerate)
             channels = file.read(_LONGEST_S * rate_hz, dtype="float32", always_2d=True)

@@ -6,7 +6,6 @@ one rename each; those who change the store hold a lock meanwhile, those who rea
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.audio.resampling import resample
-from edge_client.audio.wave_files import encode_wave
+from edge_client.audio.wave_files import content_name, encode_wave, require_whole
 from edge_client.clips.files import Clip, clip_files, folder_of, label_folders
 from edge_client.clips.labels import BACKGROUND, REJECTED, check_folder, check_label, is_label
 from edge_client.config.sections import ClipsConfig
@@ -118,7 +117,9 @@ class ClipStore:
 
         Raises:
             ClipError, QuotaError: as :meth:`add` does.
+            RecordingError: it is damaged.
         """
+        require_whole(source)
         data = source.read_bytes()
         path = self._place(check_folder(label), data)
         with self.changing():
@@ -238,7 +239,7 @@ class ClipStore:
         return self._place(label, data), data
 
     def _place(self, label: str, data: bytes) -> Path:
-        return self.folder / label / f"{hashlib.sha256(data).hexdigest()[:16]}.wav"
+        return self.folder / label / content_name(data)
 
     def _write(self, path: Path, data: bytes) -> None:
         if self._used + len(data) > self._config.quota_mb * _MB:

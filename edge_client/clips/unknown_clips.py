@@ -5,13 +5,12 @@ One file each, in the clip store's own format, so that naming one is a move. Its
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_client.audio.wave_files import encode_wave
+from edge_client.audio.wave_files import content_name, encode_wave
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError
 from fleet_protocol.arrays import Floats
@@ -68,7 +67,7 @@ class UnknownClips:
             return
         data = encode_wave(window, self._rate_hz)
         milliseconds, thousandths = max(0, round(1e3 * heard_at)), round(1e3 * min(1.0, max(0.0, score)))
-        name = f"{milliseconds:013d}-{thousandths:04d}-{hashlib.sha256(data).hexdigest()[:8]}.wav"
+        name = f"{milliseconds:013d}-{thousandths:04d}-{content_name(data, 8)}"
         write_durably(self.folder / name, data)
         self.tidy()
 

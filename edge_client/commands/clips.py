@@ -51,7 +51,7 @@ def _list(options: argparse.Namespace) -> int:
     if options.label is not None:
         for clip in store.clips(options.label):
             taken = datetime.fromtimestamp(clip.path.stat().st_mtime).isoformat(" ", "seconds")
-            print(f"{clip.clip_id:<18} {taken} {_seconds(clip):6.1f} s")
+            print(f"{clip.clip_id:<18} {taken} {_seconds(clip):6.1f} s{_damage(clip)}")
         return 0
     print(_COLUMNS.format("label", "clips", "seconds", "MB"))
     for label in (*store.labels(), *store.rejected_folders()):
@@ -72,6 +72,19 @@ def _seconds(clip: Clip) -> float:
         return float(soundfile.info(clip.path).duration)
     except (soundfile.SoundFileError, OSError):
         return 0.0
+
+
+def _damage(clip: Clip) -> str:
+    from edge_client.audio.wave_files import require_whole
+    from edge_client.errors import RecordingError
+
+    try:
+        require_whole(clip.path)
+    except RecordingError:
+        return "  DAMAGED: not learned from"
+    except OSError:
+        return "  gone meanwhile"
+    return ""
 
 
 def _play(options: argparse.Namespace) -> int:

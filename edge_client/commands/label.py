@@ -62,8 +62,9 @@ def _list(teaching: Teaching) -> int:
         heard = datetime.fromtimestamp(sound.heard_at).isoformat(" ", "seconds")
         try:
             level = f"{levels_db(read_recording(sound.path, rate), rate).max():4.0f} dB"
-        except RecordingError:
-            continue  # gone or damaged meanwhile
+        except RecordingError as error:
+            print(f"{sound.clip_id}  {heard}  {error}")
+            continue
         print(f"{sound.clip_id}  {heard}  {level}  best score {sound.score:.2f}")
     if not teaching.unknown.sounds():
         print("no unknown sounds were heard lately")

@@ -63,6 +63,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
         for name, found in subjects.items()
         if found
     ]
+    lines += [f"damage    {sentence}" for sentence in status["damage"]]
     return lines + expected_lines(status["expected"]) + provisional_lines(model["provisional"])
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from edge_client.errors import ConfigError
+from fleet_protocol.addresses import is_clear
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.toml_sections import RefusedValue
 
@@ -34,7 +36,7 @@ class DeviceConfig:
         state: Folder of everything that the device must not lose.
         threads: Number of threads of the TensorFlow Lite runtime.
         seed: Seed of everything random; devices differ by their identity all the same.
-        share_names: Whether the owner's words for new sounds travel to the aggregator.
+        share_names: Whether the owner's words for sounds travel to the aggregator.
         learn_discovered: Whether the device takes up classes that other devices discovered.
     """
 
@@ -42,7 +44,7 @@ class DeviceConfig:
     state: Path
     threads: int = 1
     seed: int = 0
-    share_names: bool = True
+    share_names: bool = False
     learn_discovered: bool = True
 
     def __post_init__(self) -> None:
@@ -57,20 +59,43 @@ class ServerConfig:
 
     Attributes:
         url: Address of the aggregator.
-        enrol_token: Token from ``auricle-aggregator tokens``; the environment's AURICLE_ENROL_TOKEN replaces it.
+        enrol_token: Token from ``auricle-aggregator tokens``; the environment's AURICLE_ENROL_TOKEN replaces it. A
+            device that joined by an invitation needs none.
         wait_s: Longest time that one question for work stays open, s.
         longest_pause_s: Longest pause between attempts while the aggregator is away, s.
+        insecure_http: Whether the device's secret may be sent where others can read it.
     """
 
     url: str
     enrol_token: str = ""
     wait_s: float = 25.0
     longest_pause_s: float = 60.0
+    insecure_http: bool = False
 
     def __post_init__(self) -> None:
         require(self.url.startswith(("http://", "https://")), "url", self.url, "must start with http:// or https://")
+        problem = _address_problem(self.url)
+        require(not problem, "url", self.url, problem)
+        require(
+            self.insecure_http or not is_clear(self.url), "url", self.url,
+            "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true",
+        )  # fmt: skip
         require(0 <= self.wait_s <= 60, "wait_s", self.wait_s, "must be from 0 to 60")
         require(self.longest_pause_s > 0, "longest_pause_s", self.longest_pause_s, "must be above 0")
+
+
+def _address_problem(url: str) -> str:
+    """Return what is wrong with an address beside its scheme; "" where nothing is."""
+    try:
+        found = urllib.parse.urlsplit(url)
+        host, port = found.hostname, found.port
+    except ValueError as error:  # the port is no number or above 65535, or the brackets of an IPv6 address do not match
+        return f"is no address ({error}); write it like http://aggregator.local:8470"
+    if not host or port == 0:
+        return "must name a host, and a port from 1 to 65535 where it names one, like http://aggregator.local:8470"
+    if found.query or found.fragment or not url.isprintable() or " " in url:
+        return "must be a host and perhaps a path, without blanks, ? or #"
+    return ""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 # Seconds that the loops have to end; a long poll may last longer, and nothing is lost by leaving it.
 _GRACE_S = 8.0
 _POLL_S = 0.5
+# Sentences about damaged files that the status shows.
+_DAMAGE_KEPT = 20
 # Seconds between two writings of the status: into memory, or onto a disk that wears.
 _STATUS_S = (2.0, 30.0)
 _FEED_S = 5.0
@@ -86,10 +89,12 @@ class Daemon:
         self._state = DeviceState(config.device.state)
         self._lock = self._state.lock("daemon")
         self._state.remove_leftovers()
+        self._damage: deque[str] = deque(maxlen=_DAMAGE_KEPT)
+        self._mend()
         self._started = time.time()
         self._file = StatusFile(self._state)
         self._supervisor = Supervisor(stop)
-        self._training = TrainingProcess(config.training, config_path, stop, self._reload)
+        self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
         settings = read_bundle(config.model.bundle).manifest.feature_settings
         self._sample_rate_hz = settings.sample_rate_hz
         self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
@@ -135,6 +140,12 @@ class Daemon:
         loop = self._supervisor.add("teaching", lambda: teacher.run(), _TEACHING_STUCK_S)
         teacher = TeachingLoop(self._config, self._state, self._tidy, self._training, self._stop, loop.beat)
         return teacher
+
+    def _mend(self) -> None:
+        """Restore what the disk damaged, and say so."""
+        for sentence in self._state.mend():
+            log.error("%s; the memory card may be wearing out", sentence)
+            self._damage.append(f"{time.strftime('%Y-%m-%d %H:%M')}: {sentence}")
 
     def _tidy(self) -> None:
         """Delete what is too old, and what a power cut left half-written."""
@@ -204,5 +215,6 @@ class Daemon:
             "server": self._rounds.status if self._rounds else None,
             "training": self._training.status,
             "teaching": self._teaching.status,
+            "damage": list(self._damage),
             "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},
         }

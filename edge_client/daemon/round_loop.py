@@ -11,24 +11,29 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from edge_client.clips.files import clips_of_a_round
 from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
+from edge_client.daemon.enrolment import enrol, renew_secret
 from edge_client.daemon.server_client import ServerClient
 from edge_client.daemon.training_process import TrainingProcess
-from edge_client.errors import RefusedError, UnreachableError, WorkError
+from edge_client.errors import ConfigError, RefusedError, UnreachableError, WorkError
 from edge_client.learning.training_job import RoundWork
-from edge_client.storage.device_state import DeviceState, Progress
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.messages import Enrolment, Learned, Work, parse
+from edge_client.storage.device_state import DeviceState, Membership, Progress
+from fleet_protocol.addresses import is_clear
+from fleet_protocol.messages import Learned, Work, parse
 
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.5
 # Longest time without a sign of progress while the loop merely waits.
 _BEAT_S = 5.0
+# Blobs of earlier work that stay while none was learned from: rounds that never end must not fill the disk.
+_SPARE_BYTES = 512 * 1024 * 1024
+# What the aggregator says as long as nobody admitted this device.
+_WAITING = "device_waiting"
 # What the aggregator says of an upload that it will never take: there is no use in keeping it.
 _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected"}
 
@@ -64,13 +69,19 @@ class RoundLoop:
         self._training = training
         self._stop = stop
         self._beat = beat
-        self._identity = state.identity()
-        self._manifest = state.load_model(config.model.bundle).bundle.manifest
-        self._client = ServerClient(server.url, self._identity)
-        self._jitter = random.Random(self._identity.device_id)  # noqa: S311  (spreads devices, guards nothing)
+        state.load_model(config.model.bundle)
+        self._token = _token(server, state.membership())
+        self._client = _client(server, state)
+        self._jitter = random.Random(state.identity().device_id)  # noqa: S311  (spreads devices, guards nothing)
         # A round whose training failed here: trying it for ever would keep the device from everything else.
         self._given_up: tuple[int, str] | None = None
-        self.status: dict[str, Any] = {"server": server.url, "enrolled": False, "reachable": None, "error": ""}
+        self.status: dict[str, Any] = {
+            "server": server.url,
+            "enrolled": False,
+            "reachable": None,
+            "waiting": False,
+            "error": "",
+        }
 
     def run(self) -> None:
         """Work until stopped."""
@@ -86,17 +97,13 @@ class RoundLoop:
                     break
                 self._step()
                 pause = _FIRST_PAUSE_S
-                self.status.update(reachable=True, error="")
+                self.status.update(reachable=True, waiting=False, error="")
                 continue
             except UnreachableError as error:
                 self.status.update(reachable=False, error=str(error))
                 log.warning("%s; trying again", error)
             except RefusedError as error:
-                self.status.update(reachable=True, error=str(error))
-                log.error("%s", error)
-                # 401: the aggregator lost its memory, or never knew this device; enrolling again mends it.
-                if error.status in (401, 403):
-                    self.status["enrolled"] = False
+                self._note_refusal(error)
             except WorkError as error:
                 self.status["error"] = str(error)
                 log.error("%s", error)
@@ -113,47 +120,55 @@ class RoundLoop:
     def _progress(self) -> Progress:
         return self._state.load_model(self._config.model.bundle).progress
 
+    def _note_refusal(self, error: RefusedError) -> None:
+        """Say what the aggregator refused, and enrol again where that may mend it."""
+        waits = error.code == _WAITING
+        if not (waits and self.status["waiting"]):  # it may wait for days, and says so once
+            log.log(logging.INFO if waits else logging.ERROR, "%s", error)
+        self.status.update(reachable=True, waiting=waits, error=str(error))
+        # 401: the aggregator lost its memory, or never knew this device.
+        if error.status in (401, 403) and not waits:
+            self.status["enrolled"] = False
+
     def _enrol(self) -> None:
-        message = Enrolment(
-            device_id=self._identity.device_id,
-            secret=self._identity.secret,
-            name=self._config.device.name,
-            architecture=self._manifest.architecture,
-            features=self._manifest.features,
-            labels=self._progress().label_map.names if self._config.device.share_names else (),
-            clips=clips_of_a_round(self._config.clips_folder, self._config.recordings.per_round[1]),
-        )
-        enrolled = self._client.enrol(message, self._server.enrol_token)
+        enrolled = enrol(self._client, self._config, self._state, self._token)
         self.status["enrolled"] = True
-        log.info("enrolled as %s; the fleet knows %d classes", self._config.device.name, len(enrolled.classes))
+        words = "are shared" if self._config.device.share_names else "stay on this device"
+        log.info(
+            "enrolled as %s; the fleet knows %d classes; the owner's words for sounds %s",
+            self._config.device.name, len(enrolled.classes), words,
+        )  # fmt: skip
 
     def _step(self) -> None:
         """Ask for one piece of work and bring it to its end."""
         work = self._client.work(self._server.wait_s)
         self._beat()
+        if self._client.new_secret_wanted:
+            renew_secret(self._client, self._state)
         if work is None:
             return
         if (work.round_id, work.kind) == self._given_up:
             self._pause(self._server.longest_pause_s)
             return
-        named = (work.public_set, work.consensus, work.model, work.weights, work.fleet_weights, work.prototypes)
-        blobs = {sha256 for sha256 in named if sha256}
-        for sha256 in sorted(blobs):
-            path = self._state.blob_path(sha256)
-            if not path.exists():
-                write_durably(path, self._client.fetch(sha256))
+        blobs = self._client.bounds.blobs(work)
+        self._state.keep_blobs(set(blobs), _SPARE_BYTES)
+        for sha256, largest in sorted(blobs.items()):
+            if not self._state.has_blob(sha256):
+                self._client.fetch(sha256, self._state.blob_path(sha256), largest, self._beat)
         if work.kind == "contribute":
             self._contribute(work)
         else:
             self._learn(work)
-            self._state.keep_blobs(blobs)
+            self._state.keep_blobs(set(blobs))
 
     def _contribute(self, work: Work) -> None:
         path = self._state.update_path(work.round_id)
-        if not (path.exists() and self._progress().contributed == work.round_id):
+        data = self._state.waiting(path)
+        if data is None or self._progress().contributed != work.round_id:
             self._train(work)
+            data = self._made(path)
         try:
-            self._client.upload(work.round_id, path)
+            self._client.upload(work.round_id, data, self._beat)
             log.info("round %d: uploaded", work.round_id)
         except RefusedError as error:
             if error.code not in _HOPELESS:
@@ -163,16 +178,28 @@ class RoundLoop:
 
     def _learn(self, work: Work) -> None:
         path = self._state.learned_path(work.round_id)
-        progress = self._progress()
+        data, progress = self._state.waiting(path), self._progress()
         done = progress.fine_tuned if work.fine_tune else progress.learned
-        if not (path.exists() and done == work.round_id):
+        if data is None or done != work.round_id:
             self._train(work)
-        learned = parse(Learned, json.loads(path.read_bytes()))
+            data = self._made(path)
+        learned = parse(Learned, json.loads(data))
         self._client.learned(learned)
         log.info(
             "round %d: %s", work.round_id, "learned, and kept a model of its own" if learned.kept_own else "learned"
         )
         self._state.discard(path)
+
+    def _made(self, path: Path) -> bytes:
+        """Return what the training process has just put into the outbox.
+
+        Raises:
+            WorkError: the disk damaged it at once.
+        """
+        data = self._state.waiting(path)
+        if data is None:
+            raise WorkError(f"{path} was damaged as it was written; check this device's disk")
+        return data
 
     def _train(self, work: Work) -> None:
         """Have the work done.
@@ -186,3 +213,26 @@ class RoundLoop:
             if not self._stop.is_set():
                 self._given_up = (work.round_id, work.kind)
             raise
+
+
+def _client(server: ServerConfig, state: DeviceState) -> ServerClient:
+    """Return what speaks to the aggregator."""
+    if is_clear(server.url):
+        log.warning("%s is plain HTTP: whoever reads the network has this device's secret (insecure_http)", server.url)
+    membership = state.membership()
+    authority = None if membership is None else membership.authority
+    return ServerClient(server.url, state.identity(), authority=authority)
+
+
+def _token(server: ServerConfig, membership: Membership | None) -> str:
+    """Return the token that the device enrols with; "" for its own secret.
+
+    Raises:
+        ConfigError: it has none, and never joined.
+    """
+    if membership is None and not server.enrol_token:
+        raise ConfigError(
+            "this device has not joined the fleet of [server] yet: ask for an invitation (`auricle-aggregator invite`) "
+            "and run `auricle-edge join LINK`, or set enrol_token (`auricle-aggregator tokens` prints it)"
+        )
+    return server.enrol_token if membership is None else ""

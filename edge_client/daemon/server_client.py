@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
-import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from edge_client.daemon.answers import Bounds, read_message, shorten
+from edge_client.daemon.certificates import refusal, trust, trust_nobody_yet
+from edge_client.daemon.deadline import Deadline
 from edge_client.errors import LinkError, RefusedError, UnreachableError
 from edge_client.storage.device_state import Identity
+from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.errors import MessageError
-from fleet_protocol.messages import Enrolled, Enrolment, ErrorReply, Learned, Receipt, Work, parse, to_json
+from fleet_protocol.messages import (
+    RENEWAL_HEADER,
+    Authority,
+    Enrolled,
+    Enrolment,
+    ErrorReply,
+    Learned,
+    NewSecret,
+    Receipt,
+    Work,
+    to_json,
+)
 from fleet_protocol.tensors import digest
 
 if TYPE_CHECKING:
@@ -18,9 +36,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds for connecting, and for an answer that is not a long poll: a busy aggregator may be writing a large upload.
 _CONNECT_S = 10.0
-_ANSWER_S = 60.0
+# Bytes of a blob or an upload that are in memory at once.
+_PIECE = 1 << 16
 # A proxy in between says these when the aggregator is away; 429 and 408 ask for patience.
 _PATIENCE = {408, 425, 429, 500, 502, 503, 504, 507}
 # As httpx names what goes through one transport.
@@ -30,85 +48,204 @@ _LOCAL_NAMES = (".local", ".home.arpa", ".internal", ".lan", ".localhost")
 
 
 class ServerClient:
-    """Talks to one aggregator as one device. Every method raises UnreachableError or RefusedError."""
+    """Talks to one aggregator as one device. Every method raises UnreachableError or RefusedError.
 
-    def __init__(self, url: str, identity: Identity) -> None:
+    Attributes:
+        bounds: Bounds of what the aggregator may answer.
+        new_secret_wanted: Whether the aggregator asked for a new secret when it was last asked for work.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        identity: Identity | None,
+        bounds: Bounds | None = None,
+        authority: str | None = None,
+    ) -> None:
         """Prepare; nothing is sent yet.
 
+        Args:
+            url: address of the aggregator.
+            identity: who asks; None: a stranger, who sends no secret and does not verify the aggregator's certificate.
+            bounds: of what it may answer.
+            authority: certificate of the authority that the device pinned, PEM; None: the public ones are trusted.
+
         Raises:
-            LinkError: the address cannot be one.
+            LinkError: the address cannot be one, or the authority none.
         """
         import httpx
 
-        self._authorization = {"Authorization": f"Bearer {identity.secret}"}
+        self.bounds = Bounds() if bounds is None else bounds
+        self.new_secret_wanted = False
+        self._authority = authority
+        # Nothing is asked for compressed: a small answer could expand to any size.
+        headers = {"Accept-Encoding": "identity"}
         try:
             # The environment's proxies lead out of the owner's network, and know nothing within it.
             mounts = dict.fromkeys(_EVERY_ADDRESS) if is_local(httpx.URL(url).host) else None
             self._client = httpx.Client(
-                base_url=url, timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S), mounts=mounts
+                base_url=url,
+                headers=headers,
+                limits=httpx.Limits(max_connections=1),
+                mounts=mounts,
+                verify=trust_nobody_yet() if identity is None else trust(authority),
             )
         except (httpx.InvalidURL, ValueError) as error:
             raise LinkError(f"[server] url = {url!r} is not an address: {error}") from error
+        if identity is not None:
+            self.show(identity.secret)
+        self._deadline = Deadline()
+
+    def show(self, secret: str) -> None:
+        """Send this secret with every request from now on."""
+        self._client.headers["Authorization"] = f"Bearer {secret}"
+
+    def authority(self) -> str:
+        """Return the certificate of the aggregator's own authority, PEM, as whoever answers says."""
+        return self._read(Authority, self._ask("GET", "/v1/authority")).certificate
+
+    def look_at_oneself(self) -> None:
+        """Ask what the aggregator knows of this device, to see whether it does."""
+        self._ask("GET", "/v1/devices/me")
+
+    def change_secret(self, secret: str) -> None:
+        """Give the aggregator a new secret in place of the one that is sent with the request."""
+        self._ask("PUT", "/v1/devices/me/secret", json=to_json(NewSecret(secret)))
+
+    def leave(self) -> None:
+        """Leave the fleet."""
+        self._ask("DELETE", "/v1/devices/me")
 
     def enrol(self, message: Enrolment, token: str) -> Enrolled:
         """Say who this device is; saying it again changes nothing."""
-        answer = self._send("POST", "/v1/devices", {"Authorization": f"Bearer {token}"}, json=to_json(message))
-        return self._read(Enrolled, answer)
+        headers = {"Authorization": f"Bearer {token}"}
+        return self._read(Enrolled, self._ask("POST", "/v1/devices", headers=headers, json=to_json(message)))
 
     def work(self, wait_s: float) -> Work | None:
         """Ask for work; the answer may take up to ``wait_s`` seconds. None: there is none."""
-        answer = self._send("GET", "/v1/work", params={"wait_s": wait_s}, timeout=_timeout(wait_s + _ANSWER_S))
-        return None if answer.status_code == 204 else self._read(Work, answer)
+        with self._asked("GET", "/v1/work", wait_s, params={"wait_s": wait_s}) as answer:
+            self.new_secret_wanted = answer.headers.get(RENEWAL_HEADER) == "wanted"
+            found = self._content(answer)
+        return self._read(Work, found) if found else None
 
-    def fetch(self, sha256: str) -> bytes:
-        """Download a blob and check it against its name."""
-        data = self._send("GET", f"/v1/blobs/{sha256}").content
-        if digest(data) != sha256:
-            raise UnreachableError(f"blob {sha256} arrived damaged ({len(data)} bytes)")
-        return data
+    def fetch(self, sha256: str, path: Path, largest: int, beat: Callable[[], None]) -> None:
+        """Download a blob into a file and check it against its name.
 
-    def upload(self, round_id: int, path: Path) -> Receipt:
-        """Send a round's upload; sending the same bytes again changes nothing."""
-        data = path.read_bytes()
-        headers = {"Content-Type": "application/octet-stream", "X-Content-SHA256": digest(data)}
-        answer = self._send("PUT", f"/v1/rounds/{round_id}/update", headers, content=data)
-        return self._read(Receipt, answer)
+        Args:
+            sha256: the blob's name.
+            path: where to put it.
+            largest: number of bytes from which on it is refused.
+            beat: called as it arrives.
+        """
+        found = hashlib.sha256()
+        with self._asked("GET", f"/v1/blobs/{sha256}") as answer, written_durably(path) as file:
+            for piece in self._pieces(answer, largest):
+                beat()
+                found.update(piece)
+                file.write(piece)
+            if found.hexdigest() != sha256:
+                raise UnreachableError(f"blob {sha256} arrived damaged ({file.tell()} bytes)")
+
+    def upload(self, round_id: int, data: bytes, beat: Callable[[], None]) -> Receipt:
+        """Send a round's upload; sending the same bytes again changes nothing. ``beat`` is called as it leaves."""
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Length": str(len(data)),
+            "X-Content-SHA256": digest(data),
+        }
+        address = f"/v1/rounds/{round_id}/update"
+        sending = self.bounds.seconds_for(len(data))
+        return self._read(Receipt, self._ask("PUT", address, sending, headers=headers, content=_in_pieces(data, beat)))
 
     def learned(self, message: Learned) -> None:
         """Report that a round's result was learned."""
-        self._send("POST", f"/v1/rounds/{message.round_id}/learned", json=to_json(message))
+        self._ask("POST", f"/v1/rounds/{message.round_id}/learned", json=to_json(message))
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+        self._deadline.close()
 
-    def _send(self, method: str, path: str, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:  # noqa: ANN401
+    def _ask(self, method: str, path: str, extra_s: float = 0.0, **body: Any) -> bytes:  # noqa: ANN401
+        """Send a request and return the answer's body, which is JSON or nothing; see :meth:`_asked`."""
+        with self._asked(method, path, extra_s, **body) as answer:
+            return self._content(answer)
+
+    @contextmanager
+    def _asked(self, method: str, path: str, extra_s: float = 0.0, **body: Any) -> Iterator[httpx.Response]:  # noqa: ANN401
+        """Send a request; the body gets the answer, of which nothing but the headers was read.
+
+        Args:
+            method: of HTTP.
+            path: of the address.
+            extra_s: time that the answer may take beside the usual one, s.
+            body: what httpx takes.
+        """
         import httpx
 
+        timeout = httpx.Timeout(self.bounds.seconds + extra_s, connect=_CONNECT_S)
+        self._deadline.set(self.bounds.seconds + extra_s)
         try:
-            answer = self._client.request(method, path, headers=self._authorization | (headers or {}), **body)
+            with self._client.stream(
+                method, path, timeout=timeout, extensions={"trace": self._deadline.trace}, **body
+            ) as answer:
+                self._client.cookies.clear()  # nobody needs one, and nothing bounds their number
+                if not answer.is_success:
+                    self._refuse(answer, f"{method} {path}")
+                yield answer
         except httpx.HTTPError as error:
-            raise UnreachableError(
-                f"the aggregator at {self._client.base_url} does not answer: {error or type(error).__name__}"
-            ) from error
-        if answer.is_success:
-            return answer
+            if (refused := refusal(error, str(self._client.base_url), self._authority)) is not None:
+                raise refused from error
+            late = f"took longer than {self.bounds.seconds + extra_s:g} s, or sends too slowly"
+            problem = late if self._deadline.passed else f"does not answer: {error or type(error).__name__}"
+            raise UnreachableError(f"the aggregator at {self._client.base_url} {problem}") from error
+        finally:
+            self._deadline.clear()
+
+    def _refuse(self, answer: httpx.Response, asked: str) -> NoReturn:
         if answer.status_code in _PATIENCE:
-            raise UnreachableError(f"the aggregator answered {answer.status_code} to {method} {path}")
+            raise UnreachableError(f"the aggregator answered {answer.status_code} to {asked}")
         try:
-            detail = parse(ErrorReply, answer.json()).error
-        except (ValueError, MessageError) as error:
+            detail = read_message(ErrorReply, self._content(answer)).error
+        except MessageError as error:
             raise UnreachableError(
-                f"{self._client.base_url} answered {answer.status_code} to {method} {path}, but not as an aggregator "
+                f"{self._client.base_url} answered {answer.status_code} to {asked}, but not as an aggregator "
                 "does; check [server] url"
             ) from error
-        raise RefusedError(answer.status_code, detail.code, detail.message)
+        raise RefusedError(answer.status_code, shorten(detail.code), shorten(detail.message))
 
-    def _read(self, kind: type[T], answer: httpx.Response) -> T:
+    def _read(self, kind: type[T], content: bytes) -> T:
         try:
-            return parse(kind, answer.json())
-        except (json.JSONDecodeError, MessageError) as error:
+            return read_message(kind, content)
+        except MessageError as error:
             raise UnreachableError(f"{self._client.base_url} answered what no aggregator would: {error}") from error
+
+    def _content(self, answer: httpx.Response) -> bytes:
+        return b"".join(self._pieces(answer, self.bounds.json_bytes))
+
+    def _pieces(self, answer: httpx.Response, largest: int) -> Iterator[bytes]:
+        """Yield an answer's bytes as they arrive, which is neither more nor slower than allowed."""
+        announced = answer.headers.get("Content-Length", "")
+        encoding = answer.headers.get("Content-Encoding", "identity")
+        what = f"{self._client.base_url} answered {answer.request.url.path}"
+        if encoding != "identity":
+            raise UnreachableError(f"{what} compressed ({shorten(encoding)}), which was not asked for")
+        if announced.isdecimal() and int(announced[:20]) > largest:
+            raise UnreachableError(f"{what} with {shorten(announced)} bytes; at most {largest} are taken")
+        self._deadline.set(self.bounds.seconds)
+        began, received = time.monotonic(), 0
+        for piece in answer.iter_raw(_PIECE):
+            received += len(piece)
+            if received > largest:
+                raise UnreachableError(f"{what} with more than {largest} bytes, the most that is taken")
+            yield piece
+            self._deadline.set(began + self.bounds.seconds_for(received) - time.monotonic())
+
+
+def _in_pieces(data: bytes, beat: Callable[[], None]) -> Iterator[bytes]:
+    for start in range(0, len(data), _PIECE):
+        beat()
+        yield data[start : start + _PIECE]
 
 
 def is_local(host: str) -> bool:
@@ -117,9 +254,3 @@ def is_local(host: str) -> bool:
         return ipaddress.ip_address(host).is_private  # loopback and link-local ones are, too
     except ValueError:
         return "." not in host or host.lower().endswith(_LOCAL_NAMES)
-
-
-def _timeout(seconds: float) -> httpx.Timeout:
-    import httpx
-
-    return httpx.Timeout(seconds, connect=_CONNECT_S)

@@ -11,6 +11,7 @@ from typing import Any
 from edge_client.errors import StateError
 from edge_client.storage.device_state import DeviceState, Progress
 from fleet_protocol.atomic_files import write_atomically
+from fleet_protocol.tensors import digest
 
 _NAME = "status.json"
 
@@ -39,7 +40,8 @@ class StatusFile:
         Raises:
             OSError: the disk refuses.
         """
-        write_atomically(self.path, json.dumps(status | {"time": time.time()}).encode() + b"\n")
+        told = status | {"time": time.time()}
+        write_atomically(self.path, json.dumps(told | {"sha256": _digest(told)}).encode() + b"\n")
 
 
 def model_status(progress: Progress) -> dict[str, Any]:
@@ -60,6 +62,10 @@ def model_status(progress: Progress) -> dict[str, Any]:
     }
 
 
+def _digest(status: dict[str, Any]) -> str:
+    return digest(json.dumps(status).encode())
+
+
 def read_status(state: DeviceState) -> dict[str, Any]:
     """Return the last status with ``running``: whether the daemon that wrote it still runs.
 
@@ -69,11 +75,11 @@ def read_status(state: DeviceState) -> dict[str, Any]:
     running = state.locked("daemon")
     try:
         status = json.loads((state.folder / _NAME).read_bytes())
-        if not isinstance(status, dict):
-            raise ValueError("not a status")
+        if not isinstance(status, dict) or status.pop("sha256", None) != _digest(status):
+            raise ValueError("it does not match its digest")
     except FileNotFoundError:
         status = {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StateError(f"{state.folder / _NAME} is damaged ({error}); the daemon writes it anew") from error
     if not status and not running:
         raise StateError(f"no daemon has run with the state folder {state.folder}; start it with: auricle-edge run")

@@ -34,7 +34,12 @@ class TrainingProcess:
     """The daemon's training: one job at a time, each in a child process of its own."""
 
     def __init__(
-        self, config: TrainingConfig, config_path: Path, stop: threading.Event, on_trained: Callable[[], None]
+        self,
+        config: TrainingConfig,
+        config_path: Path,
+        stop: threading.Event,
+        on_begin: Callable[[], None],
+        on_trained: Callable[[], None],
     ) -> None:
         """Prepare.
 
@@ -42,11 +47,13 @@ class TrainingProcess:
             config: Window, temperature, deadline and priority.
             config_path: Path of the whole configuration, which the child reads.
             stop: Ends the child once it is set.
+            on_begin: Called before each job, while nothing trains.
             on_trained: Called after each job that succeeded: the model on the disk is another one.
         """
         self._config = config
         self._config_path = config_path
         self._stop = stop
+        self._on_begin = on_begin
         self._on_trained = on_trained
         self._one_at_a_time = threading.Lock()
         self._window = window_minutes(config.window)
@@ -94,6 +101,7 @@ class TrainingProcess:
         while not self._one_at_a_time.acquire(timeout=1.0):
             beat()
         try:
+            self._on_begin()
             self.status["training"] = name
             for attempt in range(1, _ATTEMPTS + 1):
                 log.info("%s: attempt %d", name, attempt)

@@ -33,6 +33,10 @@ CREATE TABLE IF NOT EXISTS events (
 );
 CREATE INDEX IF NOT EXISTS events_by_time ON events (time);
 """
+# What SQLite says when the disk or another process is in the way; anything else is damage.
+_OF_THE_DISK = {
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
+}  # fmt: skip
 # The log that is written ahead counts towards the limit too, so it must stay small.
 _WAL_PAGES = 64
 _PRUNE_EVERY = 100
@@ -64,9 +68,10 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             self._database = _connect(path)
+            _require_whole(self._database)
             self._prune()
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _OF_THE_DISK:
                 raise OSError(f"cannot use the journal {path}: {error}") from error
             aside = path.with_name(f"{path.name}.damaged")
             log.error("the journal %s is damaged (%s); it was put aside as %s", path, error, aside.name)
@@ -144,10 +149,22 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         database.execute(f"PRAGMA journal_size_limit = {_WAL_PAGES * 4096}")
         database.executescript(_SCHEMA)
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # the latter: SQLite quotes a damaged schema
         database.close()
         raise
     return database
+
+
+def _require_whole(database: sqlite3.Connection) -> None:
+    """Look for damage to the file's structure; a changed value is not found, and no part of the device reads values.
+
+    Raises:
+        DatabaseError: the structure is damaged, or not a journal's.
+    """
+    found = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if found != "ok":
+        raise sqlite3.DatabaseError(found)
+    database.execute("SELECT time, kind, label, class_id, score, level_db FROM events LIMIT 1")
 
 
 def _put_aside(path: Path, aside: Path) -> None:

@@ -20,6 +20,7 @@ from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
 from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
 from edge_client.learning.methods.registry import local_methods
+from edge_client.learning.rounds.checked_plan import checked_plan
 from edge_client.learning.rounds.choice import choose, result_of
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.job import RoundContext, RoundJob
@@ -31,9 +32,8 @@ from edge_client.learning.teaching.job import teach
 from edge_client.learning.training_job import OwnerTraining, TrainingJob, from_line
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, SavedModel
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.errors import AuricleError
+from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.errors import AuricleError, TensorError
 from fleet_protocol.messages import Learned, Work, to_json
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import Arrays, pack, unpack
@@ -77,7 +77,7 @@ def run(config: Config, job: TrainingJob) -> None:
     if isinstance(job, OwnerTraining):
         teach(config, state)
         return
-    work = job.work
+    work = dataclasses.replace(job.work, plan=checked_plan(job.work.plan))
     saved = state.load_model(config.model.bundle)
     if isinstance(local_methods().get(work.plan.local.name), PrototypeMethod):
         prototype_round = PrototypeRound(config, state, saved, work)
@@ -115,15 +115,17 @@ def _start(config: Config, state: DeviceState, saved: SavedModel, model: ModelRu
 
 
 def _context(state: DeviceState, work: Work, *, first: bool) -> RoundContext:
-    public_set = PublicSet.unpack(state.blob_path(work.public_set).read_bytes())
+    public_set = PublicSet.unpack(state.blob(work.public_set))
     consensus = None
     if work.consensus is not None:
-        consensus = unpack_consensus(state.blob_path(work.consensus).read_bytes())[0]
+        consensus, scored = unpack_consensus(state.blob(work.consensus))
+        if (len(consensus), scored) != (len(public_set.labels), public_set.class_ids):
+            raise TensorError(f"the consensus {work.consensus} is not on the public set {work.public_set}")
     if work.model is None:
         return RoundContext(public_set, consensus)
-    model = read_bundle(state.blob_path(work.model))
+    model = unpack_bundle(state.blob(work.model), "the shared model")
     if work.weights is not None:
-        weights = unpack(state.blob_path(work.weights).read_bytes())[0]
+        weights = unpack(state.blob(work.weights))[0]
         model = dataclasses.replace(model, weights=weights)
     return RoundContext(public_set, consensus, model, trained=work.weights is not None, first=first)
 
@@ -134,7 +136,7 @@ def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: Roun
     clips = to_train_on(config, job, source)
     update, arrays = job.contribute(clips, config.device.share_names)
     update.metrics.update(held_out_metrics(config, job))
-    write_durably(state.update_path(job.work.round_id), pack(arrays, to_json(update)))
+    state.to_send(state.update_path(job.work.round_id), pack(arrays, to_json(update)))
     new = range(len(saved.progress.label_map.slots), len(job.label_map.slots))
     progress = dataclasses.replace(saved.progress, label_map=job.label_map, contributed=job.work.round_id)
     trained = job.model.get_weights()
@@ -158,7 +160,7 @@ def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob,
     chosen, verdict = choose(config, saved, job, made, taught=taught)
     metrics.update(verdict.metrics | held_out_metrics(config, job))
     report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune, kept_own=verdict.kept_own)
-    write_durably(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
+    state.to_send(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
     chosen.save(state)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -15,32 +16,69 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edge_client.errors import StateError
+from edge_client.errors import DamagedError, StateError
+from edge_client.storage.checked_files import (
+    copy_of,
+    file_digest,
+    mend_twice,
+    read_checked,
+    read_twice,
+    write_checked,
+    write_twice,
+)
 from edge_client.storage.locks import is_locked, take_lock
-from fleet_protocol.atomic_files import make_folder, remove_durably, write_durably
+from fleet_protocol.atomic_files import make_folder, remove_durably
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.errors import LabelError, ProtocolError, TensorError
 from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.labels import LabelMap, Slot
 from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays, pack, read_document, unpack
+from fleet_protocol.tensors import Arrays, digest, pack, unpack
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_IDENTITY, _MEMBERSHIP, _NOISE_KEY = "identity.json", "membership.json", "noise.key"
+_MODEL, _EXPECTATIONS = "model.safetensors", "expectations.json"
+# Written twice, because the device could not get them again.
+_KEPT_TWICE = (_IDENTITY, _MEMBERSHIP, _NOISE_KEY, _MODEL)
 _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
-    r"\.(identity\.json|noise\.key|status\.json|model\.safetensors|embeddings\.safetensors|expectations\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
+    r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors)(\.copy)?|status\.json"
+    r"|embeddings\.safetensors|expectations\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
 )
+_BLOB = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Drawn once by the device: 32 hex digits, and the secret that is its bearer token."""
+    """Who the device is to its aggregator.
+
+    Attributes:
+        device_id: 32 hex digits, drawn once.
+        secret: The device's bearer token.
+        next_secret: The one that takes its place once the aggregator has it; "" but while it is changed.
+    """
 
     device_id: str
     secret: str
+    next_secret: str = ""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The fleet that the device joined by an invitation.
+
+    Attributes:
+        url: Address of the aggregator.
+        authority: Certificate of the authority that vouches for it, PEM; None where public ones do, or nobody.
+    """
+
+    url: str
+    authority: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +148,17 @@ class SavedModel:
 
 
 class DeviceState:
-    """A folder: ``identity.json``, ``model.safetensors``, ``outbox/`` (work to be sent) and ``blobs/`` (a cache)."""
+    """A folder: ``identity.json``, ``model.safetensors``, ``outbox/`` (work to be sent) and ``blobs/`` (a cache).
+
+    Whatever is read from it is compared with its digest first. :meth:`mend` restores what was damaged.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Use a folder, which is made readable by its owner alone where it does not exist."""
         make_folder(folder)
         self.folder = folder
+        # The document of the model's file, and the file's identity when it was read.
+        self._read: tuple[tuple[int, int, int], dict[str, Any]] | None = None
 
     def lock(self, purpose: str) -> int:
         """Make sure that no other process does the same; the lock lasts until the process ends.
@@ -140,23 +183,113 @@ class DeviceState:
         """Return the device's identity, drawn on first use.
 
         Raises:
-            StateError: the file is damaged.
+            StateError: the file is damaged, and so is its copy.
         """
-        path = self.folder / "identity.json"
+        path = self.folder / _IDENTITY
         if not path.exists():
-            drawn = Identity(secrets.token_hex(16), secrets.token_urlsafe(32))
-            write_durably(path, json.dumps(dataclasses.asdict(drawn)).encode())
+            self.save_identity(Identity(secrets.token_hex(16), secrets.token_urlsafe(32)))
         try:
-            return Identity(**json.loads(path.read_bytes()))
-        except (ValueError, TypeError) as error:
+            return Identity(**json.loads(self._kept(path)))
+        except (DamagedError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to enrol as a new device") from error
 
+    def save_identity(self, identity: Identity) -> None:
+        """Replace the device's identity."""
+        write_twice(self.folder / _IDENTITY, json.dumps(dataclasses.asdict(identity)).encode())
+
+    def membership(self) -> Membership | None:
+        """Return the fleet that the device joined by an invitation; None where it did not.
+
+        Raises:
+            StateError: the file is damaged, and so is its copy.
+        """
+        path = self.folder / _MEMBERSHIP
+        try:
+            return Membership(**json.loads(self._kept(path)))
+        except FileNotFoundError:
+            return None
+        except (DamagedError, ValueError, TypeError) as error:
+            raise StateError(f"{path} is damaged ({error}); remove it and join the fleet again") from error
+
+    def save_membership(self, membership: Membership) -> None:
+        """Note the fleet that the device joined."""
+        write_twice(self.folder / _MEMBERSHIP, json.dumps(dataclasses.asdict(membership)).encode())
+
+    def leave_fleet(self, bundle_path: Path) -> None:
+        """Forget who the device was in its fleet, and which labels were which of the fleet's classes.
+
+        The identity goes last: a leave that was interrupted can be done again. Only for the process that holds the
+        locks.
+
+        Raises:
+            BundleError: the bundle cannot be read.
+            StateError: the saved model is damaged.
+        """
+        if (self.folder / _MODEL).exists():
+            saved = self.load_model(bundle_path)
+            slots = tuple(Slot(slot.name) for slot in saved.progress.label_map.slots)
+            progress = dataclasses.replace(
+                saved.progress, label_map=dataclasses.replace(saved.progress.label_map, slots=slots),
+                contributed=0, learned=0, fine_tuned=0, provisional=(), judged={},
+            )  # fmt: skip
+            self.save_model(saved.bundle.weights, saved.listening, progress)
+        for path in (*self._files("outbox"), *self._files("blobs")):
+            remove_durably(path)
+        for name in (_MEMBERSHIP, _IDENTITY):
+            remove_durably(self.folder / name)
+            remove_durably(copy_of(self.folder / name))
+
     def noise_key(self) -> bytes:
-        """Return the 32 bytes from which the noise of prototypes is drawn; drawn on first use, and never sent."""
-        path = self.folder / "noise.key"
+        """Return the 32 bytes from which the noise of prototypes is drawn; drawn on first use, and never sent.
+
+        Raises:
+            StateError: the file is damaged, and so is its copy.
+        """
+        path = self.folder / _NOISE_KEY
         if not path.exists():
-            write_durably(path, secrets.token_bytes(32))
-        return path.read_bytes()
+            write_twice(path, secrets.token_bytes(32))
+        key = self._kept(path)
+        if len(key) != 32:
+            raise StateError(f"{path} is damaged ({len(key)} bytes, not 32); remove it to draw another key")
+        return key
+
+    def _kept(self, path: Path) -> bytes:
+        """Return the content of a file that is kept twice.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            DamagedError: both are damaged.
+        """
+        data, from_copy = read_twice(path)
+        if from_copy:
+            log.error("%s is damaged; this device goes on with its copy", path)
+        return data
+
+    def mend(self) -> list[str]:
+        """Compare every file with its digest and restore what is damaged, or remove it where it can be made again.
+
+        Only for the process that holds the locks, while nothing trains.
+
+        Returns:
+            What was damaged, a sentence each.
+
+        Raises:
+            OSError: the disk refuses.
+            DamagedError: a file that the device needs is damaged, and so is its copy.
+        """
+        found = [mend_twice(self.folder / name) for name in _KEPT_TWICE]
+        checked = [self.embeddings_path, self.folder / _EXPECTATIONS, *self._files("outbox")]
+        damaged = [path for path in checked if path.exists() and _is_damaged(path)]
+        damaged += [path for path in self._files("blobs") if file_digest(path) != path.name]
+        for path in damaged:
+            remove_durably(path)
+            found.append(f"{path.relative_to(self.folder)} was damaged, and was removed; it will be made again")
+        return [sentence for sentence in found if sentence]
+
+    def _files(self, folder: str) -> list[Path]:
+        """Return the finished files of a folder below this one."""
+        below = self.folder / folder
+        return sorted(path for path in below.iterdir() if path.name[0] != ".") if below.is_dir() else []
 
     def load_model(self, bundle_path: Path) -> SavedModel:
         """Return what the device last saved; the bundle's own weights where it never did.
@@ -166,12 +299,12 @@ class DeviceState:
             StateError: the saved model is damaged, or belongs to another bundle.
         """
         bundle = read_bundle(bundle_path)
-        path = self.folder / "model.safetensors"
+        path = self.folder / _MODEL
         manifest = bundle.manifest
         if not path.exists():
             return SavedModel(bundle, bundle.weights, _start(manifest))
         try:
-            arrays, document = unpack(path.read_bytes())
+            arrays, document = unpack(self._kept(path))
             progress = Progress(
                 architecture=str(document["architecture"]),
                 label_map=LabelMap.from_json(document["label_map"]),
@@ -186,7 +319,7 @@ class DeviceState:
                 unheard=tuple(int(slot) for slot in document.get("unheard", ())),
                 judged={str(name): float(value) for name, value in dict(document.get("judged", {})).items()},
             )
-        except (TensorError, LabelError, KeyError, ValueError, TypeError) as error:
+        except (DamagedError, TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
         shapes = {kind + name: shape for kind in _KINDS for name, shape in manifest.weight_shapes.items()}
         fits = {name: array.shape for name, array in arrays.items()} == shapes
@@ -245,19 +378,26 @@ class DeviceState:
         return has_both and not document.get("background_trained")
 
     def _document(self) -> dict[str, Any]:
-        """Return what the saved model's file says beside the weights; nothing where it cannot be read."""
+        """Return what the saved model's file says beside the weights; nothing where it cannot be read.
+
+        It is asked for every few seconds, so the file is read again only once it is another one.
+        """
+        path = self.folder / _MODEL
         try:
-            with (self.folder / "model.safetensors").open("rb") as file:
-                return read_document(file)
-        except (OSError, TensorError):
+            found = path.stat()
+            key = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if self._read is None or self._read[0] != key:
+                self._read = key, unpack(self._kept(path))[1]
+        except (OSError, DamagedError, TensorError):
             return {}
+        return self._read[1]
 
     def save_model(self, trained: Arrays, listening: Arrays, progress: Progress) -> None:
         """Replace both sets of weights and the progress together."""
         document = dataclasses.asdict(progress) | {"label_map": progress.label_map.to_json()}
         sets = zip(_KINDS, (trained, listening), strict=True)
         arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
-        write_durably(self.folder / "model.safetensors", pack(arrays, document))
+        write_twice(self.folder / _MODEL, pack(arrays, document))
 
     @property
     def unknown_folder(self) -> Path:
@@ -266,25 +406,17 @@ class DeviceState:
 
     def save_expectations(self, expected: list[dict[str, Any]]) -> None:
         """Keep what is to be expected of the labels that were taught; see :meth:`expectations`."""
-        write_durably(self._expectations_path, json.dumps(expected).encode())
+        write_checked(self.folder / _EXPECTATIONS, json.dumps(expected).encode())
 
     def expectations(self) -> list[dict[str, Any]]:
         """Return an object for each label: ``edge_client.learning.teaching.expectation.Expectation``; or nothing.
 
-        Raises:
-            StateError: the file is damaged.
+        They are nothing, too, where the file is damaged: the next teaching makes them again.
         """
         try:
-            found = json.loads(self._expectations_path.read_bytes())
-        except FileNotFoundError:
+            return list(json.loads(read_checked(self.folder / _EXPECTATIONS)))
+        except (FileNotFoundError, DamagedError):
             return []
-        except ValueError as error:
-            raise StateError(f"{self._expectations_path} is damaged ({error}); remove it") from error
-        return list(found)
-
-    @property
-    def _expectations_path(self) -> Path:
-        return self.folder / "expectations.json"
 
     @property
     def embeddings_path(self) -> Path:
@@ -299,10 +431,24 @@ class DeviceState:
         """Return where the news that a round's result was learned waits."""
         return self.folder / "outbox" / f"learned-{round_id}.json"
 
+    def to_send(self, path: Path, data: bytes) -> None:
+        """Put something into the outbox, at :meth:`update_path` or :meth:`learned_path`."""
+        write_checked(path, data)
+
+    def waiting(self, path: Path) -> bytes | None:
+        """Return what waits to be sent; None where nothing does, or where it is damaged: then it is removed."""
+        try:
+            return read_checked(path)
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            log.error("%s; it is made again", error)
+            remove_durably(path)
+            return None
+
     def unsent(self) -> bool:
         """Return whether something waits to be sent."""
-        folder = self.folder / "outbox"
-        return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
+        return bool(self._files("outbox"))
 
     def remove_leftovers(self) -> None:
         """Remove the half-written files of a process that was killed; only for the process that holds the locks."""
@@ -316,8 +462,44 @@ class DeviceState:
         remove_durably(path)
 
     def blob_path(self, sha256: str) -> Path:
-        """Return where a blob of the aggregator is kept."""
+        """Return where a blob of the aggregator is kept.
+
+        Raises:
+            StateError: this is no digest, so it must not become a path.
+        """
+        if not _BLOB.fullmatch(sha256):
+            raise StateError(f"a blob is named by 64 hex digits, not {sha256[:100]!r}")
         return self.folder / "blobs" / sha256
+
+    def has_blob(self, sha256: str) -> bool:
+        """Return whether a blob is in the cache, undamaged; one that is damaged is removed.
+
+        Raises:
+            StateError: this is no digest.
+        """
+        path = self.blob_path(sha256)
+        if not path.exists():
+            return False
+        if file_digest(path) == sha256:
+            return True
+        log.error("%s is damaged; it is fetched again", path)
+        remove_durably(path)
+        return False
+
+    def blob(self, sha256: str) -> bytes:
+        """Return a blob of the cache.
+
+        Raises:
+            StateError: it is not there or damaged, or this is no digest.
+        """
+        path = self.blob_path(sha256)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise StateError(f"{path} is not in the cache; the daemon fetches it again") from error
+        if digest(data) != sha256:
+            raise DamagedError(f"{path} is damaged: its content does not match its name; the daemon fetches it again")
+        return data
 
     def public_set(self, settings: FeatureSettings) -> PublicSet | None:
         """Return the newest public set in the cache whose features were computed in this way; None where none is."""
@@ -331,18 +513,26 @@ class DeviceState:
 
     def _cached(self, unpack_blob: Callable[[bytes], T]) -> Iterator[T]:
         """Read the blobs of one kind, the newest first; those of other kinds lie there too."""
-        folder = self.folder / "blobs"
-        cached = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+        cached = [path for path in self._files("blobs") if _BLOB.fullmatch(path.name)]
         for path in sorted(cached, key=lambda path: path.stat().st_mtime, reverse=True):
-            with contextlib.suppress(ProtocolError):
-                yield unpack_blob(path.read_bytes())
+            with contextlib.suppress(ProtocolError, DamagedError):
+                yield unpack_blob(self.blob(path.name))
 
-    def keep_blobs(self, wanted: set[str]) -> None:
-        """Remove every cached blob that is not wanted."""
-        folder = self.folder / "blobs"
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if path.name not in wanted:
+    def keep_blobs(self, wanted: set[str], spare_bytes: int = 0) -> None:
+        """Remove cached blobs that are not wanted, but the newest of them as long as they take no more than this."""
+        unwanted = [path for path in self._files("blobs") if path.name not in wanted]
+        for path in sorted(unwanted, key=lambda path: path.stat().st_mtime, reverse=True):
+            spare_bytes -= path.stat().st_size
+            if spare_bytes < 0:
                 path.unlink()
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        read_checked(path)
+    except DamagedError:
+        return True
+    return False
 
 
 def _start(manifest: Manifest) -> Progress:

@@ -7,7 +7,14 @@ import sys
 
 import pytest
 
-from tests.support.aggregator_process import ADMIN, public_set
+from aggregator_server.errors import NotAuthenticatedError
+from aggregator_server.fleet.audit import SERVER
+from aggregator_server.fleet.tokens import ROLES, Person, add_token, find_person
+from aggregator_server.schemas import TokenRequest
+from aggregator_server.security import load_tokens
+from aggregator_server.store import Store
+from fleet_protocol.addresses import InvitationLink
+from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, public_set
 
 
 def command(*arguments, **environment):
@@ -22,8 +29,9 @@ def command(*arguments, **environment):
 
 
 def test_tokens_are_printed_and_stay_the_same(tmp_path):
+    drawn = load_tokens(tmp_path, {})
     first, second = command("tokens", "--data", str(tmp_path)), command("tokens", "--data", str(tmp_path))
-    assert json.loads(first.stdout) == json.loads(second.stdout) == json.loads((tmp_path / "tokens.json").read_text())
+    assert json.loads(first.stdout) == json.loads(second.stdout) == {"admin": drawn.admin, "enrol": drawn.enrol}
     given = {"AURICLE_ADMIN_TOKEN": "a" * 20, "AURICLE_ENROL_TOKEN": "b" * 20}
     other = command("tokens", "--data", str(tmp_path), **given)
     assert json.loads(other.stdout) == {"admin": "a" * 20, "enrol": "b" * 20}
@@ -52,6 +60,128 @@ def test_a_port_that_is_taken_and_a_host_that_is_not_here_are_explained(tmp_path
 
 def test_tokens_that_are_too_short_stop_the_start(tmp_path):
     failed(command("run", "--data", str(tmp_path), "--port", "0", AURICLE_ADMIN_TOKEN="x"), "admin token", "16")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("tokens",), ("tokens", "list"), ("tokens", "add", "Anna", "--role", "viewer"), ("invite",), ("invitations",),
+        ("devices", "list"), ("audit",),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_no_data_folder_is_refused_and_not_made(tmp_path, arguments):
+    failed(
+        command(*arguments, "--data", str(tmp_path / "typo")), str(tmp_path / "typo"), "no data folder", "run --data"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tokens_without_a_folder_are_refused():
+    failed(command("tokens"), "--data")
+    failed(command("tokens", "list"), "--data")
+
+
+def printed(*arguments):
+    result = command(*arguments)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.slow
+def test_tokens_of_people_are_made_and_revoked_beside_a_running_server(start_aggregator):
+    server = start_aggregator()
+    data = ("--data", str(server.data))
+    tokens = {role: printed("tokens", "add", f"Mr {role}", "--role", role, *data).strip() for role in ROLES}
+    assert all(token.startswith("aur_user_") for token in tokens.values())
+    doors = {"viewer": ("GET", "/v1/rounds"), "operator": ("DELETE", "/v1/rounds/9"), "admin": ("GET", "/v1/tokens")}
+    for role, token in tokens.items():
+        with server.client(token) as client:
+            opened = [needed for needed, door in doors.items() if client.request(*door).status_code != 403]
+        assert opened == list(ROLES[: ROLES.index(role) + 1])
+    listed = json.loads(printed("tokens", "list", "--json", *data))
+    assert [(info["name"], info["role"]) for info in listed] == [(f"Mr {role}", role) for role in ROLES]
+    printed("tokens", "--data", str(server.data), "revoke", "2")
+    with server.client(tokens["operator"]) as client:
+        assert client.get("/v1/rounds").status_code == 401
+    table = printed("tokens", "list", *data).splitlines()
+    assert table[0].split() == ["token_id", "name", "role", "made_at", "expires_at", "revoked_at"]
+    failed(command("tokens", "revoke", "9", *data), "there is no token 9")
+    with server.client() as admin:
+        noted = admin.get("/v1/audit", params={"what": "token_revoked"}).json()
+    assert [(entry["who"], entry["details"]["token_id"]) for entry in noted] == [("command line", 2)]
+
+
+def test_a_token_expires(tmp_path):
+    store = Store(tmp_path / "data")
+    made = add_token(store, TokenRequest(name="Anna", role="admin", expires_s=60), SERVER, 1_000.0)
+    assert find_person(store, made.token, 1_059.0) == Person("Anna (token 1)", "admin")
+    with pytest.raises(NotAuthenticatedError, match="expired"):
+        find_person(store, made.token, 1_060.0)
+    assert find_person(store, made.token + "x", 1_000.0) is None
+    store.close()
+
+
+@pytest.mark.parametrize("expires", ["1w", "-1d", "0h", "soon", "1.5d"])
+def test_a_time_that_is_none_is_refused(tmp_path, expires):
+    result = command("tokens", "add", "Anna", "--role", "admin", f"--expires={expires}", "--data", str(tmp_path))
+    assert result.returncode == 2
+    assert "90m, 12h, 30d, or never" in result.stderr
+
+
+@pytest.mark.slow
+def test_an_invitation_is_a_link_a_command_and_a_code(start_aggregator):
+    server = start_aggregator()
+    data = ("--data", str(server.data))
+    shown = command("invite", "--group", "kitchen", *data)
+    link, *rest = shown.stdout.splitlines()
+    invitation = InvitationLink.parse(link)
+    assert (invitation.url, invitation.authority) == (server.url, None)
+    assert f"  auricle-edge join {link}" in rest
+    assert sum("\u2588" in line for line in rest) > 15  # the code
+    assert "one device until" in shown.stderr
+    two = json.loads(
+        printed("invite", "--devices", "2", "--expires", "never", "--url", "https://a.example", "--json", *data)
+    )
+    assert two["link"].startswith("https://a.example/#aur_join_")
+    with server.client(invitation.token) as client:
+        assert client.post("/v1/devices", json=FakeDevice(1, ()).enrolment()).status_code == 200
+    printed("invitations", "--revoke", "2", *data)
+    first, second = json.loads(printed("invitations", "--json", *data))
+    assert (first["used"], first["group"], first["revoked_at"]) == (1, "kitchen", None)
+    assert (second["used"], second["devices"], second["expires_at"]) == (0, 2, None)
+    assert second["revoked_at"] is not None
+    with server.client(InvitationLink.parse(two["link"]).token) as client:
+        refused = client.post("/v1/devices", json=FakeDevice(2, ()).enrolment())
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "invitation_spent")
+    failed(command("invite", "--url", "somewhere", *data), "--url", "'somewhere'")
+
+
+@pytest.mark.slow
+def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
+    server, device = start_aggregator("approving", "--approve"), FakeDevice(1, ())
+    data = ("--data", str(server.data))
+    with server.client(ENROL) as client:
+        client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+    assert [info["waiting"] for info in json.loads(printed("devices", "list", "--json", *data))] == [True]
+    printed("devices", "admit", device.device_id, *data)
+    printed("devices", "new-secret", device.device_id, *data)
+    with server.client(device.secret) as client:
+        assert client.get("/v1/work").headers["Auricle-New-Secret"] == "wanted"
+        printed("devices", "revoke", device.device_id, *data)
+        assert client.get("/v1/work").status_code == 403
+    failed(command("devices", "admit", device.device_id, *data), device.device_id, "revoked")
+    failed(command("devices", "revoke", "nobody", *data), "there is no device 'nobody'")
+    kinds = [entry["what"] for entry in json.loads(printed("audit", "--json", "--limit", "5", *data))]
+    assert kinds == [
+        "authentication_failed",
+        "device_revoked",
+        "secret_requested",
+        "device_admitted",
+        "device_enrolled",
+    ]
+    table = printed("audit", "--what", "device_admitted", *data).splitlines()
+    assert "command line" in table[1]
 
 
 @pytest.mark.parametrize(

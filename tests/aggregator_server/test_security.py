@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from aggregator_server import errors
-from aggregator_server.fleet.devices import authenticate, describe_device, enrol, revoke
+from aggregator_server.fleet.devices import describe_device, enrol, identify, revoke
 from aggregator_server.security import load_tokens
 from aggregator_server.store import Store
 from fleet_protocol.feature_settings import PRESETS
@@ -81,9 +81,9 @@ def test_a_secret_is_kept_as_a_hash_alone(fleet):
 
 
 def test_a_secret_opens_its_own_device_and_another_secret_none(fleet):
-    assert authenticate(fleet.store, DEVICE.secret) == DEVICE.device_id
+    assert identify(fleet.store, DEVICE.secret).device_id == DEVICE.device_id
     with pytest.raises(errors.NotAuthenticatedError, match="POST /v1/devices"):
-        authenticate(fleet.store, DEVICE.secret + "x")
+        identify(fleet.store, DEVICE.secret + "x")
 
 
 def test_a_revoked_device_stays_out(fleet):
@@ -91,7 +91,7 @@ def test_a_revoked_device_stays_out(fleet):
     revoke(fleet.store, DEVICE.device_id, 6.0)
     assert describe_device(fleet.store, DEVICE.device_id).revoked_at.timestamp() == 5.0
     with pytest.raises(errors.DeviceRevokedError):
-        authenticate(fleet.store, DEVICE.secret)
+        identify(fleet.store, DEVICE.secret)
     with pytest.raises(errors.DeviceRevokedError, match="new identifier"):
         enrol(fleet.store, enrolment(), 7.0)
     with pytest.raises(errors.DeviceNotFoundError):

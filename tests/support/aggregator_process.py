@@ -1,8 +1,11 @@
 """A real aggregator in a process of its own on a free port, and devices that speak to it over real sockets."""
 
+import http.client
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
@@ -25,13 +28,26 @@ _SEEN: list[tuple[str, str, int, str | None]] = []
 class Aggregator:
     """The process; ``start`` again after ``kill`` or ``stop`` goes on with the same data folder."""
 
-    def __init__(self, data: Path):
-        self.data = data
+    def __init__(self, data: Path, *options: str, files: tuple[int, int] | None = None, **limits: float):
+        """Prepare; nothing runs yet.
+
+        Args:
+            data: the data folder.
+            options: of the command.
+            files: how many files the server may open: (at first, at most); None: as many as the tests.
+            limits: what the server has instead of values of aggregator_server/limits.py.
+        """
+        self.data, self.options, self.files, self.limits = data, options, files, limits
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> "Aggregator":
-        command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(self.data), "--port", "0"]
+        changes = "".join(f"limits.{name} = {value!r}; " for name, value in self.limits.items())
+        if self.files is not None:
+            changes += f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {self.files}); "
+        program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
+        command = [sys.executable, "-c", program, "run", "--data", str(self.data), "--port", "0"]
+        command += self.options
         environment = {**os.environ, "AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("a") as log:
@@ -41,7 +57,13 @@ class Aggregator:
         self.url = json.loads(line)["url"]
         return self
 
-    def client(self, token: str | None = ADMIN, **options) -> httpx.Client:
+    def client(self, token: str | None = ADMIN, address: str | None = None, **options) -> httpx.Client:
+        """A client; ``address`` is its own, of 127.0.0.0/8, for the server counts failures by address."""
+        authority = self.data / "tls" / "authority.pem"
+        if self.url.startswith("https://") and authority.exists():
+            options.setdefault("verify", ssl.create_default_context(cafile=authority))
+        if address is not None:
+            options["transport"] = httpx.HTTPTransport(verify=options.get("verify", True), local_address=address)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         hooks = {"response": [_note]}
         return httpx.Client(
@@ -51,6 +73,18 @@ class Aggregator:
     def memory_mb(self) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+    def peak_memory_mb(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        """A connection on which nothing was sent yet, from an address of this machine."""
+        host, port = self.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), timeout=60, source_address=(source, 0))
+
+    def log(self) -> str:
+        return (self.data / "server.log").read_text()
 
     def stop(self) -> int:
         return self._end(signal.SIGTERM)
@@ -66,6 +100,13 @@ class Aggregator:
         self.process.stdout.close()
         self.process = None
         return status
+
+
+def read_answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """Read one answer to a request that was sent by hand: (status, headers, body)."""
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
 
 
 def _note(response: httpx.Response) -> None:
@@ -165,6 +206,9 @@ class SharingDevice(FakeDevice):
     """What a device sends that shares a model of ``tiny_bundle``'s shapes."""
 
     capacity: int = 8
+
+    def enrolment(self, **changes) -> dict:
+        return super().enrolment(**({"architecture": "tiny"} | changes))
 
     def arrays(self, work: dict, samples: int) -> dict[str, np.ndarray]:
         rng = np.random.default_rng([self.number, work["round_id"], 1])

@@ -26,7 +26,7 @@ class Device:
         self.clips.mkdir(parents=True)
         lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in recordings.items())
         (folder / "edge.toml").write_text(
-            f'[device]\nname = "{folder.name}"\nstate = "state"\nshare_names = false\n'
+            f'[device]\nname = "{folder.name}"\nstate = "state"\n'
             f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 5\nlongest_pause_s = 1\n'
             f'[model]\nbundle = "{bundle}"\n[recordings]\nfolder = "clips"\n{lines}'
         )

@@ -9,8 +9,8 @@ from tests.support.aggregator_process import Aggregator
 def start_aggregator(tmp_path):
     started = []
 
-    def start(name="server"):
-        aggregator = Aggregator(tmp_path / name)
+    def start(name="server", *options, **limits):
+        aggregator = Aggregator(tmp_path / name, *options, **limits)
         started.append(aggregator)
         return aggregator.start()
 

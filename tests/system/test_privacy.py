@@ -126,7 +126,7 @@ def taught_device(folder: Path, bundle: Path, url: str) -> Path:
     folder.mkdir()
     config = folder / "edge.toml"
     config.write_text(
-        f'[device]\nname = "shelf"\nstate = "state"\nshare_names = false\n[model]\nbundle = "{bundle}"\n'
+        f'[device]\nname = "shelf"\nstate = "state"\n[model]\nbundle = "{bundle}"\n'
         f'[recordings]\nevaluation = "evaluation"\n'
         f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 0.5\nlongest_pause_s = 1\n'
     )

@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
+from fleet_protocol.messages import Choice
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, public_set
 from tests.support.checkout import ROOT
 from tests.support.core_fleet import CoreFleet, devices
@@ -23,17 +24,22 @@ KINDS = {"zero_shot": FakeDevice, "fedopt": SharingDevice}
 SAMPLES = 4_000  # large enough that the aggregation takes a while
 
 
-@pytest.mark.parametrize("strategy", ["zero_shot", "fedopt", "prototypes", "prototypes, continuous"])
+@pytest.mark.parametrize("strategy", ["zero_shot", "fedopt", "fedavg, others", "prototypes", "prototypes, continuous"])
 def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_path, strategy):
-    strategy, _, continuous = strategy.partition(", ")
+    strategy, _, what = strategy.partition(", ")
+    request = {"rounds": "continuous"} if what == "continuous" else {}
     if strategy == "prototypes":
         public = embedded_public_set(np.random.default_rng(7))
         fleet = CoreFleet(tmp_path / "data", devices(kind=PrototypeDevice), public=public)
+    elif what == "others":
+        fleet = CoreFleet(tmp_path / "data", [*devices(kind=SharingDevice)[::2], *devices()[1::2]])
+        request["others"] = Choice("zero_shot")
     else:
         fleet = CoreFleet(tmp_path / "data", devices(kind=KINDS[strategy]))
+    if strategy != "prototypes":
         fleet.publish_model()
-    fleet.open(100.0, deadline_s=200, strategy=strategy, rounds=continuous or "single")
-    for device in fleet.devices[:2] if continuous else fleet.devices:
+    fleet.open(100.0, deadline_s=200, strategy=strategy, **request)
+    for device in fleet.devices[:2] if what == "continuous" else fleet.devices:
         fleet.upload(device)
     fleet.store.close()
     command = [sys.executable, "-m", "tests.support.kill_at_every_step", str(tmp_path / "data"), "40", "7"]

@@ -1,33 +1,56 @@
-"""Access to routes: for administrators, for devices, or for devices that enrol."""
+"""Access to routes: for people by their role, for devices, or for devices that enrol."""
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
-from aggregator_server.errors import DeviceRevokedError, NotAuthenticatedError
+from aggregator_server.errors import (
+    DeviceRevokedError,
+    DeviceWaitingError,
+    NotAuthenticatedError,
+    RoleError,
+    TooManyError,
+)
 from aggregator_server.fleet.audit import Actor
-from aggregator_server.fleet.devices import authenticate
-from aggregator_server.security import same
+from aggregator_server.fleet.devices import Entry, identify, is_enrolled, wants_new_secret
+from aggregator_server.fleet.invitations import find_invitation
+from aggregator_server.fleet.tokens import Person, find_person, is_token
+from aggregator_server.schemas import Role
+from aggregator_server.security import USER_PREFIX, same
+from aggregator_server.store.tables import DeviceRow
+from aggregator_server.web.guard import caller
 from aggregator_server.web.service import Service
 
-_ADMIN = HTTPBearer(scheme_name="AdminToken", description="`auricle-aggregator tokens` prints it.", auto_error=False)
+_PEOPLE = "`auricle-aggregator tokens add --role {}` makes one; a role may do what those below it may."
+_VIEWER = HTTPBearer(scheme_name="ViewerToken", description=_PEOPLE.format("viewer"), auto_error=False)
+_OPERATOR = HTTPBearer(scheme_name="OperatorToken", description=_PEOPLE.format("operator"), auto_error=False)
+_ADMIN = HTTPBearer(scheme_name="AdminToken", description=_PEOPLE.format("admin"), auto_error=False)
 _ENROL = HTTPBearer(
-    scheme_name="EnrolmentToken", description="`auricle-aggregator tokens` prints it.", auto_error=False
+    scheme_name="EnrolmentToken",
+    description="An invitation (`auricle-aggregator invite`), the enrolment token (`auricle-aggregator tokens`), or "
+    "the device's own secret where it is enrolled already.",
+    auto_error=False,
 )
 _DEVICE = HTTPBearer(
     scheme_name="DeviceSecret", description="The secret that the device drew when it enrolled.", auto_error=False
 )
-# Errors that a route documents which devices, or administrators, may call.
-DEVICE_ERRORS = (NotAuthenticatedError, DeviceRevokedError)
-ADMIN_ERRORS = (NotAuthenticatedError,)
+# Errors that a route documents which devices, or people, may call.
+DEVICE_ERRORS = (NotAuthenticatedError, DeviceRevokedError, DeviceWaitingError, TooManyError)
+PERSON_ERRORS = (NotAuthenticatedError, RoleError, TooManyError)
+MEMBER_ERRORS = (*DEVICE_ERRORS, RoleError)
+
+_TO_ENROL = "this address needs an invitation, the enrolment token, or the secret of a device that is enrolled"
+_TO_ASK = "this address needs the secret of a device that is enrolled; enrol at POST /v1/devices first"
 
 Bearer = HTTPAuthorizationCredentials | None
 
 
-def get_service(request: Request) -> Service:
+async def get_service(request: Request) -> Service:
     """Return the running server's state."""
     found: Service = request.app.state.service
     return found
@@ -36,49 +59,150 @@ def get_service(request: Request) -> Service:
 CurrentService = Annotated[Service, Depends(get_service)]
 
 
-def _note_actor(request: Request, who: str) -> None:
-    request.state.actor = Actor(who, request.client.host if request.client else None)
+async def require_viewer(
+    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_VIEWER)]
+) -> None:
+    """Admit everybody with a token of his own."""
+    await _admit_person(request, service, bearer, "viewer")
 
 
-def require_admin(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
+async def require_operator(
+    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_OPERATOR)]
+) -> None:
+    """Admit operators and administrators."""
+    await _admit_person(request, service, bearer, "operator")
+
+
+async def require_admin(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
     """Admit administrators."""
-    if bearer is None or not same(bearer.credentials, service.tokens.admin):
-        raise NotAuthenticatedError("this address needs the administrator's token: `Authorization: Bearer <token>`")
-    _note_actor(request, "administrator's token")
+    await _admit_person(request, service, bearer, "admin")
 
 
-def require_enrolment(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]) -> None:
-    """Admit devices that have the enrolment token."""
-    if bearer is None or not same(bearer.credentials, service.tokens.enrol):
-        raise NotAuthenticatedError("this address needs the enrolment token: `Authorization: Bearer <token>`")
-    _note_actor(request, "enrolment token")
+async def require_enrolment(
+    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]
+) -> Entry:
+    """Admit devices that were invited, have the enrolment token, or are enrolled already."""
+    token = "" if bearer is None else bearer.credentials
+    terms = service.terms
+    invitation_id = None
+    if not same(token, service.tokens.enrol):
+        invitation_id = await run_in_threadpool(find_invitation, service.store, token)
+        if invitation_id is None:
+            device_id = await _admit_device(request, service, bearer, _TO_ENROL, waiting=True)
+            return Entry(by=caller(request, f"device {device_id}"), device_id=device_id)
+    _know(request)
+    by = caller(request, "enrolment token" if invitation_id is None else f"invitation {invitation_id}")
+    return Entry(by=by, invitation_id=invitation_id, per_minute=terms.devices_per_minute, approve=terms.approve)
 
 
-def require_device(service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
+async def require_device(
+    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]
+) -> str:
     """Admit enrolled devices; return the identifier of the caller."""
-    if bearer is None:
-        raise NotAuthenticatedError("this address needs a device's secret: `Authorization: Bearer <secret>`")
-    return authenticate(service.store, bearer.credentials)
+    return await _admit_device(request, service, bearer, _TO_ASK, waiting=False)
 
 
-def require_member(
+async def require_any_device(
+    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]
+) -> str:
+    """Admit devices that are enrolled or wait to be admitted; return the identifier of the caller."""
+    return await _admit_device(request, service, bearer, _TO_ASK, waiting=True)
+
+
+async def require_member(
+    request: Request,
     service: CurrentService,
     bearer: Annotated[Bearer, Security(_DEVICE)],
-    admin: Annotated[Bearer, Security(_ADMIN)],
+    person: Annotated[Bearer, Security(_VIEWER)],
 ) -> None:
-    """Admit enrolled devices and administrators."""
-    if admin is None or not same(admin.credentials, service.tokens.admin):
-        require_device(service, bearer)
+    """Admit enrolled devices and everybody with a token of his own."""
+    token = person.credentials if person else ""
+    if token.startswith(USER_PREFIX) or same(token, service.tokens.admin):
+        await _admit_person(request, service, person, "viewer")
+    else:
+        await _admit_device(request, service, bearer, _TO_ASK, waiting=False)
 
 
-def current_actor(request: Request) -> Actor:
-    """Return who calls; only for routes that one of the dependencies above guards."""
+async def require_known(request: Request) -> None:
+    """Admit whoever has a token that the server knows, whatever it opens.
+
+    Raises:
+        NotAuthenticatedError, TooManyError: the token is none of these.
+    """
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    service = await get_service(request)
+    if scheme.lower() == "bearer":
+        if same(token, service.tokens.admin) or same(token, service.tokens.enrol):
+            return
+        if await run_in_threadpool(_is_known, service, token):
+            return
+    message = "this address needs a token that the server knows: `Authorization: Bearer <token>`"
+    await run_in_threadpool(service.guard.refuse, request, NotAuthenticatedError(message))
+
+
+async def current_actor(request: Request) -> Actor:
+    """Return which person calls; only for routes that a role guards."""
     found: Actor = request.state.actor
     return found
 
 
+def _know(request: Request, device_id: str = "") -> None:
+    """Tell the connection that its client is known (web/connection.py)."""
+    connection = getattr(request.state, "connection", None)
+    if connection is not None:
+        connection.know(device_id)
+
+
+def _is_known(service: Service, token: str) -> bool:
+    known_to = (is_enrolled, is_token, find_invitation)
+    return any(bool(look(service.store, token)) for look in known_to)
+
+
+async def _admit_person(request: Request, service: Service, bearer: Bearer, role: Role) -> None:
+    if bearer is not None and same(bearer.credentials, service.tokens.admin):
+        person = Person("administrator's token", "admin")
+    else:
+        person = await run_in_threadpool(_person, request, service, bearer, role)
+    if not person.may(role):
+        raise RoleError(f"{person.name} has the role {person.role}; this address needs the role {role}")
+    _know(request)
+    request.state.actor = caller(request, person.name)
+
+
+def _person(request: Request, service: Service, bearer: Bearer, role: Role) -> Person:
+    try:
+        person = find_person(service.store, bearer.credentials, time.time()) if bearer is not None else None
+    except NotAuthenticatedError as error:
+        service.guard.refuse(request, error)
+    if person is None:
+        message = f"this address needs a token of the role {role}: `Authorization: Bearer <token>`"
+        service.guard.refuse(request, NotAuthenticatedError(message))
+    return person
+
+
+async def _admit_device(request: Request, service: Service, bearer: Bearer, refusal: str, *, waiting: bool) -> str:
+    secret = "" if bearer is None else bearer.credentials
+    row = await run_in_threadpool(_device, request, service, secret, refusal, waiting)
+    _know(request, row.device_id)
+    request.state.rotate = wants_new_secret(row, time.time(), service.terms.secret_days)
+    return row.device_id
+
+
+def _device(request: Request, service: Service, secret: str, refusal: str, waiting: bool) -> DeviceRow:
+    try:
+        return identify(service.store, secret, waiting=waiting)
+    except NotAuthenticatedError:
+        service.guard.refuse(request, NotAuthenticatedError(f"{refusal}: `Authorization: Bearer <secret>`"))
+    except DeviceRevokedError as error:
+        service.guard.note_revoked(caller(request, f"device {error.device_id}"))
+        raise
+
+
 Device = Annotated[str, Depends(require_device)]
+AnyDevice = Annotated[str, Depends(require_any_device)]
+EntryOfCaller = Annotated[Entry, Depends(require_enrolment)]
+Viewer = Depends(require_viewer)
+Operator = Depends(require_operator)
 Admin = Depends(require_admin)
-Enroller = Depends(require_enrolment)
 Member = Depends(require_member)
 By = Annotated[Actor, Depends(current_actor)]

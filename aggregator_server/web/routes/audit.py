@@ -1,4 +1,4 @@
-"""What happened: administrators read it."""
+"""What happened: people read it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aggregator_server.errors import InvalidRequestError
 from aggregator_server.fleet.audit import What, list_entries
 from aggregator_server.schemas import AuditEntry
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, Admin, CurrentService
+from aggregator_server.web.routes.access import PERSON_ERRORS, CurrentService, Viewer
 
 router = APIRouter(tags=["audit"])
 
@@ -18,8 +18,8 @@ router = APIRouter(tags=["audit"])
 @router.get(
     "/v1/audit",
     summary="Read the audit",
-    dependencies=[Admin],
-    responses=documented(*ADMIN_ERRORS, InvalidRequestError),
+    dependencies=[Viewer],
+    responses=documented(*PERSON_ERRORS, InvalidRequestError),
 )
 def show_audit(
     service: CurrentService,

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from aggregator_server.errors import BlobNotFoundError, InvalidRequestError
 from aggregator_server.fleet.public_sets import require_served
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Member
+from aggregator_server.web.routes.access import MEMBER_ERRORS, CurrentService, Member
 from aggregator_server.web.routes.bodies import BINARY
 
 router = APIRouter(tags=["blobs"])
@@ -24,7 +24,7 @@ _CHUNK = 256 * 1024
     summary="Fetch a public set, a consensus, a model or its weights",
     dependencies=[Member],
     response_class=StreamingResponse,
-    responses={200: {"content": BINARY}, **documented(*DEVICE_ERRORS, BlobNotFoundError, InvalidRequestError)},
+    responses={200: {"content": BINARY}, **documented(*MEMBER_ERRORS, BlobNotFoundError, InvalidRequestError)},
 )
 def blob(service: CurrentService, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> StreamingResponse:
     """Return a blob's bytes; their SHA-256 is its name."""

@@ -8,13 +8,13 @@ from aggregator_server import errors
 from aggregator_server.fleet import classes
 from aggregator_server.schemas import ClassName
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Member
+from aggregator_server.web.routes.access import MEMBER_ERRORS, PERSON_ERRORS, By, CurrentService, Member, Operator
 from fleet_protocol.messages import ClassInfo
 
 router = APIRouter(tags=["classes"])
 
 
-@router.get("/v1/classes", summary="List the classes", dependencies=[Member], responses=documented(*DEVICE_ERRORS))
+@router.get("/v1/classes", summary="List the classes", dependencies=[Member], responses=documented(*MEMBER_ERRORS))
 def list_classes(service: CurrentService) -> tuple[ClassInfo, ...]:
     """List the fleet's classes in the order of the consensus' columns."""
     return classes.list_classes(service.store)
@@ -23,9 +23,9 @@ def list_classes(service: CurrentService) -> tuple[ClassInfo, ...]:
 @router.patch(
     "/v1/classes/{class_id}",
     summary="Rename a class",
-    dependencies=[Admin],
+    dependencies=[Operator],
     responses=documented(
-        *ADMIN_ERRORS,
+        *PERSON_ERRORS,
         errors.ClassNotFoundError,
         errors.ClassNameTakenError,
         errors.TooLargeError,

@@ -1,66 +1,123 @@
-"""Devices enrol; administrators see and revoke them."""
+"""Devices enrol, change their secret and leave; people see, admit and revoke them."""
 
 from __future__ import annotations
 
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 
-from aggregator_server.errors import (
-    DeviceNotFoundError,
-    DeviceRevokedError,
-    DeviceTakenError,
-    ForeignFeaturesError,
-    InvalidRequestError,
-    NotAuthenticatedError,
-    SecretTakenError,
-    TooLargeError,
-)
+from aggregator_server import errors
 from aggregator_server.fleet import conduct, devices
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, QuarantineRequest
+from aggregator_server.web.guard import caller
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Device, Enroller
-from fleet_protocol.messages import Enrolled, Enrolment
+from aggregator_server.web.routes.access import (
+    DEVICE_ERRORS,
+    PERSON_ERRORS,
+    Admin,
+    AnyDevice,
+    By,
+    CurrentService,
+    Device,
+    EntryOfCaller,
+    Operator,
+    Viewer,
+)
+from fleet_protocol.messages import Enrolled, Enrolment, NewSecret
 
 router = APIRouter(tags=["devices"])
 
 DeviceId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
+_NAMED = (errors.DeviceNotFoundError, errors.InvalidRequestError)
 
 
 @router.post(
     "/v1/devices",
     summary="Enrol a device",
-    dependencies=[Enroller],
     responses=documented(
-        NotAuthenticatedError,
-        DeviceRevokedError,
-        DeviceTakenError,
-        SecretTakenError,
-        TooLargeError,
-        InvalidRequestError,
-        ForeignFeaturesError,
+        errors.NotAuthenticatedError,
+        errors.InvitationSpentError,
+        errors.DeviceRevokedError,
+        errors.DeviceTakenError,
+        errors.SecretTakenError,
+        errors.TooLargeError,
+        errors.InvalidRequestError,
+        errors.ForeignFeaturesError,
+        errors.TooManyError,
     ),
 )
-def enrol(service: CurrentService, by: By, enrolment: Enrolment) -> Enrolled:
+def enrol(request: Request, service: CurrentService, entry: EntryOfCaller, enrolment: Enrolment) -> Enrolled:
     """Take a device into the fleet, or update what the server knows of it.
 
-    From then on its secret is its bearer token. It takes part in rounds that open later.
+    From then on its secret is its bearer token, also for enrolling again. It takes part in rounds that open later.
     """
-    return devices.enrol(service.store, enrolment, time.time(), by)
+    try:
+        return devices.enrol(service.store, enrolment, time.time(), entry)
+    except (errors.InvitationSpentError, errors.NotAuthenticatedError) as error:
+        service.guard.refuse(request, error)
+    except errors.TooManyError:
+        service.guard.note_limit(entry.by, "devices of a token")
+        raise
+    except errors.DeviceRevokedError as error:
+        service.guard.note_revoked(caller(request, f"device {error.device_id}"))
+        raise
 
 
-@router.get("/v1/devices", summary="List the devices", dependencies=[Admin], responses=documented(*ADMIN_ERRORS))
+@router.get("/v1/devices", summary="List the devices", dependencies=[Viewer], responses=documented(*PERSON_ERRORS))
 def list_devices(service: CurrentService) -> tuple[DeviceInfo, ...]:
     """List every device that ever enrolled, oldest first, revoked ones included."""
     return devices.list_devices(service.store)
 
 
 @router.get("/v1/devices/me", summary="Show a device what is known of it", responses=documented(*DEVICE_ERRORS))
-def me(service: CurrentService, device_id: Device) -> DeviceInfo:
+def me(service: CurrentService, device_id: AnyDevice) -> DeviceInfo:
     """Show the calling device."""
     return devices.describe_device(service.store, device_id)
+
+
+@router.delete("/v1/devices/me", summary="Leave the fleet", status_code=204, responses=documented(*DEVICE_ERRORS))
+def leave(request: Request, service: CurrentService, device_id: AnyDevice) -> None:
+    """Let the calling device go. Its secret is refused from then on."""
+    devices.leave(service.store, device_id, time.time(), caller(request, f"device {device_id}"))
+    _look_again(service)
+
+
+@router.put(
+    "/v1/devices/me/secret",
+    summary="Change a device's secret",
+    status_code=204,
+    responses=documented(*DEVICE_ERRORS, errors.SecretTakenError, errors.TooLargeError, errors.InvalidRequestError),
+)
+def change_secret(request: Request, service: CurrentService, device_id: Device, message: NewSecret) -> None:
+    """Replace the secret that this request brings. The same secret again changes nothing."""
+    by = caller(request, f"device {device_id}")
+    devices.change_secret(service.store, device_id, message.secret, time.time(), by)
+
+
+@router.post(
+    "/v1/devices/{device_id}/admit",
+    summary="Admit a device",
+    status_code=204,
+    dependencies=[Operator],
+    responses=documented(*PERSON_ERRORS, *_NAMED, errors.DeviceRevokedError, errors.ForeignFeaturesError),
+)
+def admit(service: CurrentService, by: By, device_id: DeviceId) -> None:
+    """Let a device take part that waits for it, where the server runs with ``--approve``."""
+    devices.admit(service.store, device_id, time.time(), by)
+
+
+@router.post(
+    "/v1/devices/{device_id}/new-secret",
+    summary="Ask a device for a new secret",
+    status_code=204,
+    dependencies=[Admin],
+    responses=documented(*PERSON_ERRORS, *_NAMED, errors.DeviceRevokedError),
+)
+def ask_for_new_secret(service: CurrentService, by: By, device_id: DeviceId) -> None:
+    """Have a device change its secret after its next request for work."""
+    devices.ask_for_new_secret(service.store, device_id, time.time(), by)
 
 
 @router.delete(
@@ -68,11 +125,16 @@ def me(service: CurrentService, device_id: Device) -> DeviceInfo:
     summary="Revoke a device",
     status_code=204,
     dependencies=[Admin],
-    responses=documented(*ADMIN_ERRORS, DeviceNotFoundError, InvalidRequestError),
+    responses=documented(*PERSON_ERRORS, *_NAMED),
 )
 def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Shut a device out for good. An open round no longer waits for it and does not use its upload."""
     devices.revoke(service.store, device_id, time.time(), by)
+    _look_again(service)
+
+
+def _look_again(service: CurrentService) -> None:
+    """Have the open round look at what it waits for, and devices at what there is to do."""
     service.scheduler.wake()
     service.new_work.notify()
 
@@ -80,8 +142,8 @@ def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
 @router.post(
     "/v1/devices/{device_id}/quarantine",
     summary="Put a device in quarantine",
-    dependencies=[Admin],
-    responses=documented(*ADMIN_ERRORS, DeviceNotFoundError, TooLargeError, InvalidRequestError),
+    dependencies=[Operator],
+    responses=documented(*PERSON_ERRORS, *_NAMED, errors.TooLargeError),
 )
 def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: QuarantineRequest) -> DeviceInfo:
     """Let a device's uploads no longer count, also that of the open round, which does not wait for it. It still learns.
@@ -97,8 +159,8 @@ def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: Qua
 @router.post(
     "/v1/devices/{device_id}/release",
     summary="Release a device from quarantine",
-    dependencies=[Admin],
-    responses=documented(*ADMIN_ERRORS, DeviceNotFoundError, InvalidRequestError),
+    dependencies=[Operator],
+    responses=documented(*PERSON_ERRORS, *_NAMED),
 )
 def release(service: CurrentService, by: By, device_id: DeviceId) -> DeviceInfo:
     """Let a device's uploads count again, from the next round on that asks for them."""

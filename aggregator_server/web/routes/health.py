@@ -1,4 +1,4 @@
-"""Whether the server is up."""
+"""Whether the server is up, and who vouches for it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from importlib.metadata import version
 
 from fastapi import APIRouter
 
+from aggregator_server.errors import AuthorityNotFoundError
 from aggregator_server.rounds.views import show_open_round
 from aggregator_server.schemas import Health
 from aggregator_server.store.free_space import free_space
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import CurrentService
+from fleet_protocol.messages import Authority
 
 router = APIRouter(tags=["health"])
 
@@ -21,3 +23,18 @@ def health(service: CurrentService) -> Health:
     room = free_space(service.store.blobs.folder)
     status = "ok" if room.enough else "storage_full"
     return Health(status, version("auricle"), show_open_round(service.store), room.free, room.total)
+
+
+@router.get(
+    "/v1/authority",
+    summary="Show the server's certificate authority",
+    responses=documented(AuthorityNotFoundError),
+)
+def authority(service: CurrentService) -> Authority:
+    """Return the certificate of the server's own authority, where it runs with ``--tls auto``.
+
+    A device fetches it before it trusts the server, and compares its SHA-256 with that of its invitation.
+    """
+    if service.terms.authority is None:
+        raise AuthorityNotFoundError("this server has no authority of its own; it does not run with --tls auto")
+    return Authority(service.terms.authority)

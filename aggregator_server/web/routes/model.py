@@ -17,7 +17,7 @@ from aggregator_server.rounds.publishing import describe_model, publish_model
 from aggregator_server.schemas import ModelInfo
 from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Member
+from aggregator_server.web.routes.access import MEMBER_ERRORS, PERSON_ERRORS, By, CurrentService, Member, Operator
 from aggregator_server.web.routes.bodies import BINARY_BODY
 
 router = APIRouter(tags=["shared model"])
@@ -26,10 +26,10 @@ router = APIRouter(tags=["shared model"])
 @router.put(
     "/v1/model",
     summary="Publish the shared model",
-    dependencies=[Admin],
+    dependencies=[Operator],
     openapi_extra=BINARY_BODY,
     responses=documented(
-        *ADMIN_ERRORS, RoundOpenError, ModelTooSmallError, TooLargeError, MalformedModelError, ForeignFeaturesError
+        *PERSON_ERRORS, RoundOpenError, ModelTooSmallError, TooLargeError, MalformedModelError, ForeignFeaturesError
     ),
 )
 async def publish(service: CurrentService, by: By, request: Request) -> ModelInfo:
@@ -48,7 +48,7 @@ async def publish(service: CurrentService, by: By, request: Request) -> ModelInf
     "/v1/model",
     summary="Describe the shared model",
     dependencies=[Member],
-    responses=documented(*DEVICE_ERRORS, ModelNotFoundError),
+    responses=documented(*MEMBER_ERRORS, ModelNotFoundError),
 )
 def describe(service: CurrentService) -> ModelInfo:
     """Say which model the fleet shares, and which weights it has by now."""

@@ -17,7 +17,7 @@ from aggregator_server.rounds.publishing import describe_public_set, publish_pub
 from aggregator_server.schemas import PublicSetInfo
 from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, DEVICE_ERRORS, Admin, By, CurrentService, Member
+from aggregator_server.web.routes.access import MEMBER_ERRORS, PERSON_ERRORS, By, CurrentService, Member, Operator
 from aggregator_server.web.routes.bodies import BINARY_BODY
 
 router = APIRouter(tags=["public set"])
@@ -26,10 +26,10 @@ router = APIRouter(tags=["public set"])
 @router.put(
     "/v1/public-set",
     summary="Publish the public set",
-    dependencies=[Admin],
+    dependencies=[Operator],
     openapi_extra=BINARY_BODY,
     responses=documented(
-        *ADMIN_ERRORS, RoundOpenError, PublicSetInUseError, FleetFeaturesError, TooLargeError, MalformedPublicSetError
+        *PERSON_ERRORS, RoundOpenError, PublicSetInUseError, FleetFeaturesError, TooLargeError, MalformedPublicSetError
     ),
 )
 async def publish(service: CurrentService, by: By, request: Request) -> PublicSetInfo:
@@ -48,7 +48,7 @@ async def publish(service: CurrentService, by: By, request: Request) -> PublicSe
     "/v1/public-set",
     summary="Describe the public set",
     dependencies=[Member],
-    responses=documented(*DEVICE_ERRORS, PublicSetNotFoundError),
+    responses=documented(*MEMBER_ERRORS, PublicSetNotFoundError),
 )
 def describe(service: CurrentService) -> PublicSetInfo:
     """Say which public set is the current one, and how its features were computed."""

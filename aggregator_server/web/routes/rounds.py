@@ -1,4 +1,4 @@
-"""Administrators open, watch and cancel rounds."""
+"""People open, watch and cancel rounds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from aggregator_server.rounds import lifecycle
 from aggregator_server.rounds.views import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import ADMIN_ERRORS, Admin, By, CurrentService
+from aggregator_server.web.routes.access import PERSON_ERRORS, By, CurrentService, Operator, Viewer
 
-router = APIRouter(tags=["rounds"], dependencies=[Admin])
+router = APIRouter(tags=["rounds"])
 
 RoundId = Annotated[int, Path(ge=1, lt=2**31)]
 
@@ -23,8 +23,9 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
     "/v1/rounds",
     summary="Open a round",
     status_code=201,
+    dependencies=[Operator],
     responses=documented(
-        *ADMIN_ERRORS,
+        *PERSON_ERRORS,
         errors.RoundOpenError,
         errors.NoPublicSetError,
         errors.NoModelError,
@@ -44,7 +45,12 @@ def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSu
     return summarise_round(service.store, round_id)
 
 
-@router.get("/v1/rounds", summary="List rounds", responses=documented(*ADMIN_ERRORS, errors.InvalidRequestError))
+@router.get(
+    "/v1/rounds",
+    summary="List rounds",
+    dependencies=[Viewer],
+    responses=documented(*PERSON_ERRORS, errors.InvalidRequestError),
+)
 def show_rounds(
     service: CurrentService,
     before: Annotated[int | None, Query(ge=1, lt=2**31, description="only rounds with a smaller number")] = None,
@@ -57,7 +63,8 @@ def show_rounds(
 @router.get(
     "/v1/rounds/{round_id}",
     summary="Show a round",
-    responses=documented(*ADMIN_ERRORS, errors.RoundNotFoundError, errors.InvalidRequestError),
+    dependencies=[Viewer],
+    responses=documented(*PERSON_ERRORS, errors.RoundNotFoundError, errors.InvalidRequestError),
 )
 def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
     """Show a round's plan, its devices with their metrics, the weights of the average, and what was discovered."""
@@ -67,7 +74,10 @@ def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
 @router.delete(
     "/v1/rounds/{round_id}",
     summary="Cancel a round",
-    responses=documented(*ADMIN_ERRORS, errors.RoundNotFoundError, errors.RoundClosedError, errors.InvalidRequestError),
+    dependencies=[Operator],
+    responses=documented(
+        *PERSON_ERRORS, errors.RoundNotFoundError, errors.RoundClosedError, errors.InvalidRequestError
+    ),
 )
 def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """End an open round without a result."""

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Request
 from starlette.concurrency import run_in_threadpool
 
 from aggregator_server import errors
-from aggregator_server.rounds.uploads import accept_update
+from aggregator_server.rounds.uploads import accept_update, require_expected
 from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
@@ -30,6 +30,7 @@ router = APIRouter(tags=["work"])
         errors.RoundNotFoundError,
         errors.RoundClosedError,
         errors.DuplicateUpdateError,
+        errors.UploadReplacedError,
         errors.TooLargeError,
         errors.InvalidRequestError,
         errors.DigestMismatchError,
@@ -46,12 +47,18 @@ async def upload(
     request: Request,
     x_content_sha256: Annotated[str | None, Header(description="SHA-256 of the body, 64 hex digits")] = None,
 ) -> Receipt:
-    """Take in a device's upload (safetensors, see docs/protocol.md). The same bytes may be sent again at any time."""
+    """Take in a device's upload (safetensors, see docs/protocol.md). The same bytes may be sent again at any time.
+
+    Its body is read only if the round expects it. An upload that the device begins anew takes the place of the former.
+    """
+    announced = None if x_content_sha256 is None else x_content_sha256.lower()
+    await run_in_threadpool(require_expected, service.store, round_id, device_id, announced, time.time())
     require_room(service.store.blobs.folder)
-    with service.store.blobs.receive() as incoming:
+    with service.store.blobs.receive(owner=device_id) as incoming:
         async for chunk in request.stream():
             incoming.write(chunk)
-        if x_content_sha256 is not None and x_content_sha256.lower() != incoming.sha256:
+        incoming.finish()
+        if announced is not None and announced != incoming.sha256:
             raise errors.DigestMismatchError(
                 f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again"
             )

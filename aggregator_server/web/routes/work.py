@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from aggregator_server import errors
@@ -13,7 +13,7 @@ from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.rounds import RoundId
-from fleet_protocol.messages import Learned, Work
+from fleet_protocol.messages import RENEWAL_HEADER, Learned, Work
 
 router = APIRouter(tags=["work"])
 
@@ -28,21 +28,31 @@ router = APIRouter(tags=["work"])
     },
 )
 async def work(
+    request: Request,
+    response: Response,
     service: CurrentService,
     device_id: Device,
     wait_s: Annotated[float, Query(ge=0, le=60, description="how long to wait for work, in seconds")] = 0.0,
 ) -> Work | Response:
-    """Return the device's next work at once when there is some, else as soon as there is, else 204 after ``wait_s``."""
+    """Return the device's next work at once when there is some, else as soon as there is, else 204 after ``wait_s``.
+
+    A device waits once: asking anew answers the former request with 204. The header ``Auricle-New-Secret: wanted`` asks
+    the device to change its secret.
+    """
+    headers = {RENEWAL_HEADER: "wanted"} if request.state.rotate else {}
+    response.headers.update(headers)
     end = time.monotonic() + wait_s
     while True:
-        event = service.new_work.subscribe()
+        event = service.new_work.subscribe(device_id)
         found = await run_in_threadpool(next_work, service.store, device_id, time.time())
         if found is not None:
             return found
         left = end - time.monotonic()
         if left <= 0 or service.new_work.closed:
-            return Response(status_code=204)
+            return Response(status_code=204, headers=headers)
         await service.new_work.wait(event, left)
+        if service.new_work.is_replaced(device_id, event):
+            return Response(status_code=204)
 
 
 @router.post(

@@ -72,7 +72,7 @@ def evidence(config: Config, job: RoundPart, *, taught: bool) -> Evidence:
     public_set = job.context.public_set
     x = job.model.normalise(public_set.features)
     public = public_rows(public_set, x, job.label_map, judged, heard)
-    return Evidence(own, "taught" if taught else "held_out", public)
+    return Evidence(own, "taught" if taught else "held_out", public, taught)
 
 
 def _all_clips(config: Config, job: RoundPart, most: int) -> Recordings:

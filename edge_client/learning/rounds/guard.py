@@ -46,11 +46,13 @@ class Evidence:
         own: The device's clips that are as new, or as familiar, to the one model as to the other.
         name: What the metrics call these clips.
         public: Rows of the public set with their labels.
+        taught: Whether both models have learned the own clips.
     """
 
     own: Clips
     name: str
     public: Clips
+    taught: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,12 @@ def judge(model: ModelRuntime, present: Listener, candidate: Listener, evidence:
     """Decide with which model a device listens after a round.
 
     The candidate must name as many of the own clips rightly, and as many of the public rows. Rows of a class that the
-    present model does not know count as missed by it.
+    present model does not know count as missed by it. Where both models have learned the own clips, either part may
+    lose as many as chance would: the square root of those on which the models differ. One learned clip more or less did
+    not tell which model is better on others (docs/device.md).
 
     A class that is new costs the others something. Then own clips and public rows are asked together, and may be lost
-    as far as chance would lose them: as many as the square root of those on which the models differ. Of what the
+    as far as chance would lose them. Of what the
     present model named rightly, no more than a tenth, or than by chance, may be lost in either part, however much of
     the new class is gained.
 
@@ -113,7 +117,8 @@ def judge(model: ModelRuntime, present: Listener, candidate: Listener, evidence:
         metrics |= {f"{name}_before": 100.0 * float(before.mean()), f"{name}_after": 100.0 * float(after.mean())}
         lost, gained = int((before & ~after).sum()), int((after & ~before).sum())
         all_lost, all_gained = all_lost + lost, all_gained + gained
-        kept_own |= _loses_too_much(before, after, clips, present) if grown else lost > gained
+        excused = math.sqrt(lost + gained) if evidence.taught else 0.0
+        kept_own |= _loses_too_much(before, after, clips, present) if grown else lost - gained > excused
     if grown:
         kept_own |= all_lost - all_gained > math.sqrt(all_lost + all_gained)
     return Verdict(kept_own, metrics)

@@ -25,7 +25,6 @@ from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, Progress, SavedModel
 from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.messages import Learned, Update, Work, to_json
 from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
@@ -55,7 +54,7 @@ class PrototypeRound:
                 "the strategy prototypes needs a bundle with the words of its front end's pretraining, and this "
                 f'device\'s ({manifest.architecture}) has none; use another, such as bundle = "base"'
             )
-        public_set = PublicSet.unpack(state.blob_path(work.public_set).read_bytes())
+        public_set = PublicSet.unpack(state.blob(work.public_set))
         self._settings = manifest.feature_settings
         self._settings.require_same(
             public_set.settings, f"this device's bundle ({manifest.architecture})", "the public set"
@@ -81,7 +80,7 @@ class PrototypeRound:
                 f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
             )
         update, arrays, progress = self._upload(takes)
-        write_durably(self._state.update_path(self.work.round_id), pack(arrays, to_json(update)))
+        self._state.to_send(self._state.update_path(self.work.round_id), pack(arrays, to_json(update)))
         self._state.save_model(self._saved.bundle.weights, self._saved.listening, progress)
 
     def _upload(self, takes: Mapping[str, Floats]) -> tuple[Update, Arrays, Progress]:
@@ -139,10 +138,10 @@ class PrototypeRound:
         metrics = verdict.metrics | held_out_metrics(self._config, self)
         round_id = self.work.round_id
         report = Learned(round_id, metrics, personalised=self.work.fine_tune, kept_own=verdict.kept_own)
-        write_durably(self._state.learned_path(round_id), json.dumps(to_json(report)).encode())
+        self._state.to_send(self._state.learned_path(round_id), json.dumps(to_json(report)).encode())
         chosen.save(self._state)
 
     def _provisional(self) -> tuple[str, ...]:
         if self.work.prototypes is None:
             return ()
-        return FleetPrototypes.unpack(self._state.blob_path(self.work.prototypes).read_bytes()).provisional
+        return FleetPrototypes.unpack(self._state.blob(self.work.prototypes)).provisional

@@ -35,6 +35,8 @@ class PublicRows:
         self.labels = labels
         self._trained = trained
         self._synthetic = synthetic
+        # A model that no round has trained has no opinion worth keeping.
+        self._only_imagined = np.setdiff1d(labels[synthetic], labels[~synthetic] if trained else labels)
         self._last: tuple[bytes, Rehearsal] | None = None
 
     def to_rehearse(self, slots: Ints, *, by_opinion: bool = False) -> Ints:
@@ -52,6 +54,13 @@ class PublicRows:
     def rehearsal(self, rows: Ints, opinions: Floats, weight: float, *, by_opinion: bool = False) -> Rehearsal:
         """Return rows with what the shared model shall answer to them.
 
+        The label of a recording leaves a class alone of which nobody has a recording: there the answer stays what the
+        fleet's model gives, f, and the label gets the rest,
+
+            t = (1 - sum_u f_u) y + sum_u f_u e_u,   u the classes with data impressions alone.
+
+        With t = y, recordings would push such a class down on every device, and only one that has clips pulls it up.
+
         Args:
             rows: of the public set.
             opinions: float32 [capacity], the outputs among which the fleet's model answers recordings.
@@ -61,12 +70,19 @@ class PublicRows:
         key = np.float64(weight).tobytes() + opinions.tobytes() + bytes([by_opinion]) + rows.tobytes()
         if self._last is None or self._last[0] != key:
             targets = from_slots(self.labels[rows], len(opinions))
-            recorded = ~self._synthetic[rows] & by_opinion
-            if recorded.any():
-                targets[recorded] = self._shared.predict(self._x[rows[recorded]], opinions)
+            recorded = ~self._synthetic[rows]
+            if recorded.any() and (by_opinion or self._only_imagined.size):
+                opinion = self._shared.predict(self._x[rows[recorded]], opinions)
+                targets[recorded] = opinion if by_opinion else self._leaving_alone(targets[recorded], opinion)
             x = self._x if len(rows) == len(self._x) else self._x[rows]
             self._last = key, Rehearsal(x, weight * targets)
         return self._last[1]
+
+    def _leaving_alone(self, labels: Floats, opinion: Floats) -> Floats:
+        """Return labels, float32 [rows, capacity], that say nothing of classes that nobody has recorded."""
+        kept = np.zeros_like(opinion)
+        kept[:, self._only_imagined] = opinion[:, self._only_imagined]
+        return np.asarray((1 - kept.sum(axis=1, keepdims=True)) * labels + kept)
 
 
 def prepare_task(

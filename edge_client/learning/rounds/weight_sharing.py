@@ -148,7 +148,7 @@ class WeightSharing:
         missing = [info for info in classes if self.label_map.slot_of_class(info.class_id) is None]
         if len(self.label_map.slots) + len(missing) <= self.label_map.free:
             self.label_map = adopt_classes(self.label_map, classes)
-        if _graph(self.model.manifest) == _graph(self.bundle.manifest) and not unlinked(self.label_map):
+        if self.model.manifest.network == self.bundle.manifest.network and not unlinked(self.label_map):
             self.own_weights = self.model.get_weights()
             self._take_over()
 
@@ -198,13 +198,10 @@ def _require_same_model(own: Manifest, shared: Manifest, method: str) -> None:
     Raises:
         ModelError: they are not.
     """
-    if _graph(own) != _graph(shared):
+    if own.network != shared.network:
         raise ModelError(
             f"{method} trains the fleet's model ({shared.architecture}, capacity {shared.capacity}) and this device's "
             f"bundle is another ({own.architecture}, capacity {own.capacity}): install the fleet's bundle, or open "
-            "rounds with the strategy 'fedmlac' or 'zero_shot', which take any architecture"
+            "rounds with the strategy 'fedmlac' or 'zero_shot', which take any architecture, or with 'others', which "
+            "says what devices like this one do meanwhile"
         )
-
-
-def _graph(manifest: Manifest) -> tuple[object, ...]:
-    return manifest.sha256.get("model.tflite"), manifest.weight_shapes, manifest.mean, manifest.std

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from edge_client.errors import DamagedError
+from edge_client.storage.checked_files import read_checked, write_checked
 from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import remove_durably, write_durably
+from fleet_protocol.atomic_files import remove_durably
 from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import Arrays, pack, unpack
 
@@ -42,7 +44,7 @@ class EmbeddingCache:
     def save(self) -> None:
         """Replace the file by what was asked for, where that is something else than it holds."""
         if self._used.keys() != self._kept.keys():
-            write_durably(self._path, pack(self._used, {"recipe": self._recipe}))
+            write_checked(self._path, pack(self._used, {"recipe": self._recipe}))
             self._kept = self._used
 
 
@@ -65,18 +67,18 @@ def forget_clips(path: Path, present: Iterable[Path]) -> None:
     if not path.exists():
         return
     try:
-        arrays, document = unpack(path.read_bytes())
-    except TensorError:
+        arrays, document = unpack(read_checked(path))
+    except (DamagedError, TensorError):
         remove_durably(path)
         return
     kept = {key: arrays[key] for key in map(clip_key, present) if key in arrays}
     if kept.keys() != arrays.keys():
-        write_durably(path, pack(kept, document))
+        write_checked(path, pack(kept, document))
 
 
 def _read(path: Path, recipe: str) -> Arrays:
     try:
-        arrays, document = unpack(path.read_bytes())
-    except (FileNotFoundError, TensorError):
+        arrays, document = unpack(read_checked(path))
+    except (FileNotFoundError, DamagedError, TensorError):
         return {}
     return arrays if document.get("recipe") == recipe else {}

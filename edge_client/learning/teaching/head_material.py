@@ -74,10 +74,17 @@ class HeadMaterial:
     Attributes:
         sounds: labels' and the background's; an output may have several.
         scatter: float64 [numbers, numbers]; its product with normal numbers is a draw's distance from its centre.
+        own: the same of the device's own takes alone; None where there is nothing else, or no take.
     """
 
     sounds: tuple[Sound, ...]
     scatter: Doubles
+    own: HeadMaterial | None = None
+
+    @property
+    def slots(self) -> frozenset[int]:
+        """Outputs that there are sounds of."""
+        return frozenset(sound.slot for sound in self.sounds)
 
     def rows(self, sound: Sound, count: int, rng: np.random.Generator) -> Floats:
         """Return so many embeddings of a sound, float32 [count, numbers]: half of them drawn, where both can be."""
@@ -143,10 +150,13 @@ def head_material(
         if not parts:
             sounds.append(Sound(slot, statistics.means[:0], fleet[slot], _UNHEARD))
             continue
-        centres += [fleet[slot].mean(axis=0)] if slot in fleet else []
+        centres = [fleet[slot].mean(axis=0)] if slot in fleet else centres
         sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres)))
     sounds += _background(label_map, heard, statistics, words.other)
-    return HeadMaterial(tuple(sounds), statistics.varied.scatter)
+    own = None
+    if heard.takes and (public_set is not None or prototypes):
+        own = head_material(label_map, (), heard, statistics, None, imagine)
+    return HeadMaterial(tuple(sounds), statistics.varied.scatter, own)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.audio.recordings import Recordings
+from edge_client.audio.wave_files import require_whole
 from edge_client.clips.labels import REJECTED
 from edge_client.config import Config
+from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment_for_listening, augment_takes, splice
 from edge_client.features.front_end import FrontEnd, open_front_end
 from edge_client.learning.teaching.embedding_cache import EmbeddingCache, clip_key
@@ -84,8 +86,9 @@ class Hearing:
     def _clip(self, source: Recordings, path: Path) -> Floats | None:
         """Return a clip and its variants, float32 [1 + variants, numbers]; None where it cannot be read."""
         try:
+            require_whole(path)
             key = clip_key(path)
-        except OSError as error:
+        except (OSError, RecordingError) as error:
             log.warning("left out a recording: %s", error)
             return None
 

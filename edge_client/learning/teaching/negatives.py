@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+
 import numpy as np
 
 from edge_client.clips.labels import BACKGROUND
 from edge_client.config import Config
+from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
+
+log = logging.getLogger(__name__)
 
 # Windows of the room, and as many of artificial noise, of one incremental task.
 QUIET_ROWS = 400
@@ -18,12 +24,22 @@ _SLOPES = (0.0, 1.2)
 
 
 def rooms(config: Config, settings: FeatureSettings) -> tuple[Floats, ...]:
-    """Return what tells of the room: what ``record`` heard before the takes, and [recordings] background."""
-    folders = [folder for folder in (config.clips_folder / BACKGROUND, config.recordings.background) if folder]
-    return tuple(
-        recording for folder in folders if folder.is_dir()
-        for recording in BackgroundNoise.load(folder, settings.sample_rate_hz).recordings
-    )  # fmt: skip
+    """Return what tells of the room: what ``record`` heard before the takes, and [recordings] background.
+
+    Raises:
+        RecordingError: [recordings] background holds no recording that can be used.
+    """
+    rate_hz, folder = settings.sample_rate_hz, config.recordings.background
+    given = BackgroundNoise.load(folder, rate_hz).recordings if folder is not None and folder.is_dir() else ()
+    return (*_recorded(config.clips_folder / BACKGROUND, rate_hz), *given)
+
+
+def _recorded(folder: Path, rate_hz: int) -> tuple[Floats, ...]:
+    try:
+        return BackgroundNoise.load(folder, rate_hz).recordings if folder.is_dir() else ()
+    except RecordingError as error:  # all are damaged: each was named, and the owner's teaching must go on
+        log.warning("%s", error)
+        return ()
 
 
 def windows(

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator_server.aggregation.plausible import (
-    SELECTION_CAP,
     FeatureRange,
     capped_sizes,
     check_cosines,
@@ -14,6 +13,7 @@ from aggregator_server.aggregation.plausible import (
     check_weights,
 )
 from aggregator_server.errors import MalformedUpdateError
+from aggregator_server.limits import SELECTION_CAP
 from aggregator_server.selection.contract import Candidate
 from aggregator_server.selection.draw import data_sizes
 from aggregator_server.strategies.personalisation import group_by_size

@@ -9,21 +9,19 @@ from aggregator_server.rounds.views import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.recommended import FleetKind, recommended
 from fleet_protocol.messages import Choice
-from tests.support.aggregator_process import FakeDevice
+from tests.support.aggregator_process import FakeDevice, SharingDevice
 from tests.support.core_fleet import CoreFleet, devices
 from tests.support.embedded_words import SETTINGS, embedded_public_set
 
-CEPSTRA = FleetKind(embeddings=False, shared="cnn2", architectures={"cnn2"})
+CEPSTRA = FleetKind(embeddings=False, shares_network=True)
 
 
 @pytest.mark.parametrize(
     ("fleet", "expected"),
     [
-        (FleetKind(embeddings=True, shared=None, architectures={"linear", "hidden"}), "prototypes"),
+        (FleetKind(embeddings=True, shares_network=False), "prototypes"),
         (CEPSTRA, "fedavg"),
-        (FleetKind(embeddings=False, shared="cnn2", architectures={"cnn2", "cnn3"}), "zero_shot"),
-        (FleetKind(embeddings=False, shared=None, architectures={"cnn2"}), "zero_shot"),
-        (FleetKind(embeddings=False, shared="cnn2", architectures=set()), "zero_shot"),
+        (FleetKind(embeddings=False, shares_network=False), "zero_shot"),
     ],
 )
 def test_it_depends_on_the_front_end_and_on_the_devices_networks(fleet, expected):
@@ -37,6 +35,8 @@ def test_a_strategy_that_is_named_stays_and_so_does_a_rule():
     assert recommended(RoundRequest(), CEPSTRA).aggregation == Choice("screened_mean")
     chosen = Choice("median")
     assert recommended(RoundRequest(aggregation=chosen), CEPSTRA).aggregation is chosen
+    theirs = Choice("zero_shot", {"epochs": 3})
+    assert recommended(RoundRequest(others=theirs), CEPSTRA).others is theirs
 
 
 def opened(fleet, **request):
@@ -58,22 +58,16 @@ def test_a_fleet_gets_what_it_can_run(tmp_path):
     assert opened(words).summary.strategy == "prototypes"
 
 
-class Tiny(FakeDevice):
-    """A device whose bundle is the shared model's."""
-
-    def enrolment(self):
-        return super().enrolment() | {"architecture": "tiny"}
-
-
-def test_weights_are_shared_where_all_have_the_model_and_a_device_that_was_revoked_does_not_count(tmp_path):
-    fleet = CoreFleet(tmp_path, devices(3, Tiny))
+def test_weights_are_shared_where_a_device_has_the_model_and_one_that_was_revoked_does_not_count(tmp_path):
+    fleet = CoreFleet(tmp_path, [FakeDevice(9, ("c0", "c1"))])
     fleet.publish_model()
-    stray = FakeDevice(9, ("c0", "c1"))
-    fleet.enrol(stray)
-    first = fleet.open(strategy="recommended")
-    assert describe_round(fleet.store, first).summary.strategy == "zero_shot"
-    cancel_round(fleet.store, first, 102.0)
-    revoke(fleet.store, stray.device_id, 103.0)
-    round_ = opened(fleet)
-    assert (round_.summary.strategy, round_.plan.aggregation.name) == ("fedavg", "screened_mean")
-    assert round_.plan.personalisation.name == "local"
+    own = SharingDevice(1, ("c0", "c1"))
+    fleet.enrol(own)
+    mixed = opened(fleet)
+    assert (mixed.summary.strategy, mixed.plan.aggregation.name) == ("fedavg", "screened_mean")
+    assert mixed.plan.personalisation.name == "local"
+    assert (mixed.plan.others.strategy, mixed.plan.others.local.settings["labels"]) == ("zero_shot", True)
+    assert [one.strategy for one in mixed.participants] == ["fedavg", "zero_shot"]
+    cancel_round(fleet.store, mixed.summary.round_id, 102.0)
+    revoke(fleet.store, own.device_id, 103.0)
+    assert opened(fleet).summary.strategy == "zero_shot"

@@ -11,7 +11,8 @@ from aggregator_server.aggregation.contract import Assigned, Contribution, Round
 from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
 from aggregator_server.discovery.new_classes import settle
 from aggregator_server.errors import MalformedUpdateError
-from aggregator_server.names import MAX_NAME_LENGTH, majority_name, unique_name
+from aggregator_server.limits import NAME_LENGTH
+from aggregator_server.names import majority_name, unique_name
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.zero_shot import aggregate, check
@@ -129,14 +130,14 @@ def test_most_owners_decide_on_the_name_and_its_spelling():
     assert unique_name("Stop", ["stop", "stop (2)"]) == "Stop (3)"
 
 
-@given(st.text(min_size=1, max_size=MAX_NAME_LENGTH), st.integers(1, 12))
+@given(st.text(min_size=1, max_size=NAME_LENGTH), st.integers(1, 12))
 @settings(derandomize=True)
 def test_made_unique_a_name_differs_from_all_others_and_still_fits(name, times):
     taken = []
     for _ in range(times):
         taken.append(unique_name(name, taken))
     assert len({entry.casefold() for entry in taken}) == times
-    assert all(len(entry) <= MAX_NAME_LENGTH for entry in taken)
+    assert all(len(entry) <= NAME_LENGTH for entry in taken)
 
 
 GOOD = DEVICES[0]

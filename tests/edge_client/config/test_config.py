@@ -79,6 +79,13 @@ def test_the_environment_s_token_goes_first(tmp_path, monkeypatch):
         ("[20, 30]", "[30, 20]", "per_round = [30, 20]"),
         ("[20, 30]", "[20]", "per_round"),
         ("http://127.0.0.1:8470", "127.0.0.1:8470", "must start with http"),
+        ("127.0.0.1:8470", "127.0.0.1:99999", "is no address (Port out of range 0-65535)"),
+        ("127.0.0.1:8470", "127.0.0.1:8x", "is no address"),
+        ("127.0.0.1:8470", "[::1:8470", "is no address"),
+        ("127.0.0.1:8470", ":8470", "must name a host"),
+        ("127.0.0.1:8470", "", "must name a host"),
+        ("127.0.0.1:8470", "127.0.0.1:0", "must name a host, and a port from 1 to 65535"),
+        ("127.0.0.1:8470", "127.0.0.1:8470/?a=b", "must be a host and perhaps a path"),
         ("wait_s = 5", "wait_s = 500", "wait_s = 500"),
         ("[server]", "[server", "not valid TOML"),
     ],
@@ -102,3 +109,8 @@ def test_sections_that_are_left_out_are_off_or_hold_their_defaults(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"gone\.toml"):
         load_config(tmp_path / "gone.toml")
+
+
+def test_the_owners_words_stay_on_the_device_unless_the_owner_says_otherwise(tmp_path):
+    assert load(tmp_path, GOOD).device.share_names is False
+    assert load(tmp_path, GOOD.replace('name = "shelf"', 'name = "shelf"\nshare_names = true')).device.share_names

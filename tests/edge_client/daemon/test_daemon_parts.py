@@ -83,7 +83,9 @@ def worker(tmp_path, monkeypatch):
 
 
 def training(tmp_path, trained=nothing, stop=None, **settings):
-    return TrainingProcess(TrainingConfig(**settings), tmp_path / "edge.toml", stop or threading.Event(), trained)
+    return TrainingProcess(
+        TrainingConfig(**settings), tmp_path / "edge.toml", stop or threading.Event(), nothing, trained
+    )
 
 
 def test_training_that_fails_is_tried_once_more(tmp_path, worker):

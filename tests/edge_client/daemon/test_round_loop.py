@@ -50,7 +50,7 @@ def test_devices_of_different_architectures_and_labels_learn_together_and_meet_a
         classes = client.get("/v1/classes").json()
     discovered = [info for info in classes if info["discovered_in"] is not None]
     assert [info["discovered_in"] for info in discovered] == [2]
-    assert discovered[0]["name"] != "stop"  # share_names = false: the word itself did not travel
+    assert discovered[0]["name"] != "stop"  # the owner's word itself did not travel
     maps = [d.state().load_model(bundle_of(d)).progress.label_map for d in (first, second)]
     assert maps[0].slots[maps[0].slot_of("stop")].class_id == discovered[0]["class_id"]
     assert discovered[0]["class_id"] in maps[1].class_ids  # and the second knows it too
@@ -70,7 +70,7 @@ def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kep
     server.kill()
     update = edge.state().update_path(round_id)
     wait_for(update.exists, what="the finished upload in the outbox")
-    sent = update.read_bytes()
+    sent = edge.state().waiting(update)
     wait_for(lambda: "does not answer" in edge.log(), what="a word about the missing aggregator")
     edge.signal(signal.SIGKILL)  # and a power cut on top
     server.start()
@@ -118,7 +118,7 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
         worker.stdin.write(json.dumps(work).encode() + b"\n")
         worker.stdin.flush()
         assert worker.wait(280) == 0
-    sent = edge.state().update_path(round_id).read_bytes()
+    sent = edge.state().waiting(edge.state().update_path(round_id))
     assert digest(sent) == found["participants"][0]["upload"]
 
 

@@ -27,3 +27,9 @@ def test_a_class_that_has_a_slot_keeps_it_and_the_owner_is_told_how_to_make_both
         assert link_recognised(labels, [ClassAssignment(0, "c1")]) == labels
     assert [record.getMessage().count("'halt'") for record in caplog.records] == [1]
     assert "auricle-edge clips relabel --label OLD NEW" in caplog.text
+
+
+def test_a_slot_that_the_device_does_not_use_is_left_out_with_a_warning(caplog):
+    labels = LabelMap(8).add("halt").add("stop", "c1")
+    assert link_recognised(labels, [ClassAssignment(7, "c2"), ClassAssignment(9, "c1")]) == labels
+    assert caplog.text.count("which this device does not use") == 2

@@ -1,6 +1,7 @@
 """What a device must not lose is whole on the disk, and readable by its owner alone."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -8,11 +9,12 @@ import numpy as np
 import pytest
 
 from edge_client.errors import StateError
+from edge_client.storage.checked_files import copy_of, read_checked
 from edge_client.storage.device_state import DeviceState, Progress
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.tensors import digest, pack, unpack
 
 
 def test_the_identity_is_drawn_once_and_private(tmp_path):
@@ -58,7 +60,8 @@ def test_a_model_that_was_saved_before_there_was_teaching_or_fine_tuning_still_l
     state = DeviceState(tmp_path)
     saved = state.load_model(bundles["cnn1"])
     state.save_model(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, contributed=4))
-    arrays, document = unpack((tmp_path / "model.safetensors").read_bytes())
+    arrays, document = unpack(read_checked(tmp_path / "model.safetensors"))
+    copy_of(tmp_path / "model.safetensors").unlink()
     for name in ("taught", "fine_tuned", "features", "tails", "unheard", "judged"):
         del document[name]
     write_durably(tmp_path / "model.safetensors", pack(arrays, document))
@@ -131,3 +134,16 @@ def test_a_second_process_is_refused_while_the_first_lives(tmp_path):
     second = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert second.returncode != 0
     assert "another process is at work" in second.stderr
+
+
+def test_blobs_that_are_not_wanted_stay_only_as_far_as_there_is_room_for_them(tmp_path):
+    state = DeviceState(tmp_path)
+    names = []
+    for age, content in enumerate((b"new", b"older", b"oldest")):
+        names.append(digest(content))
+        write_durably(state.blob_path(names[-1]), content)
+        os.utime(state.blob_path(names[-1]), (1_000 - age, 1_000 - age))
+    state.keep_blobs({names[2]}, spare_bytes=7)
+    assert [state.has_blob(name) for name in names] == [True, False, True]
+    state.keep_blobs({names[2]})
+    assert [state.has_blob(name) for name in names] == [False, False, True]

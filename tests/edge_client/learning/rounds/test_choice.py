@@ -68,7 +68,7 @@ class Member(Device):
         )
 
     def report(self, round_id=1) -> Learned:
-        return parse(Learned, json.loads(self.state.learned_path(round_id).read_bytes()))
+        return parse(Learned, json.loads(self.state.waiting(self.state.learned_path(round_id))))
 
     def files(self):
         return [(self.state.folder / name).read_bytes() for name in ("model.safetensors", "outbox/learned-1.json")]

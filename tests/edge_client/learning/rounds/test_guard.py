@@ -101,13 +101,17 @@ def test_too_few_clips_say_nothing(model, weights, count, kept):
     assert bool(verdict.metrics) == kept
 
 
-@pytest.mark.parametrize(("lost", "grown", "kept"), [(1, True, False), (1, False, True), (2, True, True)])
-def test_a_new_class_may_cost_what_chance_would(model, weights, lost, grown, kept):
+@pytest.mark.parametrize(
+    ("lost", "taught", "grown", "kept"),
+    [(1, False, True, False), (1, False, False, True), (2, False, True, True), (1, True, False, False),
+     (2, True, False, True)],
+)  # fmt: skip
+def test_clips_that_both_learned_and_a_new_class_may_cost_what_chance_would(model, weights, lost, taught, grown, kept):
     """The candidate never answers with the first label, so it loses that label's clips and no other."""
     own = clips(model, [0] * lost + [1] * (16 - lost), 1)
     before = dataclasses.replace(LABELS, off=(2,)) if grown else LABELS
     present, candidate = Listener(weights, before), Listener(without(model, weights, 0), LABELS)
-    verdict = judge(model, present, candidate, Evidence(own, "held_out", nothing(model)))
+    verdict = judge(model, present, candidate, Evidence(own, "held_out", nothing(model), taught))
     assert verdict.metrics["held_out_before"] - verdict.metrics["held_out_after"] == pytest.approx(100 * lost / 16)
     assert verdict.kept_own == kept
 

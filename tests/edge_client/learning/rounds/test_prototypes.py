@@ -89,7 +89,7 @@ def test_it_sends_the_means_of_its_clips_and_their_numbers_the_same_after_a_kill
     work = work_of(device, public)
     do(device, work, ends=False)
     do(device, work)
-    sent = device.state.update_path(3).read_bytes()
+    sent = device.state.waiting(device.state.update_path(3))
     arrays, document = unpack(sent)
     assert (document["classes"], document["known"]) == (["yes"], ["yes"])
     (report,) = document["reports"]
@@ -101,7 +101,7 @@ def test_it_sends_the_means_of_its_clips_and_their_numbers_the_same_after_a_kill
     saved = device.state.load_model(device.bundle)
     assert saved.progress.label_map.names[report["slot"]] == "stop"
     do(device, work)
-    assert device.state.update_path(3).read_bytes() == sent
+    assert device.state.waiting(device.state.update_path(3)) == sent
 
 
 def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_model_after_a_kill(
@@ -115,7 +115,7 @@ def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_mo
     saved = device.state.load_model(device.bundle)
     assert saved.progress.provisional_labels == ("sound-2",)
     assert (saved.progress.learned, saved.progress.background_trained) == (3, True)
-    assert json.loads(device.state.learned_path(3).read_bytes())["round_id"] == 3
+    assert json.loads(device.state.waiting(device.state.learned_path(3)))["round_id"] == 3
     assert recall(tmp_path, saved, "yes") > 0.8
     assert recall_as(saved, "down", "sound-2") > 0.5
     model = (device.state.folder / "model.safetensors").read_bytes()

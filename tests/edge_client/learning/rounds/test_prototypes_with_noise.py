@@ -6,11 +6,12 @@ import pytest
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from edge_client.learning.rounds.prototypes import PrototypeRound
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassInfo, Work
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import unpack
+from fleet_protocol.tensors import digest, unpack
 from tests.support.sounds import write_clips
 from tests.support.taught_device import Device
 
@@ -32,12 +33,12 @@ def upload(device, round_id, **settings):
     blob = PublicSet(
         saved.bundle.manifest.feature_settings, CLASSES, features, np.arange(2), np.zeros(2, np.bool_)
     ).pack()
-    device.state.blob_path("0" * 64).parent.mkdir(exist_ok=True)
-    device.state.blob_path("0" * 64).write_bytes(blob)
+    name = digest(blob)
+    write_durably(device.state.blob_path(name), blob)
     plan = make_plan(RoundRequest("prototypes", settings=settings))
-    work = Work(kind="contribute", round_id=round_id, plan=plan, public_set="0" * 64, consensus=None, classes=CLASSES)
+    work = Work(kind="contribute", round_id=round_id, plan=plan, public_set=name, consensus=None, classes=CLASSES)
     PrototypeRound(device.config, device.state, saved, work).contribute()
-    arrays, document = unpack(device.state.update_path(round_id).read_bytes())
+    arrays, document = unpack(device.state.waiting(device.state.update_path(round_id)))
     assert arrays["counts"].shape == (2,)
     return dict(zip(document["known"], arrays["prototypes"], strict=True))
 

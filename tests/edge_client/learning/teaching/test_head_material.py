@@ -55,6 +55,20 @@ def test_beside_clips_of_its_own_a_device_believes_a_prototype_that_sounds_like_
     _, alone = material(manifest, takes, statistics.means[3] * np.nan)
     _, helped = material(manifest, takes, statistics.means[3])
     _, deceived = material(manifest, takes, statistics.means[9])
-    assert [len(sound.centres) for sound in (alone, helped, deceived)] == [1, 2, 1]
-    np.testing.assert_allclose(helped.centres[1], statistics.means[3], atol=1e-3)
+    assert [len(sound.centres) for sound in (alone, helped, deceived)] == [1, 1, 1]
+    np.testing.assert_allclose(helped.centres[0], statistics.means[3], atol=1e-3)
+    for sound in (alone, deceived):
+        np.testing.assert_allclose(sound.centres[0], takes.mean(axis=(0, 1)), atol=1e-4)
     np.testing.assert_array_equal(deceived.rows, takes[:, 0])
+
+
+def test_beside_a_fleet_there_is_what_the_device_s_own_takes_alone_tell(manifest):
+    statistics = manifest.embedding_statistics
+    takes = statistics.draw(statistics.means[3], 5, np.random.default_rng(2))[:, None]
+    found, _ = material(manifest, takes, statistics.means[4])
+    assert found.own is not None
+    assert found.own.own is None
+    mine = next(sound for sound in found.own.sounds if sound.slot == 0)
+    np.testing.assert_allclose(mine.centres, takes.mean(axis=0), atol=1e-4)
+    without_takes, _ = material(manifest, None, statistics.means[3])
+    assert without_takes.own is None

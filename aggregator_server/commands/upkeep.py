@@ -1,16 +1,20 @@
-"""``auricle-aggregator backup``, ``restore`` and ``check``."""
+"""``backup``, ``restore`` and ``check``: look after a data folder."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aggregator_server.errors import BackupError
 
+if TYPE_CHECKING:
+    from aggregator_server.commands import Commands
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands to the program's."""
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
     backup = commands.add_parser("backup", help="copy a data folder into a file, of a running server too")
     backup.add_argument("file", type=Path, help="file to make; it holds the tokens: keep it as safe as the folder")
     backup.set_defaults(run=_backup)

@@ -1,0 +1,75 @@
+"""``invite`` and ``invitations``: let devices in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from aggregator_server.commands import add_data, add_json, duration, show
+
+if TYPE_CHECKING:
+    from aggregator_server.commands import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    invite = commands.add_parser("invite", help="invite a device: print a link, a command and a QR code, this once")
+    add_data(invite)
+    invite.add_argument("--devices", type=int, default=1, metavar="N", help="how many devices may come by it (1)")
+    invite.add_argument("--expires", type=duration, default="1d", metavar="TIME", help="like 12h, 30d, never (1d)")
+    invite.add_argument("--group", help="a word for people about these devices, like kitchen")
+    invite.add_argument("--url", help="the server as devices reach it (default: where it listened last)")
+    add_json(invite)
+    invite.set_defaults(run=_invite)
+    invitations = commands.add_parser("invitations", help="list the invitations, or revoke one")
+    add_data(invitations)
+    invitations.add_argument("--revoke", type=int, metavar="NUMBER", help="let nobody in by this one from now on")
+    add_json(invitations)
+    invitations.set_defaults(run=_invitations)
+
+
+def _invite(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.audit import COMMAND_LINE
+    from aggregator_server.fleet.invitations import invite
+    from aggregator_server.schemas import InvitationRequest
+    from aggregator_server.server_address import make_link
+    from aggregator_server.store import open_tables
+
+    tables = open_tables(options.data)
+    wanted = InvitationRequest(devices=options.devices, expires_s=options.expires, group=options.group)
+    link_of = make_link(options.data, options.url)
+    made = invite(tables, wanted, COMMAND_LINE, time.time())
+    link = link_of(made.token)
+    command = f"auricle-edge join {link}"
+    if options.json:
+        print(json.dumps({"invitation_id": made.info.invitation_id, "link": link, "command": command}))
+        return 0
+    print(f"{link}\n\nOn the device:\n\n  {command}\n")
+    _print_code(link)
+    count = "one device" if made.info.devices == 1 else f"{made.info.devices} devices"
+    until = "" if made.info.expires_at is None else f" until {made.info.expires_at:%Y-%m-%d %H:%M} UTC"
+    print(f"(invitation {made.info.invitation_id}, for {count}{until}; it is not shown again)", file=sys.stderr)
+    return 0
+
+
+def _print_code(link: str) -> None:
+    import segno
+
+    segno.make(link, error="l").terminal(sys.stdout, compact=True)
+
+
+def _invitations(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.audit import COMMAND_LINE
+    from aggregator_server.fleet.invitations import list_invitations, revoke_invitation
+    from aggregator_server.store import open_tables
+
+    tables = open_tables(options.data)
+    if options.revoke is not None:
+        revoke_invitation(tables, options.revoke, COMMAND_LINE, time.time())
+        return 0
+    columns = ("invitation_id", "devices", "used", "group", "made_at", "expires_at", "revoked_at")
+    show(list_invitations(tables), columns, as_json=options.json)
+    return 0

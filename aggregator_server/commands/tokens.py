@@ -1,0 +1,96 @@
+"""``tokens``: the tokens of people, and the two that the server drew at its first start."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aggregator_server.commands import add_data, add_json, duration, show
+from aggregator_server.errors import AggregatorError, StartError
+from aggregator_server.security import ADMIN_VARIABLE, ENROL_VARIABLE, load_tokens
+
+if TYPE_CHECKING:
+    from aggregator_server.commands import Commands
+
+_ROLES = ("viewer", "operator", "admin")
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    tokens = commands.add_parser("tokens", help="people's tokens; alone: print the administrator's and enrolment token")
+    tokens.add_argument("--data", type=Path, help="the server's data folder")
+    tokens.set_defaults(run=_print)
+    actions = tokens.add_subparsers(metavar="ACTION")
+    new = actions.add_parser("add", help="make a token and print it, this once")
+    new.add_argument("name", help="whose it is")
+    new.add_argument("--role", choices=_ROLES, required=True, help="each may do what those before it may")
+    new.add_argument("--expires", type=duration, default="365d", metavar="TIME", help="like 12h, 30d, never (365d)")
+    new.set_defaults(run=_add)
+    listing = actions.add_parser("list", help="list the tokens")
+    add_json(listing)
+    listing.set_defaults(run=_list)
+    revoke = actions.add_parser("revoke", help="refuse a token from now on")
+    revoke.add_argument("token", type=int, metavar="NUMBER", help="as `tokens list` shows it")
+    revoke.set_defaults(run=_revoke)
+    for action in (new, listing, revoke):
+        add_data(action, required=False)
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    if options.data is None:
+        raise AggregatorError("--data is missing: the data folder that the server runs with")
+    folder: Path = options.data
+    return folder
+
+
+def _print(options: argparse.Namespace) -> int:
+    from aggregator_server.store import is_data_folder
+
+    folder = _folder(options)
+    if not is_data_folder(folder) and not (folder / "tokens.json").is_file():
+        raise StartError(
+            f"{folder} is no data folder; name the one that the server runs with (`auricle-aggregator run --data "
+            "FOLDER` makes one)"
+        )
+    tokens = load_tokens(folder, os.environ)
+    print(json.dumps({"admin": tokens.admin, "enrol": tokens.enrol}))
+    if any(name in os.environ for name in (ADMIN_VARIABLE, ENROL_VARIABLE)):
+        print("(from the environment; the server must run with the same)", file=sys.stderr)
+    return 0
+
+
+def _add(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.audit import COMMAND_LINE
+    from aggregator_server.fleet.tokens import add_token
+    from aggregator_server.schemas import TokenRequest
+    from aggregator_server.store import open_tables
+
+    wanted = TokenRequest(name=options.name, role=options.role, expires_s=options.expires)
+    made = add_token(open_tables(_folder(options)), wanted, COMMAND_LINE, time.time())
+    print(made.token)
+    until = made.info.expires_at.date() if made.info.expires_at else "never"
+    print(f"(token {made.info.token_id}; expires: {until}. It is not shown again)", file=sys.stderr)
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.tokens import list_tokens
+    from aggregator_server.store import open_tables
+
+    columns = ("token_id", "name", "role", "made_at", "expires_at", "revoked_at")
+    show(list_tokens(open_tables(_folder(options))), columns, as_json=options.json)
+    return 0
+
+
+def _revoke(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.audit import COMMAND_LINE
+    from aggregator_server.fleet.tokens import revoke_token
+    from aggregator_server.store import open_tables
+
+    revoke_token(open_tables(_folder(options)), options.token, COMMAND_LINE, time.time())
+    return 0

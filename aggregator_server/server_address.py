@@ -1,0 +1,65 @@
+"""Where the server is reached: noted in the data folder when it starts, and read when a device is invited."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aggregator_server.errors import AggregatorError
+from fleet_protocol.addresses import InvitationLink
+from fleet_protocol.atomic_files import write_durably
+
+_NAME = "address.json"
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  (compared, not listened on)
+# Of the network for examples (RFC 5737): a route to it is looked up, and nothing is sent.
+_ELSEWHERE = ("192.0.2.1", 9)
+
+
+def own_address() -> str:
+    """Return this machine's address in its network; its name where it has no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_ELSEWHERE)
+        except OSError:
+            return socket.gethostname()
+        return str(probe.getsockname()[0])
+
+
+def reachable_host(host: str) -> str:
+    """Return the host by which others reach a server that listens on ``host``."""
+    return own_address() if host in _EVERYWHERE else host
+
+
+def note_address(folder: Path, url: str, authority: str | None) -> None:
+    """Note where the server is reached, and the SHA-256 of its own authority, for invitations to come."""
+    write_durably(folder / _NAME, json.dumps({"url": url, "authority": authority}).encode())
+
+
+def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
+    """Return what makes an invitation's link from its token.
+
+    Args:
+        folder: the data folder.
+        url: the server as devices reach it; None for where it listened last.
+
+    Raises:
+        AggregatorError: the address is none, or nobody knows it.
+    """
+    try:
+        noted = json.loads((folder / _NAME).read_bytes())
+    except FileNotFoundError:
+        noted = {"url": None, "authority": None}
+    except ValueError as error:
+        raise AggregatorError(
+            f"{folder / _NAME} is damaged ({error}); start the server, which writes it anew"
+        ) from error
+    address = url or noted["url"]
+    if address is None:
+        raise AggregatorError("nobody knows yet where the server listens: start it first, or give --url")
+    if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
+        raise AggregatorError(f"--url must look like https://host:port, not {address!r}")
+    authority = noted["authority"] if urlsplit(address).scheme == "https" else None
+    return lambda token: str(InvitationLink(address, token, authority))

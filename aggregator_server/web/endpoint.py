@@ -1,0 +1,95 @@
+"""Where the server listens, and how it speaks: plain HTTP, or TLS by one of two kinds of certificate."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aggregator_server import tls
+from aggregator_server.errors import StartError
+from aggregator_server.server_address import reachable_host
+from fleet_protocol.addresses import is_loopback
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where the server listens, and how it speaks.
+
+    Attributes:
+        host: Address to listen on.
+        port: Port to listen on; 0: a free one.
+        url: The server as devices reach it; None: by the address that it listens on.
+        tls_auto: Whether it has a certificate by an authority of its own.
+        tls_cert: File of a certificate from elsewhere.
+        tls_key: File of its key.
+        insecure_http: Whether it may speak plain HTTP where others can read the network.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8470
+    url: str | None = None
+    tls_auto: bool = False
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    insecure_http: bool = False
+
+    def certificate(self, data: Path) -> tls.Certificate | None:
+        """Return what the server speaks TLS with; None for plain HTTP.
+
+        Raises:
+            StartError: the options contradict each other, or a file cannot be used.
+        """
+        if self.tls_auto and (self.tls_cert or self.tls_key):
+            raise StartError("--tls auto makes a certificate; leave --tls-cert and --tls-key out, or --tls auto")
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise StartError("--tls-cert and --tls-key belong together; give both")
+        if self.tls_cert and self.tls_key:
+            return tls.given(self.tls_cert, self.tls_key)
+        if not self.tls_auto:
+            return None
+        return tls.automatic(data, {reachable_host(self.host)}, datetime.now(UTC))
+
+    def require_privacy(self, shown: str) -> None:
+        """Check that plain HTTP stays on this machine, or is wanted.
+
+        Raises:
+            StartError: it does not.
+        """
+        if is_loopback(shown):
+            return
+        if not self.insecure_http:
+            raise StartError(
+                f"on {shown}, others can read tokens and secrets that are sent by plain HTTP; use --tls auto, or "
+                "--tls-cert and --tls-key, or say --insecure-http"
+            )
+        _log.warning("plain HTTP on %s: whoever can read the network reads tokens and secrets (--insecure-http)", shown)
+
+    def listen(self) -> socket.socket:
+        """Open the socket.
+
+        Raises:
+            StartError: the address or the port is not this machine's, or taken.
+        """
+        if not 0 <= self.port < 2**16:  # the resolver would silently take another one
+            raise StartError(f"--port must be from 0 to {2**16 - 1}, not {self.port}")
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
+            listener = socket.socket(family, kind, protocol)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {self.host}, port {self.port} ({error}); choose --host and --port"
+            ) from error
+        return listener
+
+
+def url_of(host: str, port: int, *, private: bool) -> str:
+    """Return the address of a server; a ``private`` one speaks TLS."""
+    name = f"[{host}]" if ":" in host else host
+    return f"{'https' if private else 'http'}://{name}:{port}"

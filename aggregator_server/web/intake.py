@@ -1,0 +1,152 @@
+"""What is checked of a request's body before anything reads it: who sends it, its size, and what JSON it may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aggregator_server import limits
+from aggregator_server.errors import (
+    AggregatorError,
+    InvalidRequestError,
+    TooLargeError,
+    TooSlowError,
+)
+from aggregator_server.web.http_errors import refusal
+from fleet_protocol.bounded_json import require_bounded
+from fleet_protocol.errors import JsonError
+
+# Addresses that take arrays. Their routes look who calls, and read the body piece by piece onto the disk.
+_STREAMED = (
+    (re.compile(r"/v1/public-set"), limits.PUBLIC_SET_BYTES),
+    (re.compile(r"/v1/model"), limits.MODEL_BYTES),
+    (re.compile(r"/v1/rounds/[^/]*/update"), limits.UPDATE_BYTES),
+)
+RequireKnown = Callable[[Request], Awaitable[None]]
+
+
+class Intake:
+    """ASGI middleware.
+
+    - A body is refused that is, or says that it is, larger than its address takes, and one that arrives too slowly.
+    - A JSON message is read only from callers whose token opens something, and passed on only within its bounds.
+    """
+
+    def __init__(self, app: ASGIApp, require_known: RequireKnown) -> None:
+        """Wrap an application.
+
+        Args:
+            app: what to wrap.
+            require_known: raises an AggregatorError unless a request's token is one that the server knows.
+        """
+        self._app = app
+        self._require_known = require_known
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it."""
+        if scope["type"] == "http" and _has_body(scope):
+            try:
+                receive = await self._checked(scope, receive)
+            except AggregatorError as error:
+                await refusal(error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _checked(self, scope: Scope, receive: Receive) -> Receive:
+        """Return a receive that keeps the bounds: of a stream while it is read, of a message by reading it now."""
+        streamed = _largest_stream(scope)
+        body = _Body(scope, receive, streamed or limits.MESSAGE_BYTES)
+        if streamed:
+            return body.receive
+        await self._require_known(Request(scope))
+        message = await body.whole()
+        try:
+            require_bounded(message, limits.MESSAGE, "the body")
+        except JsonError as error:
+            raise InvalidRequestError(f"{scope['method']} {scope['path']}: {error}") from error
+        return _once(message, receive)
+
+
+class _Body:
+    """A request's body: counted and timed while it is received."""
+
+    def __init__(self, scope: Scope, receive: Receive, limit: int) -> None:
+        """Prepare; nothing is received yet.
+
+        Raises:
+            TooLargeError: the request says so.
+        """
+        self._where = f"{scope['method']} {scope['path']}"
+        self._receive = receive
+        self._limit = limit
+        self._received = 0
+        self._begun = time.monotonic()
+        declared = _header(scope, b"content-length")
+        if declared.isdigit():
+            self._require_at_most(int(declared))
+
+    async def receive(self) -> Message:
+        """Receive the next piece.
+
+        Raises:
+            TooLargeError, TooSlowError: a bound is exceeded.
+        """
+        seconds = limits.BODY_S + self._received / limits.SLOWEST_BYTES_PER_S - (time.monotonic() - self._begun)
+        try:
+            async with asyncio.timeout(max(0.0, min(limits.STALL_S, seconds))):
+                message = await self._receive()
+        except TimeoutError:
+            raise TooSlowError(
+                f"{self._where}: {self._received} bytes of the body arrived in {time.monotonic() - self._begun:.0f} s, "
+                "and then too few; send it again"
+            ) from None
+        self._received += len(message.get("body", b""))
+        self._require_at_most(self._received)
+        return message
+
+    async def whole(self) -> bytes:
+        """Receive all of it; of a client that hangs up, what it sent."""
+        pieces, more = [], True
+        while more:
+            message = await self.receive()
+            pieces.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        return b"".join(pieces)
+
+    def _require_at_most(self, size: int) -> None:
+        if size > self._limit:
+            raise TooLargeError(f"{self._where}: a body of {size} bytes or more; this address takes {self._limit}")
+
+
+def _largest_stream(scope: Scope) -> int:
+    """Return the largest body of an address that takes arrays, in bytes; 0 for others."""
+    if scope["method"] != "PUT":
+        return 0
+    return next((limit for pattern, limit in _STREAMED if pattern.fullmatch(scope["path"])), 0)
+
+
+def _header(scope: Scope, wanted: bytes) -> bytes:
+    return next((bytes(value) for name, value in scope["headers"] if name == wanted), b"")
+
+
+def _has_body(scope: Scope) -> bool:
+    return _header(scope, b"content-length").strip(b"0") != b"" or _header(scope, b"transfer-encoding") != b""
+
+
+def _once(body: bytes, receive: Receive) -> Receive:
+    """Return a receive that gives the body first."""
+    given = False
+
+    async def first_the_body() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return first_the_body

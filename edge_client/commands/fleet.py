@@ -1,0 +1,50 @@
+"""``join`` and ``leave``: take part in a fleet, or no longer."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from edge_client.commands import add_config
+
+if TYPE_CHECKING:
+    from edge_client.commands import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    join = commands.add_parser("join", help="join a fleet by an invitation (`auricle-aggregator invite` prints one)")
+    add_config(join)
+    join.add_argument("link", help="the invitation, https://host:port/#aur_join_...")
+    join.add_argument(
+        "--insecure-http", action="store_true", help="send the device's secret even where others can read it"
+    )
+    join.set_defaults(command=_join)
+    leave = commands.add_parser("leave", help="leave the fleet; what the device learned stays")
+    add_config(leave)
+    leave.add_argument("--forget", action="store_true", help="without telling the aggregator, as when it is gone")
+    leave.set_defaults(command=_leave)
+
+
+def _join(options: argparse.Namespace) -> int:
+    from edge_client.config import load_config
+    from edge_client.daemon.joining import join
+    from edge_client.storage.device_state import DeviceState
+    from fleet_protocol.addresses import InvitationLink
+
+    link = InvitationLink.parse(options.link)
+    enrolled = join(options.config, link, insecure_http=options.insecure_http)
+    print(f"joined the fleet of {link.url}, which knows {len(enrolled.classes)} classes")
+    if enrolled.waiting:
+        print("an operator has yet to admit this device; `auricle-edge status` tells when it is so")
+    running = DeviceState(load_config(options.config).device.state).locked("daemon")
+    print("restart the daemon: sudo systemctl restart auricle-edge" if running else "start it: auricle-edge run")
+    return 0
+
+
+def _leave(options: argparse.Namespace) -> int:
+    from edge_client.daemon.joining import leave
+
+    leave(options.config, tell=not options.forget)
+    print("left the fleet; what this device learned stays, and it goes on listening by itself")
+    return 0

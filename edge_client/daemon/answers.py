@@ -1,0 +1,122 @@
+"""What a server's answers may be: how large, how slow, and what may stand in them.
+
+The aggregator is trusted with the fleet's models, and yet a device must outlive one that is broken, or taken over.
+Each bound is checked before anything of that size is in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from fleet_protocol.errors import MessageError
+from fleet_protocol.messages import Work, parse
+
+T = TypeVar("T")
+
+_MB = 1 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# As the aggregator's own names (aggregator_server/names.py).
+_LONGEST_NAME = 200
+_MAX_CLASSES = 10_000
+_LARGEST_NUMBER = 2**63
+_SHOWN = 300
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds of an answer.
+
+    Attributes:
+        json_bytes: Largest JSON document; the aggregator takes none above this either.
+        public_set_bytes: Largest public set or consensus on it, as the aggregator takes them.
+        model_bytes: Largest model, set of weights, or prototypes, as the aggregator takes them.
+        seconds: Time for an answer, beside the time that a long poll asks for, s.
+        bytes_per_s: Slowest transfer that is waited for, beyond those seconds; a mobile network at its worst is faster.
+    """
+
+    json_bytes: int = _MB
+    public_set_bytes: int = 512 * _MB
+    model_bytes: int = 64 * _MB
+    seconds: float = 60.0
+    bytes_per_s: float = 2_000.0
+
+    def blobs(self, work: Work) -> dict[str, int]:
+        """Return the largest size of every blob that work names."""
+        large = dict.fromkeys((work.public_set, work.consensus), self.public_set_bytes)
+        others = (work.model, work.weights, work.fleet_weights, work.prototypes)
+        sizes = dict.fromkeys(others, self.model_bytes) | large
+        return {sha256: size for sha256, size in sizes.items() if sha256}
+
+    def seconds_for(self, size: int) -> float:
+        """Return how long the transfer of so many bytes may take."""
+        return self.seconds + size / self.bytes_per_s
+
+
+def read_message(kind: type[T], data: bytes) -> T:
+    """Read a JSON answer.
+
+    Raises:
+        MessageError: it is not UTF-8, no JSON, nested too deeply, or not such a message.
+    """
+    try:
+        document = json.loads(data, parse_constant=_refuse_constant)
+        message = parse(kind, document)
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"not JSON: {shorten(error)}") from error
+    except MessageError as error:
+        raise MessageError(shorten(error)) from error
+    if isinstance(message, Work):
+        _require_usable(message)
+    return message
+
+
+def shorten(text: object) -> str:
+    """Return a server's words fit for a log and a terminal: printable, on one line, not long."""
+    try:
+        told = str(text)
+    except RecursionError:
+        told = "nested too deeply"
+    cut = told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
+    return "".join(character if character.isprintable() else " " for character in cut)
+
+
+def _require_usable(work: Work) -> None:
+    """Check what becomes a path, a number of an array, a seed, or a name on a terminal.
+
+    Raises:
+        MessageError: naming the field, the value and what is allowed.
+    """
+    for field, value, fits in _checks(work):
+        if not fits:
+            raise MessageError(f"not a usable Work: {field} must not be {shorten(repr(value))}")
+
+
+def _checks(work: Work) -> Iterator[tuple[str, object, bool]]:
+    for field in ("public_set", "consensus", "model", "weights", "fleet_weights", "prototypes"):
+        value = getattr(work, field)
+        yield field, value, value is None or bool(_DIGEST.fullmatch(value))
+    yield "round_id", work.round_id, _is_number(work.round_id) and work.round_id > 0
+    yield "plan.seed", work.plan.seed, _is_number(work.plan.seed)
+    yield "classes", f"{len(work.classes)} classes", len(work.classes) <= _MAX_CLASSES
+    for info in work.classes:
+        yield "class_id", info.class_id, _is_name(info.class_id)
+        yield "name", info.name, _is_name(info.name)
+    for assignment in work.assignments:
+        yield "slot", assignment.slot, _is_number(assignment.slot)
+        yield "class_id", assignment.class_id, _is_name(assignment.class_id)
+
+
+def _is_number(value: int) -> bool:
+    return not isinstance(value, bool) and 0 <= value < _LARGEST_NUMBER
+
+
+def _is_name(value: str) -> bool:
+    return 0 < len(value) <= _LONGEST_NAME and value.isprintable()
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")

@@ -1,0 +1,62 @@
+"""Where an aggregator is found: which addresses never leave a machine, and the link that invites a device."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from fleet_protocol.errors import LinkFormatError
+
+_LINK = re.compile(r"(?P<url>https?://[^\s#]+?)/?#(?P<token>aur_join_[\w-]{20,100})(?::(?P<authority>[0-9a-f]{64}))?")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether what is sent to a host stays on this machine, as far as its name or number says."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
+def is_clear(url: str) -> bool:
+    """Tell whether others can read what is sent to an address: plain HTTP that leaves this machine."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not is_loopback(parts.hostname or "")
+
+
+@dataclass(frozen=True)
+class InvitationLink:
+    """What a device needs to join a fleet, in one link: ``https://host:port/#aur_join_...:authority``.
+
+    What follows ``#`` is never sent to a server by a browser, and needs no quotes in a shell.
+
+    Attributes:
+        url: Address of the aggregator.
+        token: Text of the invitation.
+        authority: SHA-256 of the aggregator's own certificate authority, 64 hex digits; None where public ones vouch
+            for it, or nobody.
+    """
+
+    url: str
+    token: str
+    authority: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.url.rstrip('/')}/#{self.token}" + (f":{self.authority}" if self.authority else "")
+
+    @classmethod
+    def parse(cls, text: str) -> InvitationLink:
+        """Read a link.
+
+        Raises:
+            LinkFormatError: it is none.
+        """
+        found = _LINK.fullmatch(text.strip())
+        if found is None:
+            raise LinkFormatError(
+                f"{text[:200]!r} is no invitation; `auricle-aggregator invite` prints one, like "
+                "https://host:8470/#aur_join_..."
+            )
+        return cls(found["url"], found["token"], found["authority"])

@@ -1,0 +1,138 @@
+"""TLS on real sockets: the server's own authority and certificate, certificates from elsewhere, and plain HTTP."""
+
+import json
+import ssl
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+
+from aggregator_server import tls
+from aggregator_server.errors import StartError
+from fleet_protocol.addresses import InvitationLink, is_clear
+from tests.support.aggregator_process import ADMIN, public_set
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "aggregator_server.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def health(server, **verification):
+    with server.client(None, **verification) as client:
+        return client.get("/v1/health").json()["status"]
+
+
+def test_the_authority_is_made_once_and_its_keys_are_the_owners_alone(tmp_path):
+    first = tls.automatic(tmp_path, ["a.example"], NOW)
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "tls").iterdir()}
+    assert tls.automatic(tmp_path, ["a.example"], NOW) == first
+    assert {path.name: path.read_bytes() for path in (tmp_path / "tls").iterdir()} == kept
+    assert set(kept) == {"authority.pem", "server.pem"}
+    assert {stat.S_IMODE((tmp_path / "tls" / name).stat().st_mode) for name in kept} == {0o600}
+    assert stat.S_IMODE((tmp_path / "tls").stat().st_mode) == 0o700
+    assert len(tls.fingerprint(first.authority)) == 64
+
+
+@pytest.mark.parametrize(
+    ("names", "now"), [(["a.example", "b.example"], NOW), (["a.example"], NOW + timedelta(days=4.5 * 365))]
+)
+def test_a_certificate_that_is_old_or_lacks_a_name_is_made_anew_by_the_same_authority(tmp_path, names, now):
+    first = tls.automatic(tmp_path, ["a.example"], NOW)
+    before = first.file.read_bytes()
+    again = tls.automatic(tmp_path, names, now)
+    assert again.authority == first.authority
+    assert again.file.read_bytes() != before
+
+
+@pytest.mark.parametrize("name", ["authority.pem", "server.pem"])
+def test_damaged_keys_are_named_and_not_replaced(tmp_path, name):
+    tls.automatic(tmp_path, [], NOW)
+    damaged = tmp_path / "tls" / name
+    damaged.write_bytes(damaged.read_bytes()[:50])
+    with pytest.raises(StartError, match="restore it from a backup"):
+        tls.automatic(tmp_path, [], NOW)
+    assert len(damaged.read_bytes()) == 50
+
+
+def test_a_server_with_its_own_authority_is_known_by_it_alone(start_aggregator, tmp_path):
+    server = start_aggregator("private", "--tls", "auto")
+    assert server.url.startswith("https://127.0.0.1:")
+    assert health(server) == "ok"
+    other = ssl.create_default_context(cadata=tls.automatic(tmp_path / "other", [], NOW).authority)
+    for verification in (True, other):
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            health(server, verify=verification)
+    with pytest.raises(httpx.HTTPError), httpx.Client(trust_env=False) as plain:
+        plain.get(server.url.replace("https", "http") + "/v1/health")
+    kept = (server.data / "tls" / "authority.pem").read_bytes()
+    assert server.stop() == 0
+    (server.data / "tls" / "server.pem").unlink()  # as when it is renewed
+    server.start()
+    assert health(server) == "ok"
+    assert (server.data / "tls" / "authority.pem").read_bytes() == kept
+
+
+def test_invitations_name_the_authority_and_commands_trust_it(start_aggregator, tmp_path):
+    server = start_aggregator("private", "--tls", "auto")
+    invited = run("invite", "--json", "--data", str(server.data))
+    link = InvitationLink.parse(json.loads(invited.stdout)["link"])
+    with server.client(None) as client:
+        shown = client.get("/v1/authority").json()["certificate"]
+    assert (link.url, link.authority) == (server.url, tls.fingerprint(shown))
+    file, authority = tmp_path / "public.safetensors", server.data / "tls" / "authority.pem"
+    file.write_bytes(public_set().pack())
+    publish = ("publish", str(file), "--url", server.url, "--token", ADMIN)
+    refused = run(*publish)
+    assert (refused.returncode, "CERTIFICATE_VERIFY_FAILED" in refused.stderr) == (1, True)
+    assert json.loads(run(*publish, "--authority", str(authority)).stdout)["samples"] == 24
+    wrong = run(*publish, "--authority", str(file))
+    assert (wrong.returncode, str(file) in wrong.stderr, "Traceback" in wrong.stderr) == (1, True, False)
+
+
+def test_a_certificate_from_elsewhere(start_aggregator, tmp_path):
+    made = tls.automatic(tmp_path / "elsewhere", [], NOW)
+    server = start_aggregator("public", "--tls-cert", str(made.file), "--tls-key", str(made.file))
+    assert health(server, verify=ssl.create_default_context(cadata=made.authority)) == "ok"
+    with server.client(None, verify=ssl.create_default_context(cadata=made.authority)) as client:
+        assert client.get("/v1/authority").status_code == 404
+    invited = run("invite", "--json", "--url", "https://a.example", "--data", str(server.data))
+    assert InvitationLink.parse(json.loads(invited.stdout)["link"]).authority is None
+
+
+def test_options_that_do_not_fit_are_explained(tmp_path):
+    made = tls.automatic(tmp_path / "elsewhere", [], NOW)
+    other = tls.automatic(tmp_path / "another", [], NOW)
+    (tmp_path / "key").write_bytes(other.file.read_bytes().split(b"-----BEGIN CERT")[0])
+    wrong = {
+        "--tls-cert": (("--tls", "auto", "--tls-cert", "x", "--tls-key", "y"),),
+        "belong together": (("--tls-cert", "x"), ("--tls-key", "x")),
+        "cannot be used": (
+            ("--tls-cert", "missing", "--tls-key", "missing"),
+            ("--tls-cert", str(made.file), "--tls-key", str(tmp_path / "key")),
+        ),
+        "--insecure-http": (("--host", "0.0.0.0"),),
+    }
+    for words, cases in wrong.items():
+        for options in cases:
+            result = run("run", "--data", str(tmp_path / "data"), "--port", "0", *options)
+            assert (result.returncode, result.stdout) == (1, ""), options
+            assert words in result.stderr, options
+            assert "Traceback" not in result.stderr, options
+
+
+def test_plain_http_that_others_can_read_is_warned_of_at_each_start(start_aggregator):
+    server = start_aggregator("open", "--host", "0.0.0.0", "--insecure-http")
+    assert server.stop() == 0
+    server.start()
+    warned = [line for line in (server.data / "server.log").read_text().splitlines() if "WARNING" in line]
+    assert ["plain HTTP on 0.0.0.0" in line for line in warned] == [True, True]
+    noted = json.loads((server.data / "address.json").read_text())
+    assert noted["authority"] is None
+    assert "0.0.0.0" not in noted["url"]
+    assert is_clear(noted["url"])

@@ -1,0 +1,130 @@
+"""Uploads that nobody asked for, that never end, or that are begun again and again: none of them fills the disk."""
+
+import json
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from tests.support.aggregator_process import ENROL, Aggregator, FakeDevice, Fleet, read_answer
+from tests.support.core_fleet import devices
+
+SIZE = 40 * 2**20
+PIECE = 2**20
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    aggregator = Aggregator(tmp_path_factory.mktemp("aggregator"), STALL_S=1.0, BODY_S=2.0, DRAIN_S=2.0).start()
+    fleet = Fleet(aggregator, devices())
+    fleet.publish().raise_for_status()
+    fleet.enrol()
+    yield fleet
+    fleet.close()
+    aggregator.stop()
+
+
+@pytest.fixture
+def fleet(server):
+    """A fleet with an open round, whose number is ``fleet.open``."""
+    server.open = server.open_round()
+    yield server
+    server.admin.delete(f"/v1/rounds/{server.open}")
+
+
+def begin(fleet, device, round_id=None, size=SIZE):
+    """Send the head of an upload, and the first piece of its body."""
+    connection = fleet.aggregator.connect()
+    head = f"PUT /v1/rounds/{round_id or fleet.open}/update HTTP/1.1\r\nHost: a\r\n"
+    token = f"Authorization: Bearer {device.secret}\r\n"
+    connection.sendall(f"{head}{token}Content-Length: {size}\r\n\r\n".encode() + bytes(PIECE))
+    return connection
+
+
+def incoming(fleet):
+    sizes = []
+    for path in (fleet.aggregator.data / "blobs" / "incoming").iterdir():
+        try:
+            sizes.append(path.stat().st_size)
+        except FileNotFoundError:  # removed in between
+            continue
+    return sizes
+
+
+def wait_until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.05)
+
+
+def refusal(connection):
+    status, _, body = read_answer(connection)
+    return status, json.loads(body)["error"]["code"]
+
+
+def test_twenty_stalled_uploads_of_a_device_in_no_round_are_refused_unread(fleet):
+    stranger = FakeDevice(60, ("c0",))
+    with fleet.aggregator.client(ENROL) as client:
+        client.post("/v1/devices", json=stranger.enrolment()).raise_for_status()
+    with ExitStack() as open_:
+        for number in range(20):
+            connection = open_.enter_context(begin(fleet, stranger, round_id=fleet.open + number % 2))
+            expected = (403, "not_selected") if number % 2 == 0 else (404, "round_not_found")
+            assert refusal(connection) == expected
+            assert incoming(fleet) == []
+
+
+def test_a_client_that_sends_all_of_a_refused_body_sees_the_answer_and_can_go_on(fleet):
+    device, client = fleet.devices[0], fleet.clients[1]
+    fleet.admin.delete(f"/v1/rounds/{fleet.open}").raise_for_status()
+    for _ in range(2):
+        answer = client.put(f"/v1/rounds/{fleet.open}/update", content=bytes(SIZE))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "round_closed")
+    assert client.get("/v1/devices/me").json()["device_id"] == device.device_id
+
+
+def test_a_client_that_goes_on_sending_after_a_refusal_is_cut_off(fleet):
+    def trickle(connection):
+        for _ in range(5_000):  # far longer than the server waits
+            connection.sendall(b"x")
+            time.sleep(0.02)
+
+    with begin(fleet, fleet.devices[0], round_id=fleet.open + 1) as connection:
+        assert refusal(connection) == (404, "round_not_found")
+        with pytest.raises(OSError, match=r"reset|[Bb]roken pipe"):
+            trickle(connection)
+
+
+def test_twenty_uploads_begun_by_one_device_take_the_place_of_one(fleet):
+    device = fleet.devices[0]
+    work = fleet.work(device)
+    with ExitStack() as open_:
+        for _ in range(20):
+            open_.enter_context(begin(fleet, device))
+            wait_until(lambda: max(incoming(fleet), default=0) >= PIECE - 2**16)
+            assert sum(incoming(fleet)) <= PIECE
+        fleet.upload(device, work).raise_for_status()
+    wait_until(lambda: incoming(fleet) == [])
+
+
+def test_a_stalled_upload_is_ended_and_says_why(fleet):
+    device = fleet.devices[0]
+    with begin(fleet, device) as connection:
+        assert refusal(connection) == (408, "too_slow")
+    wait_until(lambda: incoming(fleet) == [])
+    fleet.upload(device, fleet.work(device)).raise_for_status()
+
+
+def test_an_upload_that_trickles_is_ended(fleet):
+    with begin(fleet, fleet.devices[0], size=SIZE) as connection:
+        connection.settimeout(0.02)
+        answer = b""
+        for _ in range(5_000):  # far longer than the server waits
+            connection.sendall(b"x")
+            try:
+                answer = connection.recv(4096)
+                break
+            except TimeoutError:
+                continue
+    assert b"408 Request Timeout" in answer

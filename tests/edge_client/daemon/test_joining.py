@@ -1,0 +1,333 @@
+"""Joining and leaving a fleet, over real TLS: who is trusted, what is kept, and what an attacker in between gets."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from aggregator_server import tls
+from edge_client.config import load_config
+from edge_client.daemon.enrolment import renew_secret, settle_secret
+from edge_client.daemon.joining import join, leave
+from edge_client.daemon.server_client import ServerClient
+from edge_client.errors import CertificateError, ConfigError, RefusedError, StateError, UnreachableError
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.addresses import InvitationLink
+from fleet_protocol.ready_bundles import find_bundle
+from tests.support.aggregator_process import Aggregator
+from tests.support.checkout import ROOT
+from tests.support.edge_process import wait_for
+from tests.support.tls_server import TlsServer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server with an authority of its own, for tests that do not stop it."""
+    process = Aggregator(tmp_path_factory.mktemp("private"), "--tls", "auto").start()
+    yield process
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def config(tmp_path):
+    return device(tmp_path / "kitchen")
+
+
+def device(folder, server=""):
+    folder.mkdir()
+    (folder / "edge.toml").write_text(
+        f'[device]\nname = "{folder.name}"\nstate = "state"\n[model]\nbundle = "{find_bundle("cnn1")}"\n{server}'
+    )
+    return folder / "edge.toml"
+
+
+def state_of(config):
+    return DeviceState(config.parent / "state")
+
+
+def invite(server, **wanted):
+    with server.client() as admin:
+        token = admin.post("/v1/invitations", json=wanted).json()["token"]
+        shown = admin.get("/v1/authority")
+    authority = tls.fingerprint(shown.json()["certificate"]) if shown.status_code == 200 else None
+    return InvitationLink(server.url, token, authority)
+
+
+@contextlib.contextmanager
+def client_of(config):
+    state = state_of(config)
+    client = ServerClient(load_config(config).server.url, state.identity(), authority=state.membership().authority)
+    yield client
+    client.close()
+
+
+def look(config):
+    with client_of(config) as client:
+        client.look_at_oneself()
+
+
+def edge(config, *arguments, status=0):
+    command = [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(config)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert "Traceback" not in result.stderr
+    assert result.returncode == status, result.stderr
+    return result.stdout if status == 0 else result.stderr
+
+
+@pytest.mark.slow
+def test_a_device_joins_by_a_link_and_leaves(server, config):
+    link = invite(server, group="kitchen")
+    said = edge(config, "join", str(link))
+    assert server.url in said
+    assert "start it: auricle-edge run" in said
+    assert load_config(config).server.url == server.url
+    assert (
+        state_of(config).membership().authority
+        == (server.data / "tls" / "authority.pem").read_text().split("-----END PRIVATE KEY-----\n")[1]
+    )
+    identity = state_of(config).identity()
+    with server.client() as admin:
+        assert admin.get("/v1/devices").json()[-1]["group"] == "kitchen"
+        edge(config, "join", str(link))  # once more changes nothing
+        other = device(config.parents[1] / "hall")
+        assert "invitation_spent" in edge(other, "join", str(link), status=1)
+        assert load_config(other).server is None
+        assert state_of(other).membership() is None
+        assert "goes on listening by itself" in edge(config, "leave")
+        left = [info for info in admin.get("/v1/devices").json() if info["device_id"] == identity.device_id]
+        assert left[0]["revoked_at"] is not None
+        assert admin.get("/v1/audit", params={"limit": 1}).json()[0]["what"] == "device_left"
+    assert load_config(config).server is None
+    assert state_of(config).membership() is None
+    assert state_of(config).identity().device_id != identity.device_id
+
+
+@pytest.mark.parametrize(
+    "text", ["", "https://127.0.0.1:1", "https://127.0.0.1:1/#aur_enrol_" + "x" * 43, "ftp://a/#b"]
+)
+def test_what_is_no_invitation_is_refused(config, text):
+    assert "auricle-aggregator invite" in edge(config, "join", text, status=1)
+
+
+def test_a_link_is_read_as_it_was_written():
+    for authority in (None, "ab" * 32):
+        link = InvitationLink("https://[::1]:8470", "aur_join_" + "x" * 43, authority)
+        assert InvitationLink.parse(str(link)) == link
+
+
+def test_another_aggregator_than_the_one_that_invited_gets_neither_invitation_nor_secret(server, config):
+    link = invite(server)
+    with TlsServer(config.parent / "other") as other:
+        wrong = dataclasses.replace(link, url=other.url)
+        other.answer("/v1/authority", json.dumps({"certificate": other.authority}).encode())
+        with pytest.raises(CertificateError, match="not the aggregator that invited"):
+            join(config, wrong, insecure_http=False)
+        # It may show the right authority, which does not vouch for it.
+        other.answer("/v1/authority", json.dumps({"certificate": server_authority(server)}).encode())
+        with pytest.raises(CertificateError, match="pinned"):
+            join(config, wrong, insecure_http=False)
+        assert other.asked == ["GET /v1/authority"] * 2
+        assert "aur_join" not in other.received
+        assert "Authorization" not in other.received
+    assert load_config(config).server is None
+    assert state_of(config).membership() is None
+
+
+def server_authority(server):
+    with server.client(None) as client:
+        return client.get("/v1/authority").json()["certificate"]
+
+
+@pytest.mark.slow
+def test_a_server_whose_certificate_changed_is_refused_until_the_device_joins_again(start_aggregator, config):
+    server = start_aggregator("moving", "--tls", "auto")
+    join(config, invite(server), insecure_http=False)
+    look(config)
+    server.stop()
+    (server.data / "tls" / "server.pem").unlink()  # renewed by the same authority
+    server.options = ("--tls", "auto", "--port", server.url.rsplit(":", 1)[1])
+    server.start()
+    look(config)
+    server.stop()
+    for path in (server.data / "tls").iterdir():
+        path.unlink()
+    server.start()
+    with pytest.raises(CertificateError, match="auricle-edge join LINK") as refused:
+        look(config)
+    assert server.url in str(refused.value)
+    join(config, invite(server), insecure_http=False)
+    look(config)
+
+
+def test_a_certificate_that_has_expired_is_named_as_such(server, config):
+    join(config, invite(server), insecure_http=False)
+    ten_years_ago = datetime.now(UTC) - timedelta(days=3_650)
+    with TlsServer(config.parent / "old", made=ten_years_ago) as old:
+        client = ServerClient(old.url, state_of(config).identity(), authority=old.authority)
+        with pytest.raises(CertificateError, match=r"has expired.*clock"):
+            client.work(0.0)
+        assert old.received == ""
+
+
+def test_a_server_may_change_its_name_and_address(config):
+    with TlsServer(config.parent / "moved", names=["elsewhere.example"]) as moved:
+        moved.answer("/v1/devices/me", b"{}")
+        ServerClient(moved.url, state_of(config).identity(), authority=moved.authority).look_at_oneself()
+        with pytest.raises(CertificateError, match=r"public authority.*auricle-edge join"):
+            ServerClient(moved.url, state_of(config).identity()).look_at_oneself()
+        assert moved.asked == ["GET /v1/devices/me"]
+
+
+def test_plain_http_that_others_can_read_is_refused_unless_it_is_wanted(config, tmp_path):
+    link = InvitationLink("http://192.0.2.1:8470", "aur_join_" + "x" * 43)
+    with pytest.raises(ConfigError, match="--insecure-http"):
+        join(config, link, insecure_http=False)
+    written = '[server]\nurl = "http://192.0.2.1:8470"\nenrol_token = "t"\n'
+    with pytest.raises(ConfigError, match=r"url = .*insecure_http = true"):
+        load_config(device(tmp_path / "a", written))
+    assert load_config(device(tmp_path / "b", written + "insecure_http = true\n")).server.insecure_http
+    for url in ("http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://192.0.2.1"):
+        assert load_config(device(tmp_path / str(abs(hash(url))), f'[server]\nurl = "{url}"\n')).server.url == url
+
+
+def test_a_device_that_never_joined_does_not_start_into_a_fleet(tmp_path):
+    config = device(tmp_path / "hall", '[server]\nurl = "http://127.0.0.1:9"\n')
+    assert "auricle-edge join LINK" in edge(config, "run", status=1)
+
+
+@pytest.mark.slow
+def test_a_device_of_one_fleet_does_not_join_another_by_accident(server, start_aggregator, config):
+    join(config, invite(server), insecure_http=False)
+    other = start_aggregator("other", "--tls", "auto")
+    with pytest.raises(StateError, match="auricle-edge leave"):
+        join(config, invite(other), insecure_http=False)
+    assert load_config(config).server.url == server.url
+
+
+@pytest.mark.slow
+def test_a_fleet_that_is_gone_can_be_left(start_aggregator, config):
+    gone = start_aggregator("gone")
+    join(config, invite(gone), insecure_http=False)
+    gone.stop()
+    with pytest.raises(UnreachableError):
+        leave(config, tell=True)
+    assert load_config(config).server is not None
+    edge(config, "leave", "--forget")
+    assert load_config(config).server is None
+    assert "no section [server]" in edge(config, "leave", status=1)
+
+
+def test_a_secret_is_changed_and_an_interrupted_change_is_settled(server, config):
+    join(config, invite(server), insecure_http=False)
+    state = state_of(config)
+    with client_of(config) as client:
+        change_and_settle(state, client)
+
+
+def change_and_settle(state, client):
+    first = state.identity()
+    renew_secret(client, state)
+    second = state.identity()
+    assert (second.device_id, second.next_secret) == (first.device_id, "")
+    assert second.secret != first.secret
+    client.look_at_oneself()
+    client.show(first.secret)
+    with pytest.raises(RefusedError, match="401"):
+        client.look_at_oneself()
+
+    client.show(second.secret)
+    state.save_identity(dataclasses.replace(second, next_secret="n" * 40))  # the power failed before the request
+    settle_secret(client, state)
+    assert state.identity() == second
+    state.save_identity(dataclasses.replace(second, next_secret="n" * 40))
+    client.change_secret("n" * 40)  # the power failed before the answer
+    settle_secret(client, state)
+    assert state.identity() == dataclasses.replace(second, secret="n" * 40)
+    client.look_at_oneself()
+
+
+def test_leaving_forgets_the_fleets_classes_and_keeps_what_was_learned(server, config):
+    join(config, invite(server), insecure_http=False)
+    state, bundle = state_of(config), find_bundle("cnn1")
+    saved = state.load_model(bundle)
+    labels = saved.progress.label_map.add("kettle", "c4").add("siren")
+    progress = dataclasses.replace(saved.progress, label_map=labels, learned=3, contributed=3, taught="clips")
+    state.save_model(saved.bundle.weights, saved.listening, progress)
+    state.to_send(state.update_path(3), b"an upload")
+    leave(config, tell=True)
+    left = state.load_model(bundle).progress
+    assert (left.label_map.names, left.label_map.class_ids) == (("kettle", "siren"), (None, None))
+    assert (left.learned, left.contributed, left.taught) == (0, 0, "clips")
+    assert not state.unsent()
+
+
+@contextlib.contextmanager
+def daemon(config):
+    runtime = config.parent / "run"
+    runtime.mkdir()
+    environment = {**os.environ, "RUNTIME_DIRECTORY": str(runtime)}  # there the status is written often
+    with (config.parent / "log").open("a") as log:
+        command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(config)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=environment)
+    try:
+        yield config.parent / "log"
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def server_status(config):
+    path = config.parent / "state" / "status.json"
+    return (json.loads(path.read_bytes()).get("server") or {}) if path.exists() else {}
+
+
+def hurry(config):
+    """Have the device ask often."""
+    text = config.read_text().replace("[server]\n", "[server]\nwait_s = 1\nlongest_pause_s = 1\n")
+    config.write_text(text)
+
+
+@pytest.mark.slow
+def test_a_device_waits_politely_until_it_is_admitted(start_aggregator, config):
+    server = start_aggregator("approving", "--tls", "auto", "--approve")
+    said = edge(config, "join", str(invite(server)))
+    assert "an operator has yet to admit this device" in said
+    hurry(config)
+    device_id = state_of(config).identity().device_id
+    with daemon(config) as log, server.client() as admin:
+        wait_for(lambda: "waits to be admitted" in log.read_text(), what="a word about waiting")
+        wait_for(lambda: server_status(config).get("waiting"), what="the status to tell")
+        assert "waiting yes" in edge(config, "status")
+        assert log.read_text().count("waits to be admitted") == 1
+        admin.post(f"/v1/devices/{device_id}/admit").raise_for_status()
+        wait_for(lambda: server_status(config).get("waiting") is False, what="the admission to be noticed")
+        assert server_status(config)["error"] == ""
+        failures = admin.get("/v1/audit", params={"what": "authentication_failed"}).json()
+    assert failures == []
+
+
+@pytest.mark.slow
+def test_a_running_device_changes_its_secret_when_it_is_asked(start_aggregator, config):
+    server = start_aggregator("asking", "--tls", "auto")
+    edge(config, "join", str(invite(server)))
+    hurry(config)
+    before = state_of(config).identity()
+    with daemon(config) as log, server.client() as admin:
+        wait_for(lambda: server_status(config).get("reachable"), what="the device to ask for work")
+        assert "stop it" in edge(config, "leave", status=1)
+        admin.post(f"/v1/devices/{before.device_id}/new-secret").raise_for_status()
+        wait_for(lambda: "secret was changed" in log.read_text(), what="the change")
+        after = state_of(config).identity()
+        assert after.secret not in (before.secret, "")
+        with server.client(after.secret) as device, server.client(before.secret, address="127.0.0.8") as thief:
+            assert device.get("/v1/devices/me").status_code == 200
+            assert thief.get("/v1/devices/me").status_code == 401
+        kinds = [entry["what"] for entry in admin.get("/v1/audit", params={"limit": 3}).json()]
+    assert kinds == ["authentication_failed", "secret_changed", "secret_requested"]
+    assert before.secret not in log.read_text()
+    assert after.secret not in log.read_text()

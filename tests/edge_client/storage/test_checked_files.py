@@ -1,0 +1,94 @@
+"""A file that does not match its digest is noticed, and its copy takes its place."""
+
+import pytest
+
+from edge_client.errors import DamagedError
+from edge_client.storage.checked_files import (
+    copy_of,
+    mend_twice,
+    read_checked,
+    read_twice,
+    write_checked,
+    write_twice,
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "file"
+
+
+def flip(path, place=0):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"\n#sha256 ", bytes(1000)])
+def test_content_comes_back_as_it_was_written(path, data):
+    write_checked(path, data)
+    assert read_checked(path) == data
+
+
+@pytest.mark.parametrize("place", [0, 5, -1, -70, -30])
+def test_a_changed_bit_of_content_or_digest_is_noticed(path, place):
+    write_checked(path, b"content of a file")
+    flip(path, place)
+    with pytest.raises(DamagedError, match="does not match its digest"):
+        read_checked(path)
+
+
+@pytest.mark.parametrize("left", [0, 10, 80])
+def test_a_file_that_was_cut_short_is_noticed(path, left):
+    write_checked(path, b"content of a file")
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(DamagedError):
+        read_checked(path)
+
+
+def test_the_copy_takes_the_place_of_a_damaged_file(path):
+    write_twice(path, b"first")
+    write_twice(path, b"second")
+    flip(path)
+    assert read_twice(path) == (b"second", True)
+    assert mend_twice(path) == "file was damaged; its copy took its place"
+    assert read_twice(path) == (b"second", False)
+    assert mend_twice(path) == ""
+
+
+def test_a_damaged_copy_is_written_anew(path):
+    write_twice(path, b"content")
+    flip(copy_of(path))
+    assert mend_twice(path) == "file.copy was damaged, and was written anew"
+    assert read_checked(copy_of(path)) == b"content"
+
+
+def test_a_copy_that_a_killed_process_left_behind_follows_the_file(path):
+    write_twice(path, b"old")
+    write_checked(path, b"new")
+    assert mend_twice(path) == ""
+    assert read_checked(copy_of(path)) == b"new"
+
+
+def test_when_both_are_damaged_the_message_names_the_way_out(path):
+    write_twice(path, b"content")
+    flip(path)
+    flip(copy_of(path))
+    with pytest.raises(DamagedError, match="remove both"):
+        mend_twice(path)
+
+
+def test_what_its_owner_removed_does_not_come_back(path):
+    write_twice(path, b"content")
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        read_twice(path)
+    assert mend_twice(path) == ""
+    assert not copy_of(path).exists()
+
+
+def test_a_file_of_an_older_version_is_read_and_gets_its_digest(path):
+    path.write_bytes(b"written before there were digests")
+    assert read_twice(path) == (b"written before there were digests", False)
+    assert mend_twice(path) == ""
+    assert read_checked(path) == read_checked(copy_of(path)) == b"written before there were digests"

@@ -1,0 +1,36 @@
+"""SIGKILL for processes and all that they started, as a power cut does."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.edge_process import wait_for
+
+
+def kill_all(*processes: subprocess.Popen) -> None:
+    """Kill processes and whatever they started, and wait until none is left."""
+    everyone = [pid for process in processes for pid in (process.pid, *_descendants(process.pid))]
+    for pid in everyone:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for process in processes:
+        process.wait()
+    wait_for(lambda: not any(_lives(pid) for pid in everyone), 10, "the end of all processes")
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield int(child)
+                yield from _descendants(int(child))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False

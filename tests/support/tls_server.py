@@ -1,0 +1,61 @@
+"""A TLS server with an authority of its own, whose certificate and answers are what a test wants."""
+
+import contextlib
+import socket
+import ssl
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aggregator_server import tls
+
+
+class TlsServer:
+    """Listens on a free port. ``received`` is every byte that a client sent over TLS, ``asked`` the requests' lines."""
+
+    def __init__(self, folder: Path, made: datetime | None = None, names: list[str] | None = None):
+        made = datetime.now(UTC) if made is None else made
+        certificate = tls.automatic(folder, [], made)
+        self.authority = str(certificate.authority)
+        if names is not None:  # not those of this machine
+            key, authority = tls._read(folder / "tls" / "authority.pem")
+            tls._make_certificate(certificate.file, key, authority, names, made)
+        self.received, self.asked = "", []
+        self._answers: dict[str, bytes] = {}
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._context.load_cert_chain(certificate.file)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def answer(self, path: str, body: bytes) -> None:
+        self._answers[path] = body
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                connection, _ = self._listener.accept()
+                with contextlib.suppress(OSError):  # the client does not trust this server, as it should
+                    self._serve(connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, self._context.wrap_socket(connection, server_side=True) as stream:
+            data = b""
+            while b"\r\n\r\n" not in data:
+                piece = stream.recv(65_536)
+                if not piece:
+                    return
+                data += piece
+            self.received += data.decode()
+            method, path, _ = data.decode().split(" ", 2)
+            self.asked.append(f"{method} {path}")
+            body = self._answers.get(path, b"")
+            status = "200 OK" if path in self._answers else "404 Not Found"
+            head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            stream.sendall(head.encode() + body)
