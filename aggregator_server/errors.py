@@ -12,7 +12,8 @@ AuricleError
     │   ├── TokenNotFoundError, InvitationNotFoundError, AuthorityNotFoundError
     │   └── BlobNotFoundError, PublicSetNotFoundError, ModelNotFoundError
     ├── ConflictError              right in itself, wrong at this time
-    │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError, UploadReplacedError
+    │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError
+    │   ├── UploadsGoneError, LastClassError, TooManyClassesError
     │   ├── DeviceTakenError, SecretTakenError, ClassNameTakenError
     │   ├── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
     │   └── NoModelError, ModelTooSmallError
@@ -177,6 +178,24 @@ class RoundNotDoneError(ConflictError):
     """The round has no result to learn from."""
 
     code = "round_not_done"
+
+
+class UploadsGoneError(ConflictError):
+    """The round's uploads, without which its result cannot be computed again, are no longer kept."""
+
+    code = "uploads_gone"
+
+
+class LastClassError(ConflictError):
+    """The fleet would be left without a class, or without a public recording."""
+
+    code = "last_class"
+
+
+class TooManyClassesError(ConflictError):
+    """The fleet has as many classes as it may, or as the shared model's head has slots."""
+
+    code = "too_many_classes"
 
 
 class DuplicateUpdateError(ConflictError):

@@ -51,8 +51,20 @@ NAME_LENGTH = 200
 LABELS = 4_096
 METRICS = 200
 CLIPS = 2**31  # a device has fewer
-REPORTS = 256  # of new sounds in one upload: class discovery takes memory by the square of the reports
 SLOTS = 65_536
+LABEL_ENTROPY = 20.0  # in nats: that of 485 million labels of one clip each
+IMPRESSIONS = 4_096  # data impressions of one class: the largest value of the setting `impressions`
+STEP_FACTOR = 1e6  # largest value of the setting `step_factor`, which follows from what devices reported
+
+# Classes. Class discovery compares every description of a round with every other one. Sounds beyond these bounds are
+# reported again. The new sounds of one upload are bounded by fleet_protocol.messages.MAX_REPORTS.
+REPORTS_PER_ROUND = 256
+REFERENCES_PER_ROUND = 512  # descriptions of known classes
+NEW_CLASSES_OF_A_DEVICE = 8  # in one round, that it alone reports
+CLASSES = 256  # of a fleet, those that wait for an operator included; a published public set may have more
+
+# Of the last round, kept after it; of a round with more none are.
+KEPT_UPLOAD_BYTES = 2**29
 
 # A result takes seconds. Whatever takes an hour would hold up every round after it.
 COMPUTATION_S = 3600.0

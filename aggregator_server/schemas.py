@@ -278,11 +278,62 @@ class ModelInfo:
 
 
 @dataclass(frozen=True)
-class ClassName:
-    """A class's new name."""
+class ClassChange:
+    """One change of a class.
+
+    Attributes:
+        name: The class's new name, also beside ``approve``; with ``split_off``, the name of the new class.
+        merge_into: Class that it becomes one with.
+        approve: Whether a class that waits for an operator becomes one of the fleet's.
+        split_off: Devices whose reports of the class become a new class.
+    """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    name: str | None = None
+    merge_into: str | None = None
+    approve: bool = False
+    split_off: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassReportInfo:
+    """A sound of a device that became a class: the slot that the device gave it, and the round that recognised it."""
+
+    device_id: str
+    slot: int
+    round_id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassDetail:
+    """A class that the fleet has, had or may get.
+
+    Attributes:
+        class_id: Identifier; none is given twice.
+        name: Name for people.
+        discovered_in: Number of the round that discovered it; None for a class of the first public set.
+        state: active (one of the fleet's), proposed (waits for an operator), rejected, retired, merged, or undone (its
+            round was).
+        merged_into: Class that it was merged into.
+        split_from: Class that it was split from.
+        reports: Sounds of devices that became this class; those of labels of its name are not among them.
+    """
+
+    class_id: str
     name: str
+    discovered_in: int | None
+    state: str
+    merged_into: str | None
+    split_from: str | None
+    reports: tuple[ClassReportInfo, ...]
+
+
+@dataclass(frozen=True)
+class RestoreRequest:
+    """Which uploads the restored round shall be computed without: those of these devices."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    without_devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -341,6 +392,10 @@ class RoundSummary:
         follows: Number of the fleet's round that a group's round personalises.
         group: Index of the group whose round it is, 0 for the devices with the fewest clips.
         series: Number of the first of the continuous rounds that it is one of.
+        operation: What an operator did to the fleet, in place of a round with devices: approve, merge, split, retire or
+            restore.
+        restores: Number of the round whose state was restored.
+        undone_by: Number of the restoration since which this round does not count.
     """
 
     round_id: int
@@ -358,6 +413,9 @@ class RoundSummary:
     follows: int | None
     group: int | None
     series: int | None
+    operation: str | None = None
+    restores: int | None = None
+    undone_by: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -416,14 +474,16 @@ class DiscoveryInfo:
     Attributes:
         reports: Reports that ``members`` and ``left_open`` are indices of.
         groups: Groups of reports, one for each class that they are.
-        left_open: Reports that found no class, because another sound of their device is in that group.
+        left_open: Reports that found no class: another sound of their device is in that group, or a bound was reached.
         details: Details of the clustering, such as a projection of the reports onto a plane.
+        limits: A sentence for each bound that kept reports from becoming classes.
     """
 
     reports: tuple[ReportInfo, ...]
     groups: tuple[GroupInfo, ...]
     left_open: tuple[int, ...]
     details: dict[str, Any]
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -452,6 +512,8 @@ class RoundDetail:
         quarantined: Devices that the round put in quarantine.
         groups: Devices of each group, fewest clips first; empty without group-balanced personalisation.
         group_rounds: Number of rounds within each group.
+        damaged: Devices whose uploads were damaged on the server's disk, so that the round went on without them.
+        operation: Details of what an operator did.
     """
 
     summary: RoundSummary
@@ -475,3 +537,5 @@ class RoundDetail:
     quarantined: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...]
     group_rounds: tuple[int, ...]
+    damaged: tuple[str, ...] = ()
+    operation: dict[str, Any] = field(default_factory=dict)

@@ -24,13 +24,18 @@ class Slot:
     class_id: str | None = None
 
 
+def _given_up(number: int) -> Slot:
+    """Return what stands in a slot whose label was given up: a name that no label can have, for labels are folders."""
+    return Slot(f"/{number}")
+
+
 @dataclass(frozen=True)
 class LabelMap:
     """Slots 0..n-1 of a head with ``capacity`` outputs. Immutable: every change returns a new map.
 
     Attributes:
         capacity: outputs of the head.
-        slots: those that are labels, in order.
+        slots: those that are labels, in order; and those that were given up, which are off until they are used again.
         reserved: outputs at the head's end that never become labels (``Manifest.background``).
         off: slots whose outputs are not used, because the weights never learned them; not part of :meth:`to_json`.
     """
@@ -69,16 +74,31 @@ class LabelMap:
         return tuple(slot.name for slot in self.slots)
 
     @property
+    def given_up(self) -> tuple[int, ...]:
+        """The slots whose label was given up."""
+        return tuple(number for number, slot in enumerate(self.slots) if slot == _given_up(number))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the labels, without slots that were given up."""
+        return tuple(name for number, name in enumerate(self.names) if number not in self.given_up)
+
+    @property
+    def room(self) -> int:
+        """For how many more labels there is a slot."""
+        return self.free - len(self.slots) + len(self.given_up)
+
+    @property
     def class_ids(self) -> tuple[str | None, ...]:
         """The fleet's class of every slot, in slot order; None where the fleet does not know it yet."""
         return tuple(slot.class_id for slot in self.slots)
 
     @property
     def mask(self) -> Floats:
-        """float32 [capacity]: 1 where a slot is in use and not off."""
+        """float32 [capacity]: 1 where a slot is in use, and not off."""
         mask = np.zeros(self.capacity, np.float32)
         mask[: len(self.slots)] = 1.0
-        mask[list(self.off)] = 0.0
+        mask[[*self.off, *self.given_up]] = 0.0
         return mask
 
     @property
@@ -103,10 +123,28 @@ class LabelMap:
         return self.class_ids.index(class_id) if class_id in self.class_ids else None
 
     def add(self, name: str, class_id: str | None = None) -> LabelMap:
-        """Give a new label the next free slot."""
+        """Give a new label the next free slot, or where the head is full, one that was given up."""
         if name in self.names:
             raise LabelError(f"label {name!r} has slot {self.slot_of(name)} already")
+        if len(self.slots) == self.free and self.given_up:
+            return self.put(self.given_up[0], name, class_id)
         return dataclasses.replace(self, slots=(*self.slots, Slot(name, class_id)))
+
+    def put(self, slot: int, name: str, class_id: str | None) -> LabelMap:
+        """Replace the label and class of a slot."""
+        return self._with(slot, Slot(name, class_id))
+
+    def give_up(self, slot: int) -> LabelMap:
+        """Switch a slot off, so that another label can have it."""
+        return self._with(slot, _given_up(slot))
+
+    def new_since(self, before: LabelMap) -> tuple[int, ...]:
+        """Return the slots that are labels now and were none in an earlier map of the same head."""
+        old = set(range(len(before.slots))) - set(before.given_up)
+        return tuple(number for number in range(len(self.slots)) if number not in {*old, *self.given_up})
+
+    def _with(self, number: int, slot: Slot) -> LabelMap:
+        return dataclasses.replace(self, slots=(*self.slots[:number], slot, *self.slots[number + 1 :]))
 
     def link(self, slot: int, class_id: str) -> LabelMap:
         """Say which class of the fleet a slot is; another slot that was this class is none any more."""

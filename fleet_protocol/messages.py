@@ -24,6 +24,8 @@ RoundState = Literal["open", "done", "failed"]
 WorkKind = Literal["contribute", "learn"]
 Rounds = Literal["single", "continuous"]
 CONTINUOUS: Rounds = "continuous"
+MAX_REPORTS = 32
+"""New sounds in one upload. A device with more of them reports the others in later rounds."""
 RENEWAL_HEADER = "Auricle-New-Secret"
 """Header of an answer that asks a device to change its secret."""
 
@@ -178,6 +180,14 @@ class ClassAssignment:
     class_id: str
 
 
+@dataclass(frozen=True)
+class MergedClass:
+    """An operator merged a class into another: what was linked to the one is the other now."""
+
+    class_id: str
+    into: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """What a device is asked to do next.
@@ -198,6 +208,9 @@ class Work:
         fleet_weights: for ``learn`` from a group's round: digest of the whole fleet's weights, which count as the
             global model then; None: they are ``weights``.
         prototypes: digest of the fleet's prototypes; None before a round of the strategy ``prototypes`` has ended.
+        merged: classes that are others of ``classes`` by now.
+        retired: classes that an operator gave up. A label that is one of them is its owner's alone, and not reported.
+            A class that is neither here nor in ``classes`` nor ``merged`` is none: its sound is reported again.
     """
 
     kind: WorkKind
@@ -212,6 +225,8 @@ class Work:
     fine_tune: bool = False
     fleet_weights: str | None = None
     prototypes: str | None = None
+    merged: tuple[MergedClass, ...] = ()
+    retired: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ next_steps_edge() {
 What is left:
   1. the microphone:          sudo -u auricle auricle-edge devices
   2. settings:                sudo nano /etc/auricle/edge.toml
-     and, to join a fleet, its token as AURICLE_ENROL_TOKEN:  sudo nano /etc/auricle/edge.env
+     and, to join a fleet, what its `auricle-aggregator invite` printed:  sudo auricle-edge join LINK
      May the fleet read your words for sounds? They stay here, unless you set share_names = true.
   3. start it, now and at every boot:  sudo systemctl enable --now auricle-edge
   4. teach it a sound:        sudo auricle-edge record --label doorbell
@@ -165,10 +165,12 @@ END
 next_steps_aggregator() {
     cat <<END
 What is left:
-  1. where it listens (by default this machine alone):  sudo nano /etc/auricle/aggregator.env
+  1. where it listens (by default this machine alone), and TLS:  sudo nano /etc/auricle/aggregator.env
   2. start it, now and at every boot:  sudo systemctl enable --now auricle-aggregator
   3. its tokens:  sudo -u auricle-aggregator auricle-aggregator tokens --data /var/lib/auricle-aggregator
   4. a public set:  auricle-aggregator publish public.safetensors --url http://127.0.0.1:8470 --token ADMIN
+     (with --tls auto:  https://, and --authority /var/lib/auricle-aggregator/tls/authority.pem)
+  5. devices:  sudo -u auricle-aggregator auricle-aggregator invite --data /var/lib/auricle-aggregator
 END
 }
 

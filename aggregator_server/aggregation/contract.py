@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggregator_server.aggregation.plausible import FeatureRange
+from aggregator_server.limits import CLASSES
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
@@ -68,6 +69,25 @@ class SharedModel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassTerms:
+    """What a round may do about classes.
+
+    Attributes:
+        max_classes: how many the fleet may have; the shared model's head may have fewer slots than other fleets allow.
+        proposed: classes that wait for an operator.
+        reserved: identifiers of all classes that the fleet had, or may get: no other class may have one of them.
+        merged: classes that an operator merged, and the classes that they became.
+        review: whether a new class waits for an operator before it is one of the fleet's.
+    """
+
+    max_classes: int = CLASSES
+    proposed: frozenset[str] = frozenset()
+    reserved: frozenset[str] = frozenset()
+    merged: Mapping[str, str] = field(default_factory=dict)
+    review: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoundInputs:
     """Everything that an aggregation may look at.
 
@@ -85,6 +105,7 @@ class RoundInputs:
         has_consensus: whether the fleet has a consensus yet.
         state: what the aggregation kept from the strategy's round before, in a round without a model; empty at first.
         revoked: devices of whose earlier uploads nothing may count.
+        class_terms: what the round may do about classes.
     """
 
     round_id: int
@@ -98,6 +119,7 @@ class RoundInputs:
     has_consensus: bool = True
     state: Arrays = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
+    class_terms: ClassTerms = field(default_factory=ClassTerms)
     others: tuple[Contribution, ...] = ()
 
 
@@ -108,6 +130,23 @@ class Assigned:
     device_id: str
     slot: int
     class_id: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A new class that waits for an operator.
+
+    Attributes:
+        class_id: its identifier.
+        name: what most owners call it.
+        rows: of the public set that will stand for it, float32 [rows, frames, coefficients].
+        columns: of the shared model's head, by the name of the weights: float32 [...]; empty in a round without one.
+    """
+
+    class_id: str
+    name: str
+    rows: Floats
+    columns: Arrays = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +161,7 @@ class RoundResult:
         weights: the shared model's new weights; None in a round without one.
         state: what the next round's aggregation gets to see.
         prototypes: the fleet's new prototypes; None: they stay as they are.
+        proposals: new classes that wait for an operator; assignments may name them.
     """
 
     public_set: PublicSet
@@ -131,3 +171,4 @@ class RoundResult:
     weights: Arrays | None = None
     state: Arrays = field(default_factory=dict)
     prototypes: FleetPrototypes | None = None
+    proposals: tuple[Proposal, ...] = ()

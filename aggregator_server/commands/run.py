@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator_server.limits import DEVICES_PER_MINUTE
+from aggregator_server.logs import configure
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
@@ -22,7 +21,15 @@ def add(commands: Commands) -> None:
     run.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
     run.add_argument("--port", type=int, default=8470, help="port to listen on; 0 takes a free one (default: 8470)")
     run.add_argument(
-        "--keep-uploads", action="store_true", help="keep what devices sent when its round is over, to look into it"
+        "--keep-uploads",
+        choices=("none", "last", "all"),
+        nargs="?",
+        const="all",
+        default="last",
+        help="of which rounds that are over what devices sent is kept (default: last, until the next one is over)",
+    )
+    run.add_argument(
+        "--review-classes", action="store_true", help="let new classes wait until an operator approves them"
     )
     run.add_argument("--approve", action="store_true", help="let new devices wait until an operator admits them")
     run.add_argument(
@@ -45,6 +52,9 @@ def add(commands: Commands) -> None:
         "--insecure-http", action="store_true", help="speak plain HTTP although others can read the network"
     )
     run.add_argument("--url", help="the server as devices reach it, for invitations (default: as it listens)")
+    run.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="json: one object a line, for programs (text)"
+    )
     run.set_defaults(run=_run)
 
 
@@ -53,12 +63,18 @@ def _run(options: argparse.Namespace) -> int:
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
     from aggregator_server.web.service import Terms
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every look at a revision
+    configure(options.log_format)
     endpoint = Endpoint(
         host=options.host, port=options.port, url=options.url, tls_auto=options.tls == "auto",
         tls_cert=options.tls_cert, tls_key=options.tls_key, insecure_http=options.insecure_http,
     )  # fmt: skip
     terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve, secret_days=options.secret_days)
-    serve(options.data, os.environ, endpoint, terms, keep_uploads=options.keep_uploads)
+    serve(
+        options.data,
+        os.environ,
+        endpoint,
+        terms,
+        keep_uploads=options.keep_uploads,
+        review_classes=options.review_classes,
+    )
     return 0

@@ -88,7 +88,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Discovery:
-    """The groups, every report in exactly one of them, and details for people.
+    """The groups, every report in one of them at most, and details for people.
 
     Attributes:
         groups: The groups, ordered by their first members.

@@ -6,15 +6,17 @@ or, where the features are embeddings, draws around the mean of their prototypes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Assigned
-from aggregator_server.discovery.clustering import Discovery, ReportedClass
+from aggregator_server.aggregation.contract import Assigned, ClassTerms, Proposal
+from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
 from aggregator_server.discovery.prototypes import PublicEmbedding
+from aggregator_server.limits import NEW_CLASSES_OF_A_DEVICE
 from aggregator_server.names import majority_name, unique_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.messages import ClassInfo
@@ -28,12 +30,14 @@ class Settled:
     Attributes:
         public_set: The public set, grown by the new classes and their rows.
         assignments: Assignments, one for every report that found its class.
-        details: JSON-ready details: the reports, the groups with their classes, and ``left_open``.
+        details: JSON-ready details: the reports, the groups with their classes, ``left_open`` and ``limits``.
+        proposals: Groups that wait for an operator; the public set has none of them.
     """
 
     public_set: PublicSet
     assignments: tuple[Assigned, ...]
     details: dict[str, Any]
+    proposals: tuple[Proposal, ...] = ()
 
 
 def settle(
@@ -42,11 +46,12 @@ def settle(
     reports: Sequence[ReportedClass],
     discovery: Discovery,
     seed: int = 0,
+    terms: ClassTerms | None = None,
 ) -> Settled:
     """Turn groups into classes, rows and assignments.
 
     Two sounds of one device are never the same class, because their owner gave them different names. The second in a
-    group is left open, and the device reports it again.
+    group is left open, and the device reports it again. So are groups for which the fleet has no room.
 
     Args:
         public_set: the round's public set.
@@ -54,28 +59,64 @@ def settle(
         reports: the reports that were grouped.
         discovery: groups of indices into ``reports``.
         seed: seed of the rows that are drawn.
+        terms: what the round may do about classes.
     """
-    grown = public_set
+    terms = terms or ClassTerms()
+    room = terms.max_classes - len(public_set.classes) - len(terms.proposed)
+    fitting = _fitting(discovery.groups, reports, room)
+    grown, proposals = public_set, list[Proposal]()
     assignments: list[Assigned] = []
     groups: list[dict[str, Any]] = []
-    left_open: list[int] = []
-    for group in discovery.groups:
-        class_id = group.class_id or _free_class_id(grown.class_ids)
+    for group in fitting:
+        ids = {*grown.class_ids, *terms.reserved, *terms.proposed, *(proposal.class_id for proposal in proposals)}
+        class_id = group.class_id or free_class_id(ids)
         first_of = {reports[index].device_id: index for index in reversed(group.members)}
         members = sorted(first_of.values())
-        left_open += [index for index in group.members if index not in members]
         if group.class_id is None:
-            rows = _rows(public_set, [reports[index] for index in members], np.random.default_rng([seed, members[0]]))
-            grown = _add_class(grown, class_id, round_id, [reports[index].name for index in members], rows)
+            rows = rows_of(public_set, [reports[index] for index in members], np.random.default_rng([seed, members[0]]))
+            name = _name(class_id, [reports[index].name for index in members])
+            if terms.review:
+                proposals.append(Proposal(class_id, name, rows))
+            else:
+                grown = add_class(grown, class_id, round_id, name, rows)
         assignments += [Assigned(reports[i].device_id, reports[i].slot, class_id) for i in members]
         groups.append({"class_id": class_id, "members": members, "known": group.class_id is not None})
+    left_open = sorted(set(range(len(reports))) - {index for group in groups for index in group["members"]})
     details = {
         "reports": [{"device_id": r.device_id, "slot": r.slot, "name": r.name} for r in reports],
         "groups": groups,
         "left_open": left_open,
         "details": discovery.details,
+        "limits": _limits(len(reports), discovery.groups, fitting, terms),
     }
-    return Settled(grown, tuple(assignments), details)
+    return Settled(grown, tuple(assignments), details, tuple(proposals))
+
+
+def _fitting(groups: Sequence[Group], reports: Sequence[ReportedClass], room: int) -> list[Group]:
+    """Return the groups that are classes already, and of the new ones those that may be made, largest first."""
+    alone: Counter[str] = Counter()
+    made: list[Group] = []
+    for group in sorted((g for g in groups if g.class_id is None), key=lambda g: (-len(g.members), g.members)):
+        device_ids = {reports[index].device_id for index in group.members}
+        alone.update(device_ids if len(device_ids) == 1 else ())
+        if len(made) < room and (len(device_ids) > 1 or alone[min(device_ids)] <= NEW_CLASSES_OF_A_DEVICE):
+            made.append(group)
+    return [group for group in groups if group.class_id is not None or group in made]
+
+
+def _limits(reports: int, groups: Sequence[Group], fitting: Sequence[Group], terms: ClassTerms) -> list[str]:
+    """Return a sentence for each bound that kept sounds from becoming classes."""
+    waiting, unmade = reports - sum(len(group.members) for group in groups), len(groups) - len(fitting)
+    found = []
+    if waiting:
+        found.append(f"{waiting} of {reports} reports wait for a later round; one looks at {reports - waiting}")
+    if unmade:
+        found.append(
+            f"{unmade} new classes were not made: the fleet has no room beyond {terms.max_classes} classes, and one "
+            f"device alone brings no more than {NEW_CLASSES_OF_A_DEVICE} in a round; retire or reject classes that "
+            "should not be there with DELETE /v1/classes/{class_id}"
+        )
+    return found
 
 
 def extend(consensus: Floats, samples: int, classes: int) -> Floats:
@@ -85,15 +126,16 @@ def extend(consensus: Floats, samples: int, classes: int) -> Floats:
     return grown
 
 
-def _free_class_id(taken: Sequence[str]) -> str:
+def free_class_id(taken: Collection[str]) -> str:
+    """Return an identifier for a new class, which is none of those that are taken."""
     number = len(taken)
     while f"c{number}" in taken:
         number += 1
     return f"c{number}"
 
 
-def _rows(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.random.Generator) -> Floats:
-    """Return the rows that stand for a new class, float32 [rows, frames, coefficients]."""
+def rows_of(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.random.Generator) -> Floats:
+    """Return the rows that stand for a new class of these reports, float32 [rows, frames, coefficients]."""
     prototypes = [member.prototype for member in members if member.prototype is not None]
     if len(prototypes) == len(members):
         return PublicEmbedding(public_set).draw(np.stack(prototypes), rng)
@@ -102,11 +144,21 @@ def _rows(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.rando
     return np.asarray(np.mean([rows[:count] for rows in impressions], axis=0, dtype=np.float64), np.float32)
 
 
-def _add_class(
-    public_set: PublicSet, class_id: str, round_id: int, names: Sequence[str | None], rows: Floats
-) -> PublicSet:
-    wanted = majority_name(names) or f"sound-{class_id.removeprefix('c')}"
-    name = unique_name(wanted, [info.name for info in public_set.classes])
+def _name(class_id: str, names: Sequence[str | None]) -> str:
+    return majority_name(names) or f"sound-{class_id.removeprefix('c')}"
+
+
+def add_class(public_set: PublicSet, class_id: str, round_id: int | None, name: str, rows: Floats) -> PublicSet:
+    """Return a public set with another class as its last one.
+
+    Args:
+        public_set: to be grown.
+        class_id: of the class.
+        round_id: of the round that discovered it.
+        name: wanted for it; a number is added where that is taken.
+        rows: that stand for it, float32 [rows, frames, coefficients].
+    """
+    name = unique_name(name, [info.name for info in public_set.classes])
     return PublicSet(
         public_set.settings,
         (*public_set.classes, ClassInfo(class_id, name, round_id)),

@@ -13,13 +13,22 @@ from aggregator_server.discovery.clustering import Discovery, Group, KnownClass,
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
-from aggregator_server.limits import IMPRESSION_RANGES, PROTOTYPE_RANGES, REPORTS, SLOTS
+from aggregator_server.limits import (
+    IMPRESSION_RANGES,
+    IMPRESSIONS,
+    PROTOTYPE_RANGES,
+    REFERENCES_PER_ROUND,
+    REPORTS_PER_ROUND,
+    SLOTS,
+)
 from aggregator_server.names import check_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import TensorError
 from fleet_protocol.feature_settings import EmbeddingSettings
-from fleet_protocol.messages import Update
+from fleet_protocol.messages import MAX_REPORTS, Update
 from fleet_protocol.tensors import Arrays, require
+
+_SLOTS = 65_536
 
 _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
 
@@ -49,8 +58,10 @@ def check_document(terms: UploadTerms, update: Update) -> None:
         twice = [class_id for class_id, times in Counter(class_ids).items() if times > 1]
         if twice:
             raise MalformedUpdateError(f"{field!r} names class {twice[0]!r} twice")
-    if len(update.reports) > REPORTS:
-        raise MalformedUpdateError(f"{len(update.reports)} new sounds in one upload; at most {REPORTS} are taken")
+    if len(update.reports) > MAX_REPORTS:
+        raise MalformedUpdateError(
+            f"{len(update.reports)} new sounds in one upload; at most {MAX_REPORTS} are taken; report the others later"
+        )
     slots = [report.slot for report in update.reports]
     if len(set(slots)) != len(slots) or any(not 0 <= slot < SLOTS for slot in slots):
         raise MalformedUpdateError(f"reported slots must be different and from 0 to {SLOTS - 1}, not {slots}")
@@ -91,8 +102,11 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
                 raise MalformedUpdateError(f"array {name!r} must be float32, not {arrays[name].dtype}")
     except TensorError as error:
         raise MalformedUpdateError(str(error)) from error
-    if "impressions" in wanted and not arrays["impressions"].shape[1]:
-        raise MalformedUpdateError("array 'impressions' holds no impression of any class; send at least one of each")
+    if "impressions" in wanted and not 1 <= arrays["impressions"].shape[1] <= IMPRESSIONS:
+        raise MalformedUpdateError(
+            f"array 'impressions' holds {arrays['impressions'].shape[1]} impressions of each class; "
+            f"send 1 to {IMPRESSIONS}"
+        )
     _check_descriptions(terms, arrays)
 
 
@@ -127,20 +141,55 @@ def recognise(
         update, device_id = contribution.update, contribution.update.device_id
         if not update.known and not update.reports:
             continue
-        described = _described(contribution.read(), len(update.known) + len(update.reports))
-        for class_id, description in zip(update.known, described, strict=False):
-            known.append(KnownClass(device_id, class_id, *description))
-        for report, description in zip(update.reports, described[len(update.known) :], strict=True):
-            if (device_id, report.slot) in inputs.assigned:
-                reassigned.append(Assigned(device_id, report.slot, inputs.assigned[device_id, report.slot]))
-            else:
-                reports.append(ReportedClass(device_id, report.slot, report.name, *description))
+        described, reported = descriptions(contribution)
+        known += described
+        for report in reported:
+            earlier = inputs.assigned.get((device_id, report.slot))
+            if earlier is None:
+                reports.append(report)
+            elif earlier not in inputs.class_terms.proposed:
+                reassigned.append(Assigned(device_id, report.slot, earlier))
     if not reports:
         return tuple(reassigned), None
-    reporting = {report.device_id for report in reports}
-    references = [item for item in known if item.device_id in reporting]
-    found = _grouped(inputs, reports, references)
-    return tuple(reassigned), settle(inputs.public_set, inputs.round_id, reports, found, inputs.plan.seed)
+    found = _grouped_within_bounds(inputs, reports, known)
+    settled = settle(inputs.public_set, inputs.round_id, reports, found, inputs.plan.seed, inputs.class_terms)
+    return tuple(reassigned), settled
+
+
+def _grouped_within_bounds(
+    inputs: RoundInputs, reports: Sequence[ReportedClass], known: Sequence[KnownClass]
+) -> Discovery:
+    """Group as many reports as a round looks at, with as many descriptions of known classes as references."""
+    chosen = _shared_out([report.device_id for report in reports], REPORTS_PER_ROUND)
+    looked_at = [reports[index] for index in chosen]
+    reporting = {report.device_id for report in looked_at}
+    described = [item for item in known if item.device_id in reporting]
+    references = _shared_out([item.device_id for item in described], REFERENCES_PER_ROUND)
+    found = _grouped(inputs, looked_at, [described[index] for index in references])
+    groups = (Group(tuple(chosen[index] for index in group.members), group.class_id) for group in found.groups)
+    return Discovery(tuple(groups), found.details)
+
+
+def _shared_out(device_ids: Sequence[str], most: int) -> list[int]:
+    """Return indices of so many items at most, as many of each device as of the others: none crowds out another."""
+    times: Counter[str] = Counter()
+    turns = []
+    for index, device_id in enumerate(device_ids):
+        turns.append((times[device_id], index))
+        times[device_id] += 1
+    return sorted(index for _, index in sorted(turns)[:most])
+
+
+def descriptions(contribution: Contribution) -> tuple[list[KnownClass], list[ReportedClass]]:
+    """Return the known classes and the new sounds that an upload describes."""
+    update, device_id = contribution.update, contribution.update.device_id
+    described = _described(contribution.read(), len(update.known) + len(update.reports))
+    known = [KnownClass(device_id, class_id, *item) for class_id, item in zip(update.known, described, strict=False)]
+    reports = [
+        ReportedClass(device_id, report.slot, report.name, *item)
+        for report, item in zip(update.reports, described[len(update.known) :], strict=True)
+    ]
+    return known, reports
 
 
 def _described(arrays: Arrays, count: int) -> list[tuple[Floats | None, Floats | None, Floats | None]]:

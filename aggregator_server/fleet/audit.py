@@ -17,8 +17,13 @@ from aggregator_server.store.tables import AuditRow
 
 What = Literal[
     "authentication_failed",
+    "class_approved",
     "class_made",
+    "class_merged",
+    "class_rejected",
     "class_renamed",
+    "class_retired",
+    "class_split",
     "device_admitted",
     "device_enrolled",
     "device_left",
@@ -33,6 +38,7 @@ What = Literal[
     "round_cancelled",
     "round_closed",
     "round_opened",
+    "round_restored",
     "secret_changed",
     "secret_requested",
     "token_made",

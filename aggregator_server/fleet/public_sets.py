@@ -23,7 +23,7 @@ from aggregator_server.fleet.classes import all_classes
 from aggregator_server.names import check_name
 from aggregator_server.schemas import PublicSetInfo
 from aggregator_server.store import Store
-from aggregator_server.store.tables import IS_ACTIVE, BlobRow, ClassRow, DeviceRow, PublicSetRow
+from aggregator_server.store.tables import ACTIVE, IS_ACTIVE, BlobRow, ClassRow, DeviceRow, PublicSetRow
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.public_set import PublicSet
@@ -130,7 +130,7 @@ def replace(session: Session, sha256: str, public_set: PublicSet) -> None:
     session.flush()
     session.execute(delete(ClassRow))
     session.add_all(
-        ClassRow(class_id=info.class_id, name=info.name, folded=info.name.casefold(), position=position)
+        ClassRow(class_id=info.class_id, name=info.name, folded=info.name.casefold(), position=position, state=ACTIVE)
         for position, info in enumerate(public_set.classes)
     )
     session.add(public_set_row(sha256, public_set, None))

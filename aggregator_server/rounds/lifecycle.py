@@ -80,13 +80,13 @@ def advance(store: Store, now: float, compute: Compute = compute_here) -> int | 
     """
     while True:
         with store.reading() as session:
-            snapshot = read_open_round(session)
+            snapshot = read_open_round(session, review=store.review_classes)
         if snapshot is None or not is_complete(snapshot, now):
             return None
         reason = shortfall(snapshot)
         result = compute(store.blobs, snapshot) if reason is None else reason
         with store.writing() as session:
-            if read_open_round(session) != snapshot:
+            if read_open_round(session, review=store.review_classes) != snapshot:
                 continue
             if isinstance(result, str):
                 mark_failed(session, snapshot.round_id, now, result)

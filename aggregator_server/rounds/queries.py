@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
-from aggregator_server.rounds.states import IS_DONE, IS_OPEN, IS_OVER
+from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER
 from aggregator_server.store.tables import ParticipantRow, RoundRow
 
 # Rounds with the whole fleet; the others are those of a group.
@@ -61,14 +61,15 @@ def open_round_waiting_for(session: Session, device_id: str, now: float) -> Roun
 
 
 def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow | None:
-    """Return the newest round that is done and meets the conditions."""
-    done = select(RoundRow).where(IS_DONE, *conditions)
+    """Return the newest round that is done, was not undone, and meets the conditions."""
+    done = select(RoundRow).where(COUNTS, *conditions)
     return session.scalar(done.order_by(RoundRow.round_id.desc()).limit(1))
 
 
 def training_losses(session: Session, strategy: str) -> list[float | None]:
     """Return the training losses of a strategy's done rounds with the whole fleet, oldest first."""
-    done = select(RoundRow.training_loss).where(IS_DONE, OF_FLEET, RoundRow.strategy == strategy)
+    trained = RoundRow.operation.is_(None) & (RoundRow.strategy == strategy)
+    done = select(RoundRow.training_loss).where(COUNTS, OF_FLEET, trained)
     return list(session.scalars(done.order_by(RoundRow.round_id)))
 
 
@@ -87,6 +88,26 @@ def current_prototypes(session: Session) -> str | None:
 def count_group_rounds(session: Session, follows: int) -> int:
     """Return how many rounds of groups, in any state, follow a round of the fleet."""
     return session.scalar(select(func.count()).where(RoundRow.follows == follows)) or 0
+
+
+def newest_with_uploads(session: Session, before: int | None = None) -> int | None:
+    """Return the number of the newest round that is done, and has uploads.
+
+    Args:
+        session: any.
+        before: only rounds with a smaller number.
+    """
+    uploaded = select(ParticipantRow.round_id).where(ParticipantRow.upload.is_not(None))
+    found = select(func.max(RoundRow.round_id)).where(IS_DONE, RoundRow.round_id.in_(uploaded))
+    return session.scalar(found if before is None else found.where(RoundRow.round_id < before))
+
+
+def uploads_of_round(session: Session, round_id: int) -> dict[str, str]:
+    """Return the digests of what was uploaded for a round, by device in order."""
+    rows = select(ParticipantRow.device_id, ParticipantRow.upload).where(
+        ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None)
+    )
+    return {device_id: str(upload) for device_id, upload in session.execute(rows.order_by(ParticipantRow.device_id))}
 
 
 def uploads_of_closed_rounds() -> Select[str | None]:

@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from sqlalchemy import delete, insert, tuple_
+from sqlalchemy import delete, insert, select, tuple_
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
-from aggregator_server.errors import BlobError
+from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
-from aggregator_server.fleet.conduct import note_round
+from aggregator_server.fleet.conduct import QUARANTINED, note_round
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.rounds.candidates import training_loss
-from aggregator_server.rounds.snapshot import RoundSnapshot, read_open_round
+from aggregator_server.rounds.quorum import shortfall
+from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.rounds.states import mark_done
 from aggregator_server.store.blobs import BlobFolder
-from aggregator_server.store.tables import AssignmentRow, BlobRow, ClassRow, Json
+from aggregator_server.store.tables import (
+    ACTIVE,
+    PROPOSED,
+    AssignmentRow,
+    BlobRow,
+    ClassRow,
+    DeviceRow,
+    Json,
+    ParticipantRow,
+)
 from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
-from fleet_protocol.errors import ProtocolError
 from fleet_protocol.messages import RoundPlan, Update, parse
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
-from fleet_protocol.tensors import Arrays, pack, read_document, unpack, view
+from fleet_protocol.tensors import Arrays, pack, unpack, view
+
+_log = logging.getLogger(__name__)
+ROWS = "rows"
+"""Array of a proposal: the rows of the public set that will stand for the class; the others are head columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +56,7 @@ class StoredResult:
         weights: Blob of the shared model's weights; None in a round without one.
         server_state: Blob of what the next round's aggregation gets to see.
         prototypes: Blob of the fleet's prototypes; None while it has none.
+        proposals: By class that waits for an operator: blob of its rows and columns.
     """
 
     result: RoundResult
@@ -49,16 +66,23 @@ class StoredResult:
     weights: str | None = None
     server_state: str | None = None
     prototypes: str | None = None
+    proposals: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def compute_result(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult:
     """Aggregate a round's uploads and put the resulting blobs on disk; the same snapshot gives the same bytes.
 
+    An upload that is missing or damaged counts as one that never came; the round's details name its device.
+
     Raises:
-        AggregationError: the uploads cannot be combined.
-        BlobError: a blob is missing or damaged.
+        AggregationError: the uploads cannot be combined, or too few are undamaged.
+        BlobError: another blob is missing or damaged.
     """
-    result = aggregate(strategy(snapshot.strategy), read_inputs(blobs, snapshot))
+    whole = _whole_uploads(blobs, snapshot)
+    result = aggregate(strategy(snapshot.strategy), read_inputs(blobs, whole))
+    result.details["damaged"] = sorted(
+        {upload[0] for upload in snapshot.uploads} - {upload[0] for upload in whole.uploads}
+    )
     grown = len(result.public_set.classes) > len(snapshot.classes)
     public_set = blobs.put(result.public_set.pack()) if grown else snapshot.public_set
     class_ids, consensus, weights, prototypes = result.public_set.class_ids, None, None, snapshot.prototypes
@@ -69,6 +93,10 @@ def compute_result(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult:
     if result.prototypes is not None:
         prototypes = blobs.put(result.prototypes.pack())
     state = blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
+    proposals = {
+        item.class_id: blobs.put(pack({ROWS: item.rows, **item.columns}, {"name": item.name}))
+        for item in result.proposals
+    }
     return StoredResult(
         result=result,
         public_set=public_set,
@@ -77,7 +105,32 @@ def compute_result(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult:
         weights=weights,
         server_state=state,
         prototypes=prototypes,
+        proposals=proposals,
     )
+
+
+def _whole_uploads(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundSnapshot:
+    """Return the round without uploads that are missing or damaged.
+
+    Raises:
+        AggregationError: those that are whole do not suffice.
+    """
+    whole, damaged = [], []
+    for device_id, upload, other in snapshot.uploads:
+        try:
+            blobs.read(upload)
+            whole.append((device_id, upload, other))
+        except BlobError as error:
+            _log.error("round %d goes on without device %s: %s", snapshot.round_id, device_id, error)
+            damaged.append(device_id)
+    left = dataclasses.replace(snapshot, uploads=tuple(whole))
+    reason = shortfall(left) if whole else "there are none"
+    if damaged and reason is not None:
+        raise AggregationError(
+            f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not suffice: "
+            f"{reason}; open the round again"
+        )
+    return left
 
 
 def read_inputs(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundInputs:
@@ -94,25 +147,30 @@ def read_inputs(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundInputs:
         plan=parse(RoundPlan, snapshot.plan),
         public_set=public_set,
         consensus=consensus,
-        contributions=tuple(_contribution(blobs, upload) for _, upload, other in snapshot.uploads if not other),
+        contributions=tuple(read_contribution(blobs, upload) for _, upload, other in snapshot.uploads if not other),
         new_classes=snapshot.new_classes,
         assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
         model=_read_model(blobs, snapshot, state),
         has_consensus=snapshot.consensus is not None,
         state=state,
         revoked=frozenset(snapshot.revoked),
-        others=tuple(_contribution(blobs, upload) for _, upload, other in snapshot.uploads if other),
+        others=tuple(read_contribution(blobs, upload) for _, upload, other in snapshot.uploads if other),
+        class_terms=snapshot.class_terms,
     )
 
 
-def _contribution(blobs: BlobFolder, upload: str) -> Contribution:
-    """Read an upload's document. The arrays are checked for damage when they are read."""
-    with blobs.open(upload) as file:
-        try:
-            document = parse(Update, read_document(file))
-        except ProtocolError as error:
-            raise BlobError(f"blob {file.name} is damaged ({error}); restore it from a backup") from error
-    return Contribution(document, lambda: view(blobs.read(upload))[0])
+def read_contribution(blobs: BlobFolder, upload: str) -> Contribution:
+    """Return an upload whose bytes are what they were when it was checked.
+
+    Raises:
+        BlobError: it is missing or damaged.
+    """
+    _, document = view(blobs.read(upload))
+    return Contribution(parse(Update, document), partial(_read_arrays, blobs, upload))
+
+
+def _read_arrays(blobs: BlobFolder, upload: str) -> Arrays:
+    return view(blobs.read(upload))[0]
 
 
 def _read_model(blobs: BlobFolder, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:
@@ -147,7 +205,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
         "server_state": stored.server_state,
         "prototypes": stored.prototypes,
     }
-    for kind, sha256 in blobs.items():
+    for kind, sha256 in (*blobs.items(), *(("proposal", sha256) for sha256 in stored.proposals.values())):
         if sha256 is not None:
             session.merge(BlobRow(sha256=sha256, kind=kind))
     if stored.grown:
@@ -163,9 +221,15 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
                         folded=info.name.casefold(),
                         position=position,
                         discovered_in=round_id,
+                        state=ACTIVE,
                     )
                 )
                 audit(session, "class_made", SERVER, now, class_id=info.class_id, name=info.name, round_id=round_id)
+    session.flush()
+    for item in result.proposals:
+        blob = stored.proposals[item.class_id]
+        row = ClassRow(class_id=item.class_id, name=item.name, state=PROPOSED, discovered_in=round_id, proposal=blob)
+        session.add(row)
     session.flush()
     _assign(session, round_id, result)
     screened = (result.details.get("aggregation") or {}).get("screened", {})
@@ -183,11 +247,16 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
 
 
 def _uploaders(session: Session, round_id: int) -> tuple[str, ...]:
-    """Return the devices whose uploads the result was made of."""
-    snapshot = read_open_round(session)
-    assert snapshot is not None
-    assert snapshot.round_id == round_id
-    return tuple(upload[0] for upload in snapshot.uploads)
+    """Return the devices whose uploads the result was made of; none where it is another round's, computed again."""
+    uploaded = (
+        select(ParticipantRow.device_id)
+        .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
+        .join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
+        .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), RoundRow.operation.is_(None))
+        .where(DeviceRow.revoked_at.is_(None), DeviceRow.device_id.not_in(QUARANTINED))
+        .order_by(ParticipantRow.device_id)
+    )
+    return tuple(session.scalars(uploaded))
 
 
 def _assign(session: Session, round_id: int, result: RoundResult) -> None:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.fleet.classes import all_classes
+from aggregator_server.aggregation.contract import ClassTerms
+from aggregator_server.fleet.classes import all_classes, classes_in_state, identifiers, merged_classes
 from aggregator_server.fleet.conduct import QUARANTINED
-from aggregator_server.fleet.shared_models import model_blob
+from aggregator_server.fleet.shared_models import current_model, model_blob
+from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.queries import lock_open_round
-from aggregator_server.store.tables import AssignmentRow, DeviceRow, Json, ParticipantRow
+from aggregator_server.store.tables import PROPOSED, AssignmentRow, DeviceRow, Json, ParticipantRow
 from fleet_protocol.messages import ClassInfo
 
 
@@ -37,6 +39,7 @@ class RoundSnapshot:
         prototypes: Blob of the fleet's prototypes before the round; None where it has none.
         revoked: Devices, revoked or in quarantine, whose earlier uploads no longer count; only where the aggregation
             kept something.
+        class_terms: What the round may do about classes.
     """
 
     round_id: int
@@ -55,10 +58,16 @@ class RoundSnapshot:
     server_state: str | None
     prototypes: str | None
     revoked: tuple[str, ...]
+    class_terms: ClassTerms
 
 
-def read_open_round(session: Session) -> RoundSnapshot | None:
-    """Return the open round, or None; in a writing session the round's row is locked."""
+def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot | None:
+    """Return the open round, or None; in a writing session the round's row is locked.
+
+    Args:
+        session: any.
+        review: whether new classes wait for an operator.
+    """
     row = lock_open_round(session)
     if row is None:
         return None
@@ -76,6 +85,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         .where(ParticipantRow.round_id == row.round_id)
         .order_by(AssignmentRow.device_id, AssignmentRow.slot)
     )
+    terms = read_class_terms(session, review=review)
     return RoundSnapshot(
         round_id=row.round_id,
         strategy=row.strategy,
@@ -87,16 +97,33 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         selected=len(participants),
         uploads=tuple((device_id, upload, other) for device_id, upload, other in participants if upload is not None),
         classes=all_classes(session),
-        assigned=tuple((device_id, slot, class_id) for device_id, slot, class_id in session.execute(assigned)),
+        assigned=tuple(
+            (device_id, slot, terms.merged.get(class_id, class_id))
+            for device_id, slot, class_id in session.execute(assigned)
+        ),
         model=model_blob(session, row.model_version),
         weights=row.weights,
         server_state=row.server_state,
         prototypes=row.prototypes,
-        revoked=_revoked(session) if row.server_state is not None else (),
+        revoked=revoked_devices(session) if row.server_state is not None else (),
+        class_terms=terms,
     )
 
 
-def _revoked(session: Session) -> tuple[str, ...]:
+def read_class_terms(session: Session, *, review: bool = False) -> ClassTerms:
+    """Return what a round may do about classes; the current shared model's head must have a slot for each."""
+    model = current_model(session)
+    return ClassTerms(
+        max_classes=CLASSES if model is None else min(CLASSES, model.capacity),
+        proposed=frozenset(classes_in_state(session, PROPOSED)),
+        reserved=frozenset(identifiers(session)),
+        merged=merged_classes(session),
+        review=review,
+    )
+
+
+def revoked_devices(session: Session) -> tuple[str, ...]:
+    """Return the devices that were revoked or are in quarantine, in order."""
     revoked = select(DeviceRow.device_id).where(
         DeviceRow.revoked_at.is_not(None) | DeviceRow.device_id.in_(QUARANTINED)
     )

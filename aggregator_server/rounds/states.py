@@ -2,7 +2,8 @@
 
     open -> done | failed(reason)
 
-A round is inserted open (rounds/opening.py). Queries for rounds by state stand in rounds/queries.py.
+A round is inserted open (rounds/opening.py), or done where an operator made its result (undo/operations.py). Queries
+for rounds by state stand in rounds/queries.py.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from aggregator_server.store.tables import DONE, FAILED, OPEN, RoundRow
 
 # Conditions for queries.
 IS_OPEN = RoundRow.state == OPEN
-IS_DONE = RoundRow.state == DONE
 IS_OVER = RoundRow.state != OPEN
+IS_DONE = RoundRow.state == DONE
+# Done, and not undone by an operator.
+COUNTS = IS_DONE & RoundRow.undone_by.is_(None)
 
 _REASON_LENGTH = 1_000
 

@@ -23,7 +23,7 @@ from aggregator_server.errors import (
 from aggregator_server.fleet.conduct import in_quarantine, note_refusal
 from aggregator_server.fleet.public_sets import feature_range, upload_terms
 from aggregator_server.fleet.shared_models import model_blob, read_manifest
-from aggregator_server.limits import CLIPS, METRICS, UPDATE
+from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
 from aggregator_server.rounds.continuous import is_due, present_round
 from aggregator_server.rounds.queries import require_round
@@ -218,6 +218,10 @@ def _check_public_set(terms: UploadTerms, update: Update) -> None:
 def _check_numbers(update: Update) -> None:
     if type(update.clips) is not int or not 0 <= update.clips < CLIPS:
         raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS - 1}, not {update.clips!r}")
+    if not 0.0 <= update.label_entropy <= LABEL_ENTROPY:  # holds for NaN too
+        raise MalformedUpdateError(
+            f"label_entropy must be from 0 to {LABEL_ENTROPY:g} nats, not {update.label_entropy!r}"
+        )
     try:
         check_metrics(update.metrics)
     except InvalidRequestError as error:

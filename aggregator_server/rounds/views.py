@@ -83,6 +83,8 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         quarantined=tuple(details.get("quarantined", ())),
         groups=planned.groups,
         group_rounds=planned.rounds,
+        damaged=tuple(details.get("damaged", ())),
+        operation=details.get("operation", {}),
     )
 
 
@@ -111,6 +113,9 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.follows,
         RoundRow.group_index,
         RoundRow.series,
+        RoundRow.operation,
+        RoundRow.restores,
+        RoundRow.undone_by,
     )
 
 
@@ -131,6 +136,9 @@ def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no 
         follows=row.follows,
         group=row.group_index,
         series=row.series,
+        operation=row.operation,
+        restores=row.restores,
+        undone_by=row.undone_by,
     )
 
 

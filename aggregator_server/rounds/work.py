@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotDoneError
-from aggregator_server.fleet.classes import all_classes
+from aggregator_server.fleet.classes import all_classes, as_merged, classes_in_state, given_up, merged_classes
 from aggregator_server.fleet.conduct import in_quarantine
 from aggregator_server.fleet.devices import require_active
 from aggregator_server.fleet.shared_models import model_blob
@@ -21,7 +22,15 @@ from aggregator_server.rounds.queries import open_round_waiting_for, require_rou
 from aggregator_server.rounds.states import is_done
 from aggregator_server.rounds.uploads import check_metrics
 from aggregator_server.store import Store
-from aggregator_server.store.tables import AssignmentRow, DeviceRow, LearnedRow, ParticipantRow, RoundRow
+from aggregator_server.store.tables import (
+    PROPOSED,
+    AssignmentRow,
+    ClassRow,
+    DeviceRow,
+    LearnedRow,
+    ParticipantRow,
+    RoundRow,
+)
 from fleet_protocol.messages import ClassAssignment, Learned, RoundPlan, Work, WorkKind, parse
 
 
@@ -73,7 +82,8 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
             )
         )  # fmt: skip
         reached = (AssignmentRow.device_id == device_id) & (AssignmentRow.round_id <= learned.round_id)
-        session.execute(update(AssignmentRow).where(reached).values(acknowledged=True))
+        proposed = AssignmentRow.class_id.in_(classes_in_state(session, PROPOSED))
+        session.execute(update(AssignmentRow).where(reached, ~proposed).values(acknowledged=True))
 
 
 def _to_learn(session: Session, device_id: str) -> RoundRow | None:
@@ -97,12 +107,7 @@ def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Wo
     learning = kind == "learn"
     public_set = row.result_public_set if learning else row.public_set
     consensus = row.result_consensus if learning else row.consensus
-    pending = (
-        select(AssignmentRow.slot, AssignmentRow.class_id)
-        .where(AssignmentRow.device_id == device_id, AssignmentRow.acknowledged.is_(False))
-        .order_by(AssignmentRow.slot)
-    )
-    assignments = tuple(ClassAssignment(*pair) for pair in session.execute(pending)) if learning else ()
+    merged = merged_classes(session)
     work = Work(
         kind=kind,
         round_id=row.round_id,
@@ -110,12 +115,14 @@ def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Wo
         public_set=str(public_set),
         consensus=consensus,
         classes=all_classes(session),
-        assignments=assignments,
+        assignments=_pending(session, device_id, merged) if learning else (),
         model=model_blob(session, row.model_version),
         weights=row.result_weights if learning else row.weights,
         fine_tune=learning and fine_tuning_due(session, row, device_id),
         prototypes=row.result_prototypes if learning else row.prototypes,
         fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
+        merged=as_merged(merged),
+        retired=given_up(session),
     )
     if work.plan.others is None or not _is_other(session, kind, row, device_id):
         return work
@@ -129,3 +136,15 @@ def _is_other(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -
     if kind == "contribute":
         return session.get_one(ParticipantRow, (row.round_id, device_id)).other
     return is_other(session, row, device_id)
+
+
+def _pending(session: Session, device_id: str, merged: Mapping[str, str]) -> tuple[ClassAssignment, ...]:
+    """Return what a device has not been told of its new sounds; nothing of classes that wait for an operator."""
+    rows = (
+        select(AssignmentRow.slot, AssignmentRow.class_id)
+        .join(ClassRow, ClassRow.class_id == AssignmentRow.class_id)
+        .where(AssignmentRow.device_id == device_id, AssignmentRow.acknowledged.is_(False))
+        .where(ClassRow.state != PROPOSED)
+        .order_by(AssignmentRow.slot)
+    )
+    return tuple(ClassAssignment(slot, merged.get(class_id, class_id)) for slot, class_id in session.execute(rows))

@@ -9,6 +9,7 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
@@ -17,11 +18,15 @@ from aggregator_server.errors import StartError
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.database import create_database
 from aggregator_server.store.free_space import full, is_full
+from aggregator_server.store.identity import FolderIdentity
 
-__all__ = ["DATABASE", "LOCK", "Store", "Tables", "open_tables"]
+__all__ = ["DATABASE", "LOCK", "KeptUploads", "Store", "Tables", "open_tables"]
 
 # Files of a data folder.
 DATABASE, LOCK = "auricle.db", "lock"
+
+KeptUploads = Literal["none", "last", "all"]
+"""Of which rounds that are over the uploads are kept: the last one's are what a restoration without a device needs."""
 
 
 class Tables:
@@ -53,16 +58,19 @@ class Store(Tables):
 
     Attributes:
         blobs: The arrays. A blob is on disk before any row names it; uploads are removed when their round is over.
-        keep_uploads: Whether uploads stay on disk after their round.
+        keep_uploads: Of which rounds uploads stay on disk.
+        review_classes: Whether new classes wait for an operator.
     """
 
-    def __init__(self, folder: Path, *, keep_uploads: bool = False) -> None:
+    def __init__(self, folder: Path, *, keep_uploads: KeptUploads = "last", review_classes: bool = False) -> None:
         """Open a data folder, creating what it lacks.
 
         Raises:
-            StartError: it cannot be created or written, somebody else has it open, or another version wrote it.
+            StartError: it cannot be created or written, somebody else has it open, another version wrote it, or its
+                database is not the one that belongs to its blobs.
         """
         self.keep_uploads = keep_uploads
+        self.review_classes = review_classes
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / LOCK).open("w")
@@ -79,7 +87,7 @@ class Store(Tables):
                 f"data folder {folder} cannot be used ({error}); choose a folder that this user can write to"
             ) from error
         try:
-            super().__init__(create_database(folder / DATABASE))
+            super().__init__(create_database(folder / DATABASE, _identity(folder)))
         except StartError:
             self._lock.close()
             raise
@@ -106,4 +114,8 @@ def open_tables(folder: Path) -> Tables:
             f"{folder} is no data folder: it has no {DATABASE}. Name the folder that the server runs with "
             "(`auricle-aggregator run --data FOLDER` makes one)"
         )
-    return Tables(create_database(folder / DATABASE))
+    return Tables(create_database(folder / DATABASE, _identity(folder)))
+
+
+def _identity(folder: Path) -> FolderIdentity:
+    return FolderIdentity(folder, has_blobs=any((folder / "blobs").glob("??/*")))

@@ -131,6 +131,11 @@ class BlobFolder:
         """Return the path of a blob. The database says whether it exists."""
         return _place(self.folder, sha256)
 
+    def size(self, sha256: str) -> int:
+        """Return a blob's bytes; 0 where it is gone."""
+        path = self.path(sha256)
+        return path.stat().st_size if path.exists() else 0
+
     def open(self, sha256: str) -> BinaryIO:
         """Open a blob to read a part of it, unchecked.
 

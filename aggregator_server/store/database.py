@@ -5,8 +5,10 @@ The tables and queries are plain SQL that PostgreSQL takes as well; what only SQ
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -15,6 +17,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from aggregator_server.errors import StartError
 from aggregator_server.store import migrations
 from aggregator_server.store.free_space import full, is_full
+from aggregator_server.store.identity import FolderIdentity
 from aggregator_server.store.tables import Base
 
 # `PRAGMA user_version` of a database whose revision Alembic notes. Releases before it refuse this number.
@@ -29,11 +32,16 @@ _PRAGMAS = (
 )
 
 
-def create_database(path: Path) -> Engine:
+def create_database(path: Path, identity: FolderIdentity) -> Engine:
     """Open the database at ``path``, with all tables where it is new, and with changed ones where it is older.
 
+    Args:
+        path: of the file.
+        identity: of its folder.
+
     Raises:
-        StartError: the file cannot be opened, is no database, or has tables that this release cannot change.
+        StartError: the file cannot be opened, is no database, has tables that this release cannot change, or is not
+            the folder's.
     """
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"timeout": _LOCK_WAIT_S}, pool_size=CONNECTIONS, max_overflow=0
@@ -42,8 +50,11 @@ def create_database(path: Path) -> Engine:
     event.listen(engine, "begin", _begin)
     try:
         # In one transaction: killed within it, the next start finds the database as it was.
-        with engine.execution_options(auricle_write=True).begin() as connection:
-            _bring_up_to_date(connection, path)
+        with _writing_unchecked(engine) as connection:
+            empty = not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
+            identity.require(connection, path, empty=empty)
+            _bring_up_to_date(connection, path, empty=empty)
+        identity.note()
     except StartError:
         engine.dispose()
         raise
@@ -57,13 +68,27 @@ def create_database(path: Path) -> Engine:
     return engine
 
 
-def _bring_up_to_date(connection: Connection, path: Path) -> None:
+@contextlib.contextmanager
+def _writing_unchecked(engine: Engine) -> Iterator[Connection]:
+    """Open a transaction in which a table that others refer to may be copied and dropped, as SQLite changes columns."""
+    with engine.execution_options(auricle_write=True).connect() as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.execute("PRAGMA foreign_keys = OFF")  # has no effect within a transaction
+        try:
+            with connection.begin():
+                yield connection
+        finally:
+            driver.execute("PRAGMA foreign_keys = ON")
+
+
+def _bring_up_to_date(connection: Connection, path: Path, *, empty: bool) -> None:
     """Make the tables, or change those of an older release.
 
     Raises:
         StartError: a newer release made the tables, or one that is too old.
     """
-    if not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
+    if empty:
         Base.metadata.create_all(connection)
         migrations.stamp(connection, migrations.newest())
         connection.exec_driver_sql(f"PRAGMA user_version = {MANAGED}")

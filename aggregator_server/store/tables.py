@@ -11,6 +11,12 @@ from fleet_protocol.messages import RoundState
 
 Json = dict[str, Any]
 
+# The values of ClassRow.state. An active class is one of the fleet's, a proposed one waits for an operator, who can
+# reject it. An operator merges and retires active ones; the round that discovered an undone one was undone.
+ACTIVE, PROPOSED, REJECTED, RETIRED, MERGED, UNDONE = (
+    "active", "proposed", "rejected", "retired", "merged", "undone",
+)  # fmt: skip
+
 # The values of RoundRow.state (fleet_protocol.messages.RoundState). rounds/states.py reads and changes them.
 OPEN: RoundState = "open"
 DONE: RoundState = "done"
@@ -27,7 +33,7 @@ class Base(DeclarativeBase):
 class BlobRow(Base):
     """A blob on disk; an update only until its round is over.
 
-    ``kind``: devices may fetch public_set, consensus, model, weights, prototypes; not update, server_state.
+    ``kind``: devices may fetch public_set, consensus, model, weights, prototypes; not update, server_state, proposal.
     """
 
     __tablename__ = "blobs"
@@ -93,6 +99,9 @@ class RoundRow(Base):
     ``training_loss`` is the median of the losses that its devices uploaded. A round within a group ``follows`` the
     fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group. ``series`` is the
     first of the continuous rounds that it is one of; these have no ``deadline_at``.
+
+    ``operation`` is what an operator did to the fleet, in place of a round with devices. ``restores`` is the round
+    whose state that brought back. No later round starts from one that is ``undone_by`` such a row.
     """
 
     __tablename__ = "rounds"
@@ -120,6 +129,9 @@ class RoundRow(Base):
     follows: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     group_index: Mapped[int | None]
     series: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+    operation: Mapped[str | None] = mapped_column(String(16))
+    restores: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+    undone_by: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     groups: Mapped[Json | None] = mapped_column(JSON(none_as_null=True), deferred=True)
     details: Mapped[Json] = mapped_column(deferred=True)  # large; only read where people look at one round
 
@@ -158,14 +170,22 @@ class PublicSetRow(Base):
 
 
 class ClassRow(Base):
-    """A class of the fleet. ``position`` is its column in scores; ``folded`` is the name without case."""
+    """A class that the fleet has, had, or may get.
+
+    ``position`` is its column in scores; ``folded`` is the name without case. Both are null unless it is active. The
+    rows and columns of a class that is proposed are in the blob ``proposal``.
+    """
 
     __tablename__ = "classes"
     class_id: Mapped[str] = mapped_column(String(64), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
-    folded: Mapped[str] = mapped_column(String(600), unique=True)
-    position: Mapped[int] = mapped_column(Integer, unique=True)
+    folded: Mapped[str | None] = mapped_column(String(600), unique=True)
+    position: Mapped[int | None] = mapped_column(Integer, unique=True)
     discovered_in: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+    state: Mapped[str] = mapped_column(String(8), default=ACTIVE, server_default=ACTIVE)
+    merged_into: Mapped[str | None] = mapped_column(ForeignKey("classes.class_id"))
+    split_from: Mapped[str | None] = mapped_column(ForeignKey("classes.class_id"))
+    proposal: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
 
 
 class ParticipantRow(Base):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from aggregator_server.limits import STEP_FACTOR
 from aggregator_server.strategies.statistics import DeviceStatistics
 from aggregator_server.strategies.strategy import sharing
 from fleet_protocol.adaptive_training import utility
@@ -25,7 +26,8 @@ def adaptive_local_training(local: Choice, devices: tuple[DeviceStatistics, ...]
         utilities = [utility(device.clips, device.label_entropy, max_clips, classes) for device in devices]
         if any(utilities):
             settings["most_clips"] = max_clips
-            settings["step_factor"] = float(settings["step_factor"]) or len(utilities) / sum(utilities)
+            factor = len(utilities) / max(sum(utilities), len(utilities) / STEP_FACTOR)
+            settings["step_factor"] = float(settings["step_factor"]) or factor
     return dataclasses.replace(local, settings=settings)
 
 

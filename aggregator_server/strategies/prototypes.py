@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, RoundResult, UploadTerms
+from aggregator_server.aggregation.contract import (
+    Assigned,
+    ClassTerms,
+    Contribution,
+    RoundInputs,
+    RoundResult,
+    UploadTerms,
+)
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
@@ -20,7 +27,7 @@ from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
 from aggregator_server.strategies.statistics import DeviceStatistics
 from aggregator_server.strategies.strategy import Strategy
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.messages import Choice, Update
 from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
@@ -28,6 +35,7 @@ from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
 _ID_BYTES = 32
+_CLASS_ID_BYTES = 256  # 64 characters
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     assigned = reassigned + (settled.assignments if settled else ())
     public_set = settled.public_set if settled else inputs.public_set
     present = {contribution.update.device_id for contribution in contributions}
-    kept = _kept(inputs.state, public_set.class_ids)
+    kept = _kept(inputs.state, public_set.class_ids, inputs.class_terms)
     votes = {key: vote for key, vote in kept.items() if key[1] not in present | inputs.revoked}
     votes |= _cast(contributions, assigned)
     found, distances = _combined(votes, public_set, inputs.plan.aggregation.settings)
@@ -88,6 +96,7 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         details={"aggregation": details, "discovery": settled.details if settled else None},
         state=_to_keep(votes, public_set.class_ids),
         prototypes=found,
+        proposals=settled.proposals if settled else (),
     )
 
 
@@ -139,26 +148,42 @@ def _combined(
 
 
 def _to_keep(votes: Votes, class_ids: Sequence[str]) -> Arrays:
-    """Return votes as arrays, a row for each: the class's column, the device's id, the prototype and its clips."""
-    keys = sorted(votes, key=lambda key: (class_ids.index(key[0]), key[1]))
+    """Return votes as arrays, a row for each: the class's id, the device's id, the prototype and its clips."""
+    keys = sorted((key for key in votes if key[0] in class_ids), key=lambda key: (class_ids.index(key[0]), key[1]))
     if not keys:
         return {}
-    names = b"".join(device_id.encode().ljust(_ID_BYTES, b"\0") for _, device_id in keys)
     return {
-        "columns": np.array([class_ids.index(class_id) for class_id, _ in keys], np.int64),
-        "devices": np.frombuffer(names, np.uint8).reshape(len(keys), _ID_BYTES),
+        "classes": _as_rows([class_id for class_id, _ in keys], _CLASS_ID_BYTES),
+        "devices": _as_rows([device_id for _, device_id in keys], _ID_BYTES),
         "prototypes": np.stack([votes[key].prototype for key in keys]),
         "counts": np.array([votes[key].clips for key in keys], np.float32),
     }
 
 
-def _kept(state: Arrays, class_ids: Sequence[str]) -> Votes:
-    """Read what :func:`_to_keep` returned."""
-    if not state:
+def _as_rows(names: Sequence[str], width: int) -> Array:
+    return np.frombuffer(b"".join(name.encode().ljust(width, b"\0") for name in names), np.uint8).reshape(-1, width)
+
+
+def _from_rows(rows: Array) -> list[str]:
+    return [row.tobytes().rstrip(b"\0").decode() for row in rows]
+
+
+def _kept(state: Arrays, class_ids: Sequence[str], terms: ClassTerms) -> Votes:
+    """Read what :func:`_to_keep` returned; votes for a merged class count for what it is now, others are dropped.
+
+    A state of an older release names columns. They mean the same classes as long as no class was removed.
+    """
+    if not state or ("columns" in state and not terms.reserved <= {*class_ids, *terms.proposed}):
         return {}
-    names = [row.tobytes().rstrip(b"\0").decode() for row in state["devices"]]
-    rows = zip(state["columns"].tolist(), names, state["prototypes"], state["counts"].tolist(), strict=True)
-    return {(class_ids[column], name): Vote(prototype, clips) for column, name, prototype, clips in rows}
+    classes = [class_ids[column] for column in state["columns"]] if "columns" in state else _from_rows(state["classes"])
+    rows = zip(classes, _from_rows(state["devices"]), state["prototypes"], state["counts"].tolist(), strict=True)
+    votes: Votes = {}
+    for class_id, device_id, prototype, clips in rows:
+        if class_id in class_ids:
+            votes[class_id, device_id] = Vote(prototype, clips)
+        elif terms.merged.get(class_id) in class_ids:
+            votes.setdefault((terms.merged[class_id], device_id), Vote(prototype, clips))
+    return votes
 
 
 def prepare(local: Choice, _devices: tuple[DeviceStatistics, ...], _classes: int) -> Choice:

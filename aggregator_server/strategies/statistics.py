@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.plausible import capped_sizes
 from aggregator_server.fleet.conduct import QUARANTINED
-from aggregator_server.limits import SELECTION_CAP
+from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
 
 
@@ -30,11 +30,11 @@ class DeviceStatistics:
 
 
 def read_statistics(session: Session) -> tuple[DeviceStatistics, ...]:
-    """Return what the devices reported that are not revoked; devices without a report are left out."""
+    """Return what the devices reported that are not revoked; devices without a report that can be true are left out."""
     rows = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.label_entropy).where(
         IS_ACTIVE,
         DeviceRow.clips > 0,
-        DeviceRow.label_entropy.is_not(None),
+        DeviceRow.label_entropy.between(0.0, LABEL_ENTROPY),
         DeviceRow.device_id.not_in(QUARANTINED),
     )
     found = session.execute(rows.order_by(DeviceRow.device_id))

@@ -7,6 +7,7 @@ they hold becomes the start of the class that the sound turns out to be.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,8 +48,6 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     check_arrays(terms, update, arrays, dict(wanted))
     for name in wanted:
         check_weights(name, arrays[name])
-    if not 0.0 <= update.label_entropy <= 20.0:  # holds for NaN too
-        raise MalformedUpdateError(f"label_entropy must be from 0 to 20 nats, not {update.label_entropy!r}")
 
 
 def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> RoundResult:
@@ -79,7 +78,11 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
         weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
     public_set = settled.public_set if settled else inputs.public_set
     believed = [c for c in contributions if c.update.device_id not in rule_details.get("screened", ())]
-    weights = _new_columns(model, weights, inputs, public_set.class_ids, believed, assigned)
+    former = len(inputs.public_set.classes)
+    new = _new_columns(model, former, public_set.class_ids[former:], believed, assigned)
+    weights = _with_columns(weights, former, list(new.values()))
+    proposals = settled.proposals if settled else ()
+    heads = _new_columns(model, former, [item.class_id for item in proposals], believed, assigned)
     consensus = None
     if inputs.has_consensus:
         consensus = extend(inputs.consensus, len(public_set.labels), len(public_set.classes))
@@ -91,6 +94,7 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
         details=details,
         weights=weights,
         state=state,
+        proposals=tuple(dataclasses.replace(item, columns=heads.get(item.class_id, {})) for item in proposals),
     )
 
 
@@ -107,30 +111,46 @@ def _known_columns(model: SharedModel, contribution: Contribution, inputs: Round
 
 def _new_columns(
     model: SharedModel,
-    weights: Arrays,
-    inputs: RoundInputs,
-    class_ids: Sequence[str],
+    former: int,
+    new: Sequence[str],
     contributions: Sequence[Contribution],
     assigned: Sequence[Assigned],
-) -> Arrays:
-    """Return the weights with a column for every class that was discovered: the mean of its reporters' columns.
+) -> dict[str, Arrays]:
+    """Return the head's columns of classes that were discovered, by class and name of the weights.
 
-    A class that only screened devices, or devices of other networks, reported keeps the column of its slot, which
-    nobody has trained.
+    Each is the mean of its reporters' columns. A class that only screened devices or those of other networks reported,
+    or for whose sound no head had a column left, has none: its slot keeps the column that nobody has trained.
+
+    Args:
+        model: the shared one.
+        former: how many classes the fleet had: a device's reports have the columns after these, in their order.
+        new: the classes; those for which the head has a slot have columns.
+        contributions: of the round.
+        assigned: the round's assignments.
     """
-    former, capacity = len(inputs.public_set.classes), model.manifest.slots
     reports = {
         (c.update.device_id, report.slot): (c, former + place)
-        for c in contributions for place, report in enumerate(c.update.reports)
+        for c in contributions for place, report in enumerate(c.update.reports) if former + place < model.manifest.slots
     }  # fmt: skip
-    result = {name: array.copy() for name, array in weights.items()}
-    for slot, class_id in enumerate(class_ids[former:capacity], start=former):
+    columns: dict[str, Arrays] = {}
+    for class_id in new[: model.manifest.slots - former]:
         reporters = [(a.device_id, a.slot) for a in assigned if a.class_id == class_id]
         places = [reports[reporter] for reporter in reporters if reporter in reports]
         found = [(contribution.read(), place) for contribution, place in places]
-        if not found:
-            continue
-        for name in model.manifest.head.weights:
-            columns = [arrays[PREFIX + name][..., place] for arrays, place in found]
-            result[name][..., slot] = np.mean(columns, axis=0, dtype=np.float64)
-    return result
+        columns[class_id] = {
+            name: np.mean(
+                [arrays[PREFIX + name][..., place] for arrays, place in found], axis=0, dtype=np.float64
+            ).astype(np.float32)
+            for name in model.manifest.head.weights
+            if found
+        }
+    return columns
+
+
+def _with_columns(weights: Arrays, first: int, columns: Sequence[Arrays]) -> Arrays:
+    """Return weights with some columns of the head replaced, from one of them on."""
+    changed = weights | {name: weights[name].copy() for column in columns for name in column}
+    for slot, column in enumerate(columns, start=first):
+        for name, values in column.items():
+            changed[name][..., slot] = values
+    return changed

@@ -58,7 +58,9 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
         new_work = Notifier()
         computation = Computation(store.blobs)
         scheduler = RoundScheduler(store, new_work, computation)
-        app.state.service = Service(store, first_tokens, new_work, scheduler, Guard(store), terms or Terms())
+        app.state.service = Service(
+            store, first_tokens, new_work, scheduler, computation, Guard(store), terms or Terms()
+        )
         await asyncio.to_thread(remove_left_uploads, store)
         moving = asyncio.create_task(scheduler.run())
         try:

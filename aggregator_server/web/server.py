@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from aggregator_server import limits, tls
 from aggregator_server.security import load_tokens
 from aggregator_server.server_address import note_address, reachable_host
-from aggregator_server.store import Store
+from aggregator_server.store import KeptUploads, Store
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
 from aggregator_server.web.connection import ConnectionTable, bounded_protocol
@@ -87,7 +87,13 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    data: Path, environment: Mapping[str, str], endpoint: Endpoint, terms: Terms, *, keep_uploads: bool = False
+    data: Path,
+    environment: Mapping[str, str],
+    endpoint: Endpoint,
+    terms: Terms,
+    *,
+    keep_uploads: KeptUploads = "last",
+    review_classes: bool = False,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
 
@@ -95,7 +101,7 @@ def serve(
         StartError: the data folder, a token, the address, a certificate or an installed strategy cannot be used.
     """
     strategies()
-    store = Store(data, keep_uploads=keep_uploads)
+    store = Store(data, keep_uploads=keep_uploads, review_classes=review_classes)
     try:
         tokens = load_tokens(data, environment)
         certificate = endpoint.certificate(data)

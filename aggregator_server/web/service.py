@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aggregator_server.limits import DEVICES_PER_MINUTE
+from aggregator_server.rounds.computation import Compute
 from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.rounds.scheduler import RoundScheduler
 from aggregator_server.security import Tokens
@@ -38,6 +39,7 @@ class Service:
         tokens: The administrator's and the enrolment token.
         new_work: Notifies waiting devices that there may be work for them.
         scheduler: Moves the open round forward.
+        compute: Computes the result of a round, in a process of its own.
         guard: Notes and slows down what is refused.
         terms: What whoever runs the server asks of devices.
     """
@@ -46,5 +48,6 @@ class Service:
     tokens: Tokens
     new_work: Notifier
     scheduler: RoundScheduler
+    compute: Compute
     guard: Guard
     terms: Terms

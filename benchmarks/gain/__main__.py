@@ -3,8 +3,10 @@
 - embeddings: forty devices with one pretrained front end learn from 40 clips each of Speech Commands' test speakers,
   whom no pretraining heard; in a second fleet a fifth of them was taught two words that nobody else knows. On a front
   end that had these words in its pretraining, such as base, there is no second fleet.
-- weights: twenty devices that train one network from nothing (benchmarks/gain/shared_weights.py).
+- weights: fifty devices that train one network from nothing (benchmarks/gain/shared_weights.py).
 - scores: three users with networks and labels of their own (benchmarks/zero_shot.py).
+
+Runs of the last two are kept in build/gain: a killed command goes on with those that are left.
 
 Every figure is a mean over devices and seeds, in per cent: of clips of a device's own people that it did not learn
 from, of people whom nobody knows, and of these people's clips of words that the device has no clip of. A device is
@@ -31,10 +33,12 @@ from benchmarks.gain import shared_weights
 from benchmarks.gain.deal import Fleet, deal
 from benchmarks.gain.embeddings import read_words
 from benchmarks.gain.heads import ALONE, PLANS, EmbeddingFleet, Judged
+from benchmarks.gain.kept_runs import figures_of
+from benchmarks.papers.run import Call, Run
 from benchmarks.papers.scale import Scale
 from fleet_protocol.arrays import Bools
 from fleet_protocol.bundle import read_bundle
-from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.loop import available_cores
 
 EMBEDDINGS, WEIGHTS, SCORES = FLEETS = ("embeddings", "weights", "scores")
 OF_EMBEDDINGS = (Fleet("ten words"), Fleet("two new words", new=("stop", "go")))
@@ -50,6 +54,7 @@ def main() -> None:
         "--front-end", default="base", metavar="NAME|FILE", help="of embeddings: base, or a file NAME.frontend (base)"
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="fleets (1 2 3); choose with 100 up")
+    parser.add_argument("--processes", type=int, default=available_cores(), metavar="N", help="at once (all cores)")
     parser.add_argument("--json", action="store_true", help="print one JSON list as the last line")
     chosen = parser.parse_args()
     data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"
@@ -57,8 +62,8 @@ def main() -> None:
         raise SystemExit(f"there is no {data}; set AURICLE_DATA to the folder that holds this one")
     found = {
         EMBEDDINGS: lambda: on_embeddings(chosen.front_end, data, chosen.seeds),
-        WEIGHTS: lambda: sharing_weights(chosen.seeds),
-        SCORES: lambda: sharing_scores([402 + seed for seed in chosen.seeds]),
+        WEIGHTS: lambda: sharing_weights(chosen.seeds, chosen.processes),
+        SCORES: lambda: sharing_scores([402 + seed for seed in chosen.seeds], chosen.processes),
     }
     rows = [row for name in chosen.fleets for row in found[name]()]
     if chosen.json:
@@ -83,25 +88,25 @@ def on_embeddings(front_end: str, data: Path, seeds: list[int]) -> Iterator[dict
             yield _row(fleet.name, Path(front_end).stem, plan, judged, alone)
 
 
-def sharing_weights(seeds: list[int]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a fleet that shares a network's weights, and print each."""
-    scale, inputs = Scale(full=False, output=FOLDER), Inputs()
-    bundles = scale.bundles([shared_weights.PLUG_IN, shared_weights.OTHER], "--batch", "16", "--capacity", "12")
-    found: dict[str, list[dict[str, float]]] = {}
-    for seed in seeds:
-        for plan, row in shared_weights.of_seed(seed, list(shared_weights.METHODS), bundles, scale, inputs):
-            found.setdefault(plan, []).append(row)
-    for plan, rows in found.items():
-        means = {name: _mean([row[name] for row in rows]) for name in rows[0]}
-        yield _said("twenty devices", shared_weights.PLUG_IN, plan, never_heard=None, **means)
+def sharing_weights(seeds: list[int], processes: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of fleets that share a network's weights, and print each."""
+    found = figures_of(shared_weights.runs(Scale(full=False, output=FOLDER), seeds), FOLDER, processes)
+    for fleet in shared_weights.FLEETS:
+        of_fleet = {name: found[f"{fleet.name}: {name}"] for name in fleet.methods}
+        for plan, row in shared_weights.rows(fleet, of_fleet):
+            yield _said(fleet.name, fleet.own, plan, never_heard=None, **row)
 
 
-def sharing_scores(seeds: list[int]) -> Iterator[dict[str, Any]]:
+def sharing_scores(seeds: list[int], processes: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of users who share scores, and print each."""
-    for plan in (zero_shot.PUBLIC_ONLY, *zero_shot.FORMS):
-        rows = [zero_shot.public_only(seed) if plan == zero_shot.PUBLIC_ONLY else zero_shot.played(seed, plan)
-                for seed in seeds]  # fmt: skip
-        own, strangers = (_mean([row[name] for row in rows]) for name in ("own", "strangers"))
+    plans = {zero_shot.PUBLIC_ONLY: Call(zero_shot.public_only)}
+    plans |= {form: Call(zero_shot.played, {"form": form}) for form in zero_shot.FORMS}
+    runs = [
+        Run(plan, seed, Call(call.function, {"seed": seed, **call.arguments}), corpus=f"zero shot {seed}")
+        for seed in seeds for plan, call in plans.items()
+    ]  # fmt: skip
+    for plan, found in figures_of(runs, FOLDER, processes).items():
+        own, strangers = (_mean([row[name] for row in found]) for name in ("own", "strangers"))
         yield _said("three users", "gudur", plan, own, strangers, None, None)
 
 

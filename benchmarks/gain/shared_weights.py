@@ -1,21 +1,27 @@
 """What devices listen with after rounds of the strategies that share a model, beside what they would have without any.
 
-Twenty devices with four people each share ten words of Speech Commands, as log-mel pictures. Of every device's clips
-20 % decide which model it listens with and other 20 % evaluate that; strangers are speakers that no device has. The
-devices, the rounds and the fine-tuning are the product's own code. Rates were chosen with seeds 100 and 101.
+Fifty devices with four or five people each share ten words of Speech Commands, as log-mel pictures; a tenth of the
+people are public. Of every device's clips 20 % decide which model it listens with and other 20 % evaluate that;
+strangers are speakers that no device has. The devices, the rounds and the fine-tuning are the product's own code.
+
+The run of the plan tells what the devices of its fleet would have without one, and what their guard makes of the
+choice; so every figure is computed once.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
+from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.recommended import FleetKind, recommended
+from benchmarks.papers.gained import WITHOUT, own_accuracies, own_and_strangers, worse_than_alone
 from benchmarks.papers.keywords import keyword_clips
+from benchmarks.papers.run import Figures, Run
 from benchmarks.papers.scale import Scale
+from fleet_protocol.messages import Choice
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.sections import (
     BaselinesSection,
@@ -24,82 +30,128 @@ from fleet_simulator.experiment.sections import (
     ModelSection,
     RoundsSection,
 )
-from fleet_simulator.runs.inputs import Inputs
-from fleet_simulator.runs.progress import Silent
-from fleet_simulator.shared_model.simulation import run
 
-ROUNDS, EPOCHS, RATE = 40, 2, 0.1
+# The rate: at most three points behind the best of each strategy that benchmarks/papers/ablation.py tunes.
+ROUNDS, EPOCHS, RATE = 60, 2, 0.2
 PLUG_IN, OTHER = "crnn_tiny", "crnn_lite"
-WITHOUT = {"alone": "alone", "public labels alone": "public", "own clips and public labels": "both"}
-FORMER: dict[str, Value] = {"rehearsal_by": "opinion"}
 LOCAL: dict[str, Value] = {"name": "local"}
 
 
 @dataclass(frozen=True)
 class Method:
-    """A strategy, its local settings, what devices make of the result, and whether they have another network."""
+    """How a fleet runs its rounds.
+
+    Attributes:
+        strategy: Name of the strategy.
+        local: Settings of its local method; passes and rate are those of all methods, unless they are here.
+        aggregation: The rule and its settings; empty: the strategy's own.
+        baselines: Whether what the devices would have without a fleet is computed, and what their guard chooses.
+    """
 
     strategy: str
     local: Mapping[str, Value] = field(default_factory=dict)
-    personal: Mapping[str, Value] = field(default_factory=dict)
-    other: bool = False
+    aggregation: Mapping[str, Value] = field(default_factory=dict)
+    baselines: bool = False
 
 
-METHODS = {
-    "FedAvg, no rehearsal": Method("fedavg", {"rehearsal": 0.0}),
-    "FedAvg, by opinion": Method("fedavg", FORMER),
-    "FedAvg, by labels": Method("fedavg"),
-    "FedAvg, by labels, personal on clips alone": Method(
-        "fedavg", personal=LOCAL | {"labels": False, "learning_rate": 0.005}
+@dataclass(frozen=True)
+class SharingFleet:
+    """Devices that share a network's weights.
+
+    Attributes:
+        name: In the results.
+        own: Architecture of the devices' own bundles.
+        methods: By the names of their rows; one of them has the baselines.
+        guarded: Name of the row of what the guard makes of that one's result.
+    """
+
+    name: str
+    own: str
+    methods: Mapping[str, Method]
+    guarded: str
+
+    @property
+    def judge(self) -> str:
+        """The method whose run has the baselines."""
+        return next(name for name, method in self.methods.items() if method.baselines)
+
+
+def _plan() -> Method:
+    """Return what a round does for which nothing is named, in a fleet that shares a network."""
+    request = recommended(RoundRequest(), FleetKind(embeddings=False, shares_network=True))
+    rule = request.aggregation
+    assert isinstance(rule, Choice)
+    return Method(request.strategy, request.settings, {"name": rule.name, **rule.settings}, baselines=True)
+
+
+FLEETS = (
+    SharingFleet(
+        "fifty devices", PLUG_IN, {
+            "recommended, without the guard": _plan(),
+            "fedavg": Method("fedavg"),
+            "fedprox": Method("fedprox"),
+            "fedopt": Method("fedopt"),
+            "fedmmd": Method("fedmmd"),
+            "fedmlac": Method("fedmlac"),
+            # Three batches are a pass over some forty clips.
+            "fedkws_ui": Method("fedkws_ui", {"steps": 3 * EPOCHS}),
+        },
+        guarded="recommended",
     ),
-    "FedAvg, by labels, personal": Method("fedavg", personal=LOCAL),
-    "FedMLAC, by opinion, no warm-up": Method("fedmlac", FORMER | {"warm_up": 0}),
-    "FedMLAC, by labels, no warm-up, personal": Method("fedmlac", {"warm_up": 0}, LOCAL),
-    "FedMLAC, by labels, personal": Method("fedmlac", personal=LOCAL),
-    "FedMLAC, by opinion, no warm-up, other network": Method("fedmlac", FORMER | {"warm_up": 0}, other=True),
-    "FedMLAC, by labels, personal, other network": Method("fedmlac", personal=LOCAL, other=True),
-}
+    SharingFleet(
+        "fifty devices, another network", OTHER, {"fedmlac": Method("fedmlac", baselines=True)},
+        guarded="fedmlac, guarded",
+    ),
+)  # fmt: skip
 
 
-def experiment(method: Method, bundles: Mapping[str, Path], scale: Scale, seed: int, *, baselines: bool) -> Experiment:
-    """Return a method's run; ``baselines``: with what the devices would have without a fleet."""
+def experiment(fleet: SharingFleet, method: Method, bundles: Mapping[str, Path], scale: Scale, seed: int) -> Experiment:
+    """Return a method's run."""
+    passes: dict[str, Value] = {} if "steps" in method.local else {"epochs": EPOCHS}
     rounds = RoundsSection(
-        count=ROUNDS, strategy=method.strategy, seed=seed, evaluate_every=ROUNDS,
-        local={"epochs": EPOCHS, "learning_rate": RATE, **method.local},
+        count=ROUNDS, strategy=method.strategy, seed=seed, evaluate_every=0,
+        local={**passes, "learning_rate": RATE, **method.local}, aggregation=dict(method.aggregation),
     )  # fmt: skip
     return Experiment(
-        keyword_clips(scale, speakers=200, test=0.5, public=0.1),
-        FleetSection(devices=20, held_out=0.4),
-        ModelSection(bundles[PLUG_IN], (bundles[OTHER],) if method.other else ()),
+        keyword_clips(scale, speakers=375, test=0.3, public=0.1),
+        FleetSection(devices=50, held_out=0.4),
+        ModelSection(bundles[PLUG_IN], () if fleet.own == PLUG_IN else (bundles[fleet.own],)),
         rounds,
-        personalisation=dict(method.personal),
-        baselines=BaselinesSection(passes=ROUNDS * EPOCHS, learning_rate=RATE) if baselines else None,
+        personalisation=dict(LOCAL),
+        baselines=BaselinesSection(passes=ROUNDS * EPOCHS) if method.baselines else None,
     )
 
 
-def figures(devices: Sequence[Mapping[str, Any]], kind: str, alone: Sequence[float]) -> dict[str, float]:
-    """Return a kind of model's ``own``, ``strangers`` (means in %) and ``worse_than_alone`` (devices)."""
-    own = [float(entry[f"{kind}_own"]) for entry in devices]
-    return {
-        "own": 100 * fmean(own),
-        "strangers": 100 * fmean(float(entry[f"{kind}_strangers"]) for entry in devices),
-        "worse_than_alone": sum(one < other for one, other in zip(own, alone, strict=True)),
-    }
+def runs(scale: Scale, seeds: Sequence[int]) -> list[Run]:
+    """Return all runs of all fleets, the longest first."""
+    bundles = scale.bundles([PLUG_IN, OTHER], "--batch", "16", "--capacity", "12")
+    found = [
+        Run(f"{fleet.name}: {name}", seed, experiment(fleet, method, bundles, scale, seed),
+            cost_s=150.0 if method.baselines else 60.0)
+        for seed in seeds for fleet in FLEETS for name, method in fleet.methods.items()
+    ]  # fmt: skip
+    return sorted(found, key=lambda run: -run.cost_s)
 
 
-def of_seed(
-    seed: int, methods: Sequence[str], bundles: Mapping[str, Path], scale: Scale, inputs: Inputs
-) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield the rows of one fleet; those without a fleet come with the first method of each network."""
-    alone: dict[bool, list[float]] = {}
-    for name in methods:
-        method = METHODS[name]
-        what = experiment(method, bundles, scale, seed, baselines=method.other not in alone)
-        with tempfile.TemporaryDirectory() as folder:
-            found = run(what, Path(folder) / "run", 0, Silent(), inputs=inputs).devices
-        devices = [entry for entry in found if entry["listening_own"] is not None]
-        if method.other not in alone:
-            alone[method.other] = [float(entry["alone_own"]) for entry in devices]
-            for title, kind in WITHOUT.items():
-                yield title + (", other network" if method.other else ""), figures(devices, kind, alone[method.other])
-        yield name, figures(devices, "listening", alone[method.other])
+def rows(fleet: SharingFleet, found: Mapping[str, Sequence[Figures]]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield a fleet's rows: the plan's name, and means over seeds of ``own``, ``strangers``, ``worse_than_alone``.
+
+    Args:
+        fleet: whose.
+        found: figures of each method's runs, one for each seed in the same order.
+    """
+    judge = found[fleet.judge]
+    alone = [own_accuracies(figures, "alone") for figures in judge]
+    for name, kind in WITHOUT.items():
+        yield name, _row(judge, kind, alone)
+    for name in fleet.methods:
+        yield name, _row(found[name], "listening", alone)
+        if name == fleet.judge:
+            yield fleet.guarded, _row(judge, "guarded", alone)
+
+
+def _row(found: Sequence[Figures], kind: str, alone: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Return means over seeds of a kind of model."""
+    own, strangers = zip(*(own_and_strangers(figures, kind) for figures in found), strict=True)
+    worse = [worse_than_alone(figures, kind, before) for figures, before in zip(found, alone, strict=True)]
+    return {"own": fmean(own), "strangers": fmean(strangers), "worse_than_alone": fmean(worse)}

@@ -1,6 +1,7 @@
-"""Run the papers' tables on real data; write OUTPUT/results.json, OUTPUT/TABLE.md and, of all tables, docs/results.md.
+"""Run the papers' tables on real data; write OUTPUT/results.json, OUTPUT/TABLE.md and docs/results.md.
 
-A killed command goes on where it stopped; OUTPUT/runs holds what is done.
+Some of the tables replace their own sections of docs/results.md, if that is of the same scale. A killed command goes on
+where it stopped; OUTPUT/runs holds what is done.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.bundles import ROOT
-from benchmarks.papers.document import Finished, section, write_document, write_json
+from benchmarks.papers.document import Finished, put_section, section, write_document, write_json
 from benchmarks.papers.processes import run_all
 from benchmarks.papers.run import Run, RunFiles
 from benchmarks.papers.scale import Scale
@@ -53,7 +54,8 @@ def run_tables(tables: Mapping[str, Table], scale: Scale, processes: int, docume
         tables: by name.
         scale: of the runs.
         processes: that do them.
-        document: written where every table has all of its runs.
+        document: of all tables: written anew where every table has all of its runs; else the sections of those that
+            have are replaced in it.
 
     Returns:
         What went wrong, run by run.
@@ -72,6 +74,8 @@ def run_tables(tables: Mapping[str, Table], scale: Scale, processes: int, docume
             text = section(tables[name], finished[name], scale)
             write_durably(scale.output / f"{name}.md", text.encode(), 0o644)
             print(text)
+            if not set(tables) >= set(NAMES):
+                put_section(document, text, scale)
     write_json(scale.output / "results.json", tables, finished, scale)
     if set(tables) >= set(NAMES) and not problems:
         write_document(document, tables, finished, scale)

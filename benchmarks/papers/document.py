@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +34,8 @@ def section(table: Table, finished: Finished, scale: Scale) -> str:
         by_name.setdefault(run.name, []).append((run, outcome))
     minutes = sum(outcome.seconds for outcome in _once(finished)) / 60
     text = table.section(Results(scale.full, by_name)).strip()
-    return f"## {table.TITLE}\n{text}\n\n{len(finished)} runs, {minutes:.1f} minutes of one process.\n"
+    ended = f"{_ended(finished):%d %B %Y}"
+    return f"## {table.TITLE}\n{text}\n\n{len(finished)} runs, {minutes:.1f} minutes of one process, {ended}.\n"
 
 
 def write_json(path: Path, tables: Mapping[str, Table], finished: Mapping[str, Finished], scale: Scale) -> None:
@@ -55,7 +57,6 @@ def write_json(path: Path, tables: Mapping[str, Table], finished: Mapping[str, F
 def write_document(path: Path, tables: Mapping[str, Table], finished: Mapping[str, Finished], scale: Scale) -> None:
     """Write the document of all tables."""
     everything = [pair for pairs in finished.values() for pair in pairs]
-    last = max(outcome.started + outcome.seconds for _, outcome in everything)
     machines = "; ".join(
         f"{found['processor']}, {found['cores']} cores, {found['system']}, Python {found['python']}, {found['runtime']}"
         for found in _machines(everything)
@@ -65,11 +66,29 @@ def write_document(path: Path, tables: Mapping[str, Table], finished: Mapping[st
         f"Written by `{scale.command}`; what is changed here by hand is lost with its next run. {_WHAT}",
         "",
         f"Scale: {scale.name}. {len({run.digest for run, _ in everything})} runs in {_minutes(everything):.0f} minutes"
-        f" ({datetime.fromtimestamp(last, UTC):%d %B %Y}) on: {machines}.",
+        f" ({_ended(everything):%d %B %Y}) on: {machines}.",
         "",
     ]
     sections = [section(tables[name], pairs, scale) for name, pairs in finished.items()]
     write_durably(path, ("\n".join(lines) + "\n" + "\n".join(sections)).encode(), 0o644)
+
+
+def put_section(path: Path, text: str, scale: Scale) -> None:
+    """Put one table's part into the document of all, in place of its former one, else at the end.
+
+    A document that is not there, or of another scale, stays as it is.
+    """
+    document = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if f"\nScale: {scale.name}. " not in document:
+        return
+    head, *sections = re.split(r"(?m)^(?=## )", document)
+    heading = text.partition("\n")[0]
+    by_heading = {old.partition("\n")[0]: old.rstrip("\n") + "\n" for old in sections} | {heading: text}
+    write_durably(path, (head + "\n".join(by_heading.values())).encode(), 0o644)
+
+
+def _ended(finished: Finished) -> datetime:
+    return datetime.fromtimestamp(max(outcome.started + outcome.seconds for _, outcome in finished), UTC)
 
 
 def _entry(run: Run, outcome: Outcome) -> dict[str, Any]:

@@ -37,7 +37,12 @@ def _join(options: argparse.Namespace) -> int:
     print(f"joined the fleet of {link.url}, which knows {len(enrolled.classes)} classes")
     if enrolled.waiting:
         print("an operator has yet to admit this device; `auricle-edge status` tells when it is so")
-    running = DeviceState(load_config(options.config).device.state).locked("daemon")
+    device = load_config(options.config).device
+    if device.share_names:
+        print("it reads your words for sounds; with share_names = false in [device] they stay on this device")
+    else:
+        print("your words for sounds stay on this device; with share_names = true in [device] the fleet may read them")
+    running = DeviceState(device.state).locked("daemon")
     print("restart the daemon: sudo systemctl restart auricle-edge" if running else "start it: auricle-edge run")
     return 0
 

@@ -62,7 +62,7 @@ class Teaching:
             ClipError: the label cannot be one, or every slot is taken.
         """
         label = check_label(label)
-        known = {*self.label_map.names, *self.store.labels()}
+        known = {*self.label_map.labels, *self.store.labels()}
         if label not in known and len(known) >= self.label_map.free:
             raise ClipError(
                 f"no slot is free for {label!r}: the model knows {len(known)} sounds, and its head has "
@@ -81,7 +81,7 @@ class Teaching:
                 "this bundle has no output for what is no label, so nothing can be learned from what is not a sound; "
                 "build it on a front end that carries the words of its pretraining (docs/models.md)"
             )
-        known = sorted({*self.label_map.names, *self.store.labels()})
+        known = sorted({*self.label_map.labels, *self.store.labels()})
         if check_label(label) not in known:
             raise ClipError(f"no sound is called {label!r}; known: {', '.join(known) or 'none'}")
         return rejected(check_label(label))

@@ -41,7 +41,7 @@ def enrol(client: ServerClient, config: Config, state: DeviceState, token: str) 
         name=config.device.name,
         architecture=manifest.architecture,
         features=manifest.features,
-        labels=saved.progress.label_map.names if config.device.share_names else (),
+        labels=saved.progress.label_map.labels if config.device.share_names else (),
         clips=clips_of_a_round(config.clips_folder, config.recordings.per_round[1]),
         network=manifest.network,
     )

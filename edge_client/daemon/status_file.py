@@ -50,14 +50,14 @@ def model_status(progress: Progress) -> dict[str, Any]:
     ``round`` has its number, whether the device kept its own model, and the metrics by which it decided; None before
     the first. ``not_listened_for`` are labels that the model that listens never learned.
     """
-    names = progress.label_map.names
+    names, given_up = progress.label_map.names, progress.label_map.given_up
     judged = dict(progress.judged)
     kept_own = bool(judged.pop("kept_own", 0.0))
     return {
         "architecture": progress.architecture,
-        "labels": names,
+        "labels": progress.label_map.labels,
         "provisional": progress.provisional_labels,
-        "not_listened_for": [names[slot] for slot in progress.unheard],
+        "not_listened_for": [names[slot] for slot in progress.unheard if slot not in given_up],
         "round": {"round_id": progress.learned, "kept_own": kept_own, **judged} if progress.judged else None,
     }
 

@@ -108,7 +108,7 @@ class Detector:
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels that can be heard now."""
-        return self._label_map.names
+        return self._label_map.labels
 
     def window(self) -> Floats:
         """Return the newest complete window, float32 [clip_samples]; zeros stand for what was before the stream."""
@@ -129,7 +129,9 @@ class Detector:
         chosen, names = self._config.thresholds, self._label_map.names
         for name in sorted(chosen.keys() - set(names) - self._warned):
             self._warned.add(name)
-            log.warning("[detector.thresholds] %s: no sound has this label yet; known: %s", name, ", ".join(names))
+            log.warning(
+                "[detector.thresholds] %s: no sound has this label yet; known: %s", name, ", ".join(self.labels)
+            )
         default, rate = self._config.threshold, self._config.false_accepts_per_hour
         fitted = {name: tail.threshold(rate) for name, tail in tails.items()} if default is None else {}
         fixed = THRESHOLD if default is None else default

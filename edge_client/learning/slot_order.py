@@ -51,7 +51,8 @@ class SlotOrder:
             LabelError: the shared model's head has no slot for every class and label.
         """
         linked = [slot for slot, class_id in enumerate(label_map.class_ids) if class_id in class_ids]
-        rest = [*new, *(slot for slot in unlinked(label_map) if slot not in new)]
+        retired = [slot for slot, class_id in enumerate(label_map.class_ids) if class_id and class_id not in class_ids]
+        rest = [*new, *(slot for slot in unlinked(label_map) if slot not in new), *retired]
         if len(class_ids) + len(rest) > capacity:
             raise LabelError(
                 f"the fleet's {len(class_ids)} classes and {len(rest)} labels of this device do not fit the shared "

@@ -16,8 +16,10 @@ import sys
 import threading
 from pathlib import Path
 
+from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
+from edge_client.learning.class_links import follow_fleet
 from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
 from edge_client.learning.methods.registry import local_methods
 from edge_client.learning.rounds.checked_plan import checked_plan
@@ -78,7 +80,7 @@ def run(config: Config, job: TrainingJob) -> None:
         teach(config, state)
         return
     work = dataclasses.replace(job.work, plan=checked_plan(job.work.plan))
-    saved = state.load_model(config.model.bundle)
+    saved = _following(config, state.load_model(config.model.bundle), work)
     if isinstance(local_methods().get(work.plan.local.name), PrototypeMethod):
         prototype_round = PrototypeRound(config, state, saved, work)
         prototype_round.contribute() if work.kind == "contribute" else prototype_round.learn()
@@ -94,6 +96,13 @@ def run(config: Config, job: TrainingJob) -> None:
         fleets = model.get_weights()
         model.set_weights(saved.bundle.weights)
     _learn(config, state, saved, start(work), fleets)
+
+
+def _following(config: Config, saved: SavedModel, work: Work) -> SavedModel:
+    """Return the device's model with its labels linked as the fleet's classes are now."""
+    labels = Recordings(config.clips_folder, saved.bundle.manifest.feature_settings).labels()
+    followed = follow_fleet(saved.progress.label_map, work, labels)
+    return dataclasses.replace(saved, progress=dataclasses.replace(saved.progress, label_map=followed))
 
 
 def _start(config: Config, state: DeviceState, saved: SavedModel, model: ModelRuntime, work: Work) -> RoundJob:
@@ -137,7 +146,7 @@ def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: Roun
     update, arrays = job.contribute(clips, config.device.share_names)
     update.metrics.update(held_out_metrics(config, job))
     state.to_send(state.update_path(job.work.round_id), pack(arrays, to_json(update)))
-    new = range(len(saved.progress.label_map.slots), len(job.label_map.slots))
+    new = job.label_map.new_since(saved.progress.label_map)
     progress = dataclasses.replace(saved.progress, label_map=job.label_map, contributed=job.work.round_id)
     trained = job.model.get_weights()
     if saved.progress.learned or saved.progress.taught or saved.progress.background_trained:

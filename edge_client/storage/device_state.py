@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,6 +158,8 @@ class DeviceState:
         """Use a folder, which is made readable by its owner alone where it does not exist."""
         make_folder(folder)
         self.folder = folder
+        # One thread mends while another may change the device's secret.
+        self._writing = threading.Lock()
         # The document of the model's file, and the file's identity when it was read.
         self._read: tuple[tuple[int, int, int], dict[str, Any]] | None = None
 
@@ -195,7 +198,7 @@ class DeviceState:
 
     def save_identity(self, identity: Identity) -> None:
         """Replace the device's identity."""
-        write_twice(self.folder / _IDENTITY, json.dumps(dataclasses.asdict(identity)).encode())
+        self._keep(self.folder / _IDENTITY, json.dumps(dataclasses.asdict(identity)).encode())
 
     def membership(self) -> Membership | None:
         """Return the fleet that the device joined by an invitation; None where it did not.
@@ -213,7 +216,7 @@ class DeviceState:
 
     def save_membership(self, membership: Membership) -> None:
         """Note the fleet that the device joined."""
-        write_twice(self.folder / _MEMBERSHIP, json.dumps(dataclasses.asdict(membership)).encode())
+        self._keep(self.folder / _MEMBERSHIP, json.dumps(dataclasses.asdict(membership)).encode())
 
     def leave_fleet(self, bundle_path: Path) -> None:
         """Forget who the device was in its fleet, and which labels were which of the fleet's classes.
@@ -247,11 +250,16 @@ class DeviceState:
         """
         path = self.folder / _NOISE_KEY
         if not path.exists():
-            write_twice(path, secrets.token_bytes(32))
+            self._keep(path, secrets.token_bytes(32))
         key = self._kept(path)
         if len(key) != 32:
             raise StateError(f"{path} is damaged ({len(key)} bytes, not 32); remove it to draw another key")
         return key
+
+    def _keep(self, path: Path, data: bytes) -> None:
+        """Replace a file that is kept twice."""
+        with self._writing:
+            write_twice(path, data)
 
     def _kept(self, path: Path) -> bytes:
         """Return the content of a file that is kept twice.
@@ -277,7 +285,8 @@ class DeviceState:
             OSError: the disk refuses.
             DamagedError: a file that the device needs is damaged, and so is its copy.
         """
-        found = [mend_twice(self.folder / name) for name in _KEPT_TWICE]
+        with self._writing:
+            found = [mend_twice(self.folder / name) for name in _KEPT_TWICE]
         checked = [self.embeddings_path, self.folder / _EXPECTATIONS, *self._files("outbox")]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in self._files("blobs") if file_digest(path) != path.name]
@@ -397,7 +406,7 @@ class DeviceState:
         document = dataclasses.asdict(progress) | {"label_map": progress.label_map.to_json()}
         sets = zip(_KINDS, (trained, listening), strict=True)
         arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
-        write_twice(self.folder / _MODEL, pack(arrays, document))
+        self._keep(self.folder / _MODEL, pack(arrays, document))
 
     @property
     def unknown_folder(self) -> Path:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edge_client.learning.held_out import FEWEST
+from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener
 from edge_client.learning.rounds.personalise import fine_tune
 from edge_client.learning.training_data import Clips, held_out_accuracy, rescaled
 from edge_client.model.runtime import ModelRuntime
@@ -79,3 +81,18 @@ class Judge:
         own = held_out_accuracy(model, mask, self.clips(self._shards.evaluate(device), model), slots)
         strangers = held_out_accuracy(model, mask, self.strangers(device, model), slots)
         return {f"{name}_own": own, f"{name}_strangers": strangers}
+
+    def guarded(self, device: int, model: ModelRuntime, present: Listener, result: Listener) -> Listener:
+        """Return which of two models a device's guard lets it listen with (edge_client/learning/rounds/guard.py).
+
+        Args:
+            device: whose clips held out to choose by decide, and the public set where these do not tell.
+            model: of both; its weights are overwritten.
+            present: with which the device listens.
+            result: of the rounds.
+        """
+        own, public = (self.clips(rows, model) for rows in (self._shards.choose(device), self._shards.public))
+        judged = self._shards.labels(self._shards.rows(device)) if len(own.slots) >= FEWEST else own.slots[:0]
+        others = ~np.isin(public.slots, judged)
+        evidence = Evidence(own, "held_out", Clips(public.x[:, others], public.slots[others]))
+        return choose_listener(model, present, result, None, evidence)[0]

@@ -14,6 +14,7 @@ from aggregator_server.aggregation import Layout, Updates, aggregate_weights
 from edge_client.errors import ModelError
 from edge_client.learning.methods.local_method import train_shared
 from edge_client.learning.methods.registry import shared_model_method
+from edge_client.learning.rounds.guard import Listener
 from edge_client.learning.rounds.job import round_rng
 from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.rounds.task import PublicRows, prepare_task
@@ -138,7 +139,8 @@ class VirtualDevices:
         ``clips`` trained on; of the fleet's model on own clips ``global``; with fine-tuning of what the device kept
         ``personal``, and whether that is not the fleet's model, ``kept``; of models of the devices' own ``own``, and
         ``own_test`` on strangers' clips. Of the model that the device listens with ``listening_own`` and
-        ``listening_strangers``; with baselines the same of ``alone_``, ``public_`` and ``both_``.
+        ``listening_strangers``; with baselines the same of ``alone_``, ``public_`` and ``both_``, and of whichever
+        of ``alone_`` and ``listening_`` the device's guard chooses, ``guarded_``.
         """
         self._load(task.model, task.rounds)
         start = self._weights
@@ -249,7 +251,12 @@ class VirtualDevices:
         found |= self._judge.accuracies("listening", device, model, mask)
         if task.fine_tuning is not None:
             found["personal"] = found["listening_own"]
-        return found | self._without_fleet(device, rng)
+        return found | self._without_fleet(device, rng, self._listener(model, mask))
+
+    def _listener(self, model: ModelRuntime, mask: Floats) -> Listener:
+        """Return a model as a device listens with it, among the mask's outputs."""
+        labels = self._labels(model)
+        return Listener(model.get_weights(), replace(labels, off=tuple(np.flatnonzero(labels.mask > mask).tolist())))
 
     def _personalise(
         self, device: int, model: ModelRuntime, how: Mapping[str, Value], start: Mapping[str, Floats],
@@ -289,8 +296,11 @@ class VirtualDevices:
         found = self._judge.accuracies("own", device, model, self._mask(device, model))
         return {"own": found["own_own"], "own_test": found["own_strangers"]}
 
-    def _without_fleet(self, device: int, rng: np.random.Generator) -> dict[str, float]:
-        """Return what a device would have alone, from the public set alone, and from both; nothing unless wanted."""
+    def _without_fleet(self, device: int, rng: np.random.Generator, result: Listener) -> dict[str, float]:
+        """Return what a device would have alone, from the public set alone, and from both; nothing unless wanted.
+
+        With them comes what its guard makes of the choice between the first and the rounds' result.
+        """
         if self.setup.baselines is None:
             return {}
         architecture = int(self._architectures[device])
@@ -298,7 +308,12 @@ class VirtualDevices:
         baselines = Baselines(model, self._initial[architecture], self._labels(model), self.setup.baselines)
         clips, public = (self._judge.clips(rows, model) for rows in (self.shards.rows(device), self.shards.public))
         baselines.train(clips, None, rng)
-        found = self._judge.accuracies("alone", device, model, self._mask(device, model))
+        alone = self._listener(model, self._mask(device, model))
+        found = self._judge.accuracies("alone", device, model, alone.label_map.mask)
+        if _shapes(alone) == _shapes(result):  # else the one is of another architecture
+            chosen = self._judge.guarded(device, model, alone, result)
+            model.set_weights(chosen.weights)
+            found |= self._judge.accuracies("guarded", device, model, chosen.label_map.mask)
         if not len(public.slots):
             return found
         if architecture not in self._public_only:
@@ -315,3 +330,7 @@ class VirtualDevices:
         choice = Choice("weighted_mean", {name: settings[name] for name in ("by_size", "clip_norm", "clips_cap")})
         uploads = Updates(self.layout, tuple(device_id(device) for device in block.devices), rows)
         return self.layout.flatten(aggregate_weights(choice, uploads, self._clips(block), self._weights, {})[0])
+
+
+def _shapes(listener: Listener) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in listener.weights.items()}

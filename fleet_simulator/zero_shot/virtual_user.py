@@ -121,7 +121,7 @@ class VirtualUser:
             raise WorkerError(f"user {self.number + 1}: {error}") from error
         if evaluated:
             update.metrics.update(self._held_out(job))
-        new = tuple(range(len(self.memory.label_map.slots), len(job.label_map.slots)))
+        new = job.label_map.new_since(self.memory.label_map)
         self.memory.trained, self.memory.label_map = self.model.get_weights(), job.label_map
         if self.memory.listening is not None:
             self.memory.unheard += new

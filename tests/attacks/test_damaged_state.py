@@ -19,7 +19,7 @@ from edge_client.events import Event
 from edge_client.events.journal import Journal
 from edge_client.learning.teaching.embedding_cache import EmbeddingCache
 from edge_client.storage.checked_files import copy_of, read_checked
-from edge_client.storage.device_state import DeviceState
+from edge_client.storage.device_state import DeviceState, Membership
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassInfo
@@ -55,6 +55,7 @@ def taught(tmp_path_factory):
     state = device.state
     state.identity()
     state.noise_key()
+    state.save_membership(Membership("https://aggregator.example:8470", "a certificate"))
     rows = np.zeros((4, *SETTINGS.shape), np.float32)
     classes = (ClassInfo("c0", "yes"), ClassInfo("c1", "no"))
     public = PublicSet(SETTINGS, classes, rows, np.arange(4) % 2, np.zeros(4, np.bool_)).pack()
@@ -90,6 +91,7 @@ def model_of(state):
 KEPT_TWICE = {
     "model.safetensors": model_of,
     "identity.json": DeviceState.identity,
+    "membership.json": DeviceState.membership,
     "noise.key": DeviceState.noise_key,
 }
 

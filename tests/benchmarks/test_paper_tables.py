@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.papers import attackers, fedmlac
+from benchmarks.papers import ablation, attackers, fedmlac
 from benchmarks.papers.document import section
 from benchmarks.papers.run import Outcome
 from benchmarks.papers.scale import Scale
@@ -26,8 +26,11 @@ class NoTraining(Scale):
 def figures(run):
     accuracy = 0.9 if "FedMLAC" in run.name or "LPA" in run.name else 0.5
     device = {"device": 0, "clips": 3, "global": 0.5, "own": 0.4, "own_test": None}
+    for kind, share in {"alone": 0.4, "public": 0.3, "both": 0.5, "listening": accuracy, "guarded": 0.7}.items():
+        device |= {f"{kind}_own": share, f"{kind}_strangers": share - run.seed / 100}
     other = device | {"own_test": 0.2}
-    entry = {"round": 1, "devices": 9, "accuracy": accuracy + run.seed / 100, "macro_f1": accuracy}
+    entry = {"round": 1, "devices": 9, "accuracy": accuracy + run.seed / 100, "macro_f1": accuracy,
+             "device_seconds": 4.0}  # fmt: skip
     return {"rounds": [entry], "devices": [device, other]}
 
 
@@ -67,3 +70,33 @@ def test_attackers_cost_points_and_a_model_of_no_numbers_guesses(text):
     assert (
         "Attacks: `sign_flip` (strength 4), `scaling` (strength 10), `scaling` by 3.4e38 (strength 3.4e+38)," in found
     )
+
+
+def test_the_ablation_tunes_every_variant_alike_and_trains_it_on_as_many_clips(text, tmp_path):
+    runs = ablation.runs(NoTraining(False, tmp_path))
+    for name, variant in ablation.VARIANTS.items():
+        tuned = [run for run in runs if run.name.startswith(f"{name}, ") and run.seed in ablation.TUNING_SEEDS]
+        assert len(tuned) == 8 * len(ablation.TUNING_SEEDS)
+        for trial in ablation.TRIALS:
+            rounds = variant.rounds(trial.passes, 260.0)
+            share = variant.selection.get("fraction", 1.0)
+            trained = share * rounds * (variant.each_pass * trial.passes + variant.each_round) + variant.first
+            assert trained + (20 if variant.personal else 0) == pytest.approx(260.0, rel=0.05)
+    assert not {run.seed for run in runs if run.name in ablation.VARIANTS} & set(ablation.TUNING_SEEDS)
+
+
+def test_the_ablation_s_rows_stand_beside_alone_and_the_plan(text):
+    def worse(run, found):
+        if run.name == "no rehearsal":
+            found["devices"] = [entry | {"listening_own": 0.3} for entry in found["devices"]]
+        return found | {"diverged": "so it did", "devices": []} if run.name == "LPA, attackers" else found
+
+    found = text(ablation, worse)
+    assert "| alone |  |  |  | 40.0 ± 0.0 | 38.0 ± 1.0 |  |  |  |" in found
+    assert f"| the plan | {ablation.CHOSEN['the plan']} | 1 | 4 | 50.0 ± 0.0 | 48.0 ± 1.0 | 0.0 |  |  |" in found
+    assert "| the plan, guarded |  |  |  | 70.0 ± 0.0 | 68.0 ± 1.0 | 0.0 |  |  |" in found
+    tuned = ablation.CHOSEN["no rehearsal"]
+    assert f"| no rehearsal | {tuned} | 1 | 4 | 30.0 ± 0.0 | 48.0 ± 1.0 | 2.0 | -20.0 ± 0.0 | +0.0 ± 0.0 |" in found
+    assert "| LPA | 10.0 ± 0.0 | 10.0 ± 0.0 | 2.0 |" in found
+    trials = found.partition("### Tuning")[2].partition("###")[0]
+    assert trials.count("**") == 2 * len(ablation.VARIANTS)  # of eight trials each, the chosen one

@@ -97,6 +97,22 @@ def test_all_tables_together_make_the_document(bundles, tmp_path, scale):
     assert "Scale: small. 4 runs in " in text
 
 
+def test_one_table_replaces_its_own_section_of_a_document_of_the_same_scale(bundles, tmp_path, scale):
+    document = tmp_path / "results.md"
+    head, other = "# Tables\nWritten.\n\nScale: small. 3 runs.\n\n", "## Other\ntext\n\n### Part\nmore\n"
+    document.write_text(f"{head}## Made-up clips\nformer\n\n### Former part\n\n{other}")
+    table = TinyTable(bundles["ann3"], tmp_path)
+    assert run_tables({"tiny": table}, scale, 1, document) == []
+    section = (scale.output / "tiny.md").read_text()
+    assert document.read_text() == f"{head}{section}\n{other}"
+    document.write_text(head + other)
+    assert run_tables({"tiny": table}, scale, 1, document) == []
+    assert document.read_text() == f"{head}{other}\n{section}"
+    document.write_text(of_full := head.replace("small", "full") + other)
+    assert run_tables({"tiny": table}, scale, 1, document) == []
+    assert document.read_text() == of_full
+
+
 def test_data_that_is_not_there_is_named_before_anything_runs(tmp_path, scale, monkeypatch):
     monkeypatch.setenv("AURICLE_DATA", str(tmp_path))
     with pytest.raises(BenchmarkError, match=r"no gsc_v2_logmel_jpg.zip in .*AURICLE_DATA"):

@@ -33,7 +33,7 @@ class Aggregator:
 
         Args:
             data: the data folder.
-            options: of the command.
+            options: of the command ``run``, besides.
             files: how many files the server may open: (at first, at most); None: as many as the tests.
             limits: what the server has instead of values of aggregator_server/limits.py.
         """
@@ -46,8 +46,7 @@ class Aggregator:
         if self.files is not None:
             changes += f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {self.files}); "
         program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
-        command = [sys.executable, "-c", program, "run", "--data", str(self.data), "--port", "0"]
-        command += self.options
+        command = [sys.executable, "-c", program, "run", "--data", str(self.data), "--port", "0", *self.options]
         environment = {**os.environ, "AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("a") as log:

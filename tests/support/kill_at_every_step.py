@@ -1,10 +1,13 @@
-"""Close a round while being killed by SIGKILL at chosen lines; tests/system/test_restart.py runs it as a process.
+"""Close a round, or undo one, while being killed by SIGKILL at chosen lines; tests/system/test_restart.py runs it.
 
-usage: python -m tests.support.kill_at_every_step DATA KILLS SEED
+usage: python -m tests.support.kill_at_every_step DATA KILLS SEED [ACTION]
 
 DATA holds a round whose last upload has arrived. It is copied; in each copy a forked process closes the round and is
 killed when it has executed so many lines of aggregator_server; a second process then finishes. Prints one JSON object:
 the undisturbed result, the number of lines, and every other result that was seen.
+
+With an ACTION (``retire`` a class, ``restore`` a round, or do so ``without`` a device) DATA holds a round that is done.
+The second process finds the state before the action, or the one after it, and nothing else.
 """
 
 import json
@@ -25,6 +28,9 @@ from aggregator_server.rounds.views import describe_round, list_rounds
 from aggregator_server.rounds.work import next_work
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
+from aggregator_server.undo.class_changes import remove_class
+from aggregator_server.undo.restoring import restore_round
+from aggregator_server.undo.views import list_class_history
 
 PACKAGE = str(Path(sys.modules["aggregator_server"].__file__).parent)
 
@@ -53,18 +59,39 @@ def state_after(store):
         return session.get_one(RoundRow, 1).result_server_state
 
 
-def finish(data):
+def fleet_state(store):
+    """Everything that an operation changes."""
+    rounds = list_rounds(store, None, 10)
+    newest = describe_round(store, rounds[0].round_id)
+    results = (newest.result_public_set, newest.result_consensus, newest.result_weights, newest.result_prototypes)
+    for digest in results:
+        if digest is not None:
+            store.blobs.read(digest)
+    work = [next_work(store, p.device_id, 500.0) for p in describe_round(store, 1).participants]
+    uploads = sorted({p.upload for p in describe_round(store, 1).participants} & set(store.blobs.digests()))
+    return repr((rounds, results, list_class_history(store), describe_public_set(store), work, uploads))
+
+
+ACTIONS = {
+    "close": lambda store: advance(store, 400.0),
+    "retire": lambda store: remove_class(store, "c4", 400.0),
+    "restore": lambda store: restore_round(store, 1, (), 400.0),
+    "without": lambda store: restore_round(store, 1, (f"{1:032x}",), 400.0),
+}
+
+
+def finish(data, action):
     """What a server does that starts: tidy up, then move the open round forward."""
     store = Store(data)
     remove_left_uploads(store)
     advance(store, 400.0)
-    result = result_of(store)
+    result = result_of(store) if action == "close" else fleet_state(store)
     store.close()
     return result
 
 
-def advance_traced(data, last_line):
-    """Advance; kill this process at its ``last_line``-th line, or return how many lines there were."""
+def traced(data, action, last_line):
+    """Do an action; kill this process at its ``last_line``-th line, or return how many lines there were."""
     lines = 0
 
     def count(frame, kind, _argument):
@@ -79,7 +106,7 @@ def advance_traced(data, last_line):
 
     store = Store(data)
     sys.settrace(count)
-    advance(store, 400.0)
+    ACTIONS[action](store)
     sys.settrace(None)
     store.close()
     return lines
@@ -100,24 +127,27 @@ def in_a_process(action):
     return (json.loads(text) if text else None), os.waitpid(child, 0)[1]
 
 
-def main(data, kills, seed):
+def main(data, kills, seed, action="close"):
     def copied(name):
         return Path(shutil.copytree(data, data.parent / name))
 
-    undisturbed, _ = in_a_process(lambda: finish(copied("undisturbed")))
-    lines, _ = in_a_process(lambda: advance_traced(copied("traced"), 0))
+    before = copied("before")
+    allowed = [] if action == "close" else [in_a_process(lambda: finish(before, action))[0]]
+    lines, _ = in_a_process(lambda: traced(copied("undisturbed"), action, 0))
+    undisturbed, _ = in_a_process(lambda: finish(data.parent / "undisturbed", action))
+    allowed.append(undisturbed)
     others, killed = [], 0
     points = sorted(random.Random(seed).sample(range(1, lines + 1), min(kills, lines)))
     for point in points:
         copy = copied(f"killed-at-{point}")
-        _, ended_by = in_a_process(lambda copy=copy, point=point: advance_traced(copy, point))
+        _, ended_by = in_a_process(lambda copy=copy, point=point: traced(copy, action, point))
         killed += ended_by == signal.SIGKILL
-        result, _ = in_a_process(lambda copy=copy: finish(copy))
-        if result != undisturbed:
+        result, _ = in_a_process(lambda copy=copy: finish(copy, action))
+        if result not in allowed:
             others.append([point, result])
         shutil.rmtree(copy)
     print(json.dumps({"undisturbed": undisturbed, "lines": lines, "killed": killed, "others": others}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -53,6 +53,22 @@ def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_p
     assert outcome["others"] == []
 
 
+@pytest.mark.parametrize("action", ["retire", "restore", "without"])
+def test_killed_at_any_line_of_an_undo_it_has_done_all_of_it_or_nothing(tmp_path, action):
+    fleet = CoreFleet(tmp_path / "data", devices(kind=SharingDevice))
+    fleet.publish_model()
+    fleet.run_round(strategy="fedavg")
+    fleet.store.close()
+    command = [sys.executable, "-m", "tests.support.kill_at_every_step", str(tmp_path / "data"), "20", "7", action]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    printed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert printed.returncode == 0, printed.stderr
+    outcome = json.loads(printed.stdout)
+    assert outcome["killed"] == 20
+    assert f"operation='{'retire' if action == 'retire' else 'restore'}'" in outcome["undisturbed"]
+    assert outcome["others"] == []
+
+
 def result_of(fleet, round_id):
     """Everything that a round led to, without what says when."""
     for _ in range(600):

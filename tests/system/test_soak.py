@@ -148,6 +148,9 @@ def test_kills_on_either_side_and_a_bad_network_change_no_byte(start_fleet):
         fleet.kill(number)
         killed.add(number)
     wait_for(fleet.over, 300, "the end of the last round")
+    while fleet.rounds < len(PLANS):  # on a slow machine the kills leave time for few
+        fleet.open_round()
+        wait_for(fleet.over, 300, "the end of the last round")
     disturbed = fleet.result()
     fleet.end()
     print(f"{KILLS} kills, {fleet.rounds} rounds; requests that suffered: {fleet.proxy.done}")
@@ -162,7 +165,6 @@ def test_kills_on_either_side_and_a_bad_network_change_no_byte(start_fleet):
         wait_for(peaceful.over, 300, "the end of a round")
     undisturbed = peaceful.result()
     peaceful.end()
-    assert fleet.rounds >= 1
     assert disturbed["rounds"] == undisturbed["rounds"]
     assert disturbed["classes"] == undisturbed["classes"]
     assert disturbed["models"] == undisturbed["models"]

@@ -52,8 +52,8 @@ def choose(
         taught: whether that, and the model that listens, have learned all of the owner's clips.
     """
     job.label_map = made.model.progress.label_map
-    new = range(len(saved.progress.label_map.slots), len(job.label_map.slots))
-    options = _Options(saved, made, tuple(new), took_part=saved.progress.contributed == job.work.round_id)
+    new = job.label_map.new_since(saved.progress.label_map)
+    options = _Options(saved, made, new, took_part=saved.progress.contributed == job.work.round_id)
     tells = evidence(config, job, taught=taught)
     listener, verdict = choose_listener(job.model, options.present, options.result, options.own, tells)
     _log(job.work.round_id, verdict)

@@ -25,7 +25,7 @@ from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, Progress, SavedModel
 from fleet_protocol.arrays import Floats
-from fleet_protocol.messages import Learned, Update, Work, to_json
+from fleet_protocol.messages import MAX_REPORTS, Learned, Update, Work, to_json
 from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, pack
@@ -87,7 +87,7 @@ class PrototypeRound:
         label_map = take_labels(self._saved.progress.label_map, tuple(takes), self.work.classes)
         owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
         with_clips = sorted(set(owners.tolist()))
-        new = [slot for slot in unlinked(label_map) if slot in with_clips]
+        new = [slot for slot in unlinked(label_map) if slot in with_clips][:MAX_REPORTS]
         of_fleet = {info.class_id for info in self.work.classes}
         known = [slot for slot in with_clips if label_map.class_ids[slot] in of_fleet]
         update = build_update(
@@ -105,7 +105,7 @@ class PrototypeRound:
         means = np.stack([self._mean(own[owners == slot])[None] for slot in (*known, *new)])
         counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
         before = self._saved.progress
-        unheard = (*before.unheard, *range(len(before.label_map.slots), len(label_map.slots)))
+        unheard = (*before.unheard, *label_map.new_since(before.label_map))
         progress = dataclasses.replace(before, label_map=label_map, contributed=self.work.round_id, unheard=unheard)
         return update, {"prototypes": means, "counts": counts}, progress
 

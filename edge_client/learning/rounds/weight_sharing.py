@@ -25,7 +25,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Bundle, Manifest
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassInfo, Update, Work
+from fleet_protocol.messages import MAX_REPORTS, ClassInfo, Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -94,7 +94,7 @@ class WeightSharing:
             ModelError: the training diverged.
         """
         require_clips(self.work, clips, self.label_map)
-        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)]
+        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)][:MAX_REPORTS]
         order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity, new)
         metrics = {"global_accuracy": self._public_accuracy()}
         task, rehearsal = prepare_task(
@@ -146,7 +146,7 @@ class WeightSharing:
         all of the device's labels. A head without room for all classes keeps the labels that it has.
         """
         missing = [info for info in classes if self.label_map.slot_of_class(info.class_id) is None]
-        if len(self.label_map.slots) + len(missing) <= self.label_map.free:
+        if len(missing) <= self.label_map.room:
             self.label_map = adopt_classes(self.label_map, classes)
         if self.model.manifest.network == self.bundle.manifest.network and not unlinked(self.label_map):
             self.own_weights = self.model.get_weights()
@@ -154,8 +154,8 @@ class WeightSharing:
 
     def _upload(self, clips: Clips, new: list[int], share_names: bool) -> tuple[Update, Arrays]:
         arrays: Arrays = {f"weights/{name}": array for name, array in self.shared.get_weights().items()}
-        known = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id and clips.count(slot)]
-        known = known if new else []
+        of_fleet = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id in self._class_ids]
+        known = [slot for slot in of_fleet if clips.count(slot)] if new else []
         if new:
             x0 = self.model.normalise(self.context.public_set.features)
             arrays |= describe(self.model, self.label_map.mask, clips, x0, known + new, self.settings, self.rng)

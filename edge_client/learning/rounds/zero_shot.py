@@ -23,7 +23,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Update, Work
+from fleet_protocol.messages import MAX_REPORTS, Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -71,7 +71,7 @@ class ZeroShot:
             RecordingError: there are no clips to learn from.
         """
         require_clips(self.work, clips, self.label_map)
-        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)]
+        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)][:MAX_REPORTS]
         loss = self._build(clips, with_public_set=bool(new))
         slots, columns = self._owned()
         scores = self.model.predict(self._x0, self.label_map.mask, self._temperature)

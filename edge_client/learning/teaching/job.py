@@ -72,7 +72,8 @@ def teach(config: Config, state: DeviceState) -> None:
     if made is None:
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
     made.save(state)
-    new = made.model.progress.label_map.names[len(saved.progress.label_map.names) :]
+    label_map = made.model.progress.label_map
+    new = [label_map.names[slot] for slot in label_map.new_since(saved.progress.label_map)]
     log.info("learned from %d clips in %.0f s; new: %s", made.clips, time.monotonic() - began, ", ".join(new) or "none")
 
 

@@ -55,5 +55,5 @@ def known_slots(former: LabelMap, with_clips: Collection[str], *, keep_all: bool
     """
     return tuple(
         number for number, slot in enumerate(former.slots)
-        if keep_all or slot.class_id is not None or slot.name in with_clips
+        if (keep_all or slot.class_id is not None or slot.name in with_clips) and number not in former.given_up
     )  # fmt: skip

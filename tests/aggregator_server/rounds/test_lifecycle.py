@@ -272,19 +272,18 @@ def test_an_aggregation_that_cannot_work_fails_the_round_with_its_reason(fleet):
     damaged = fleet.open()
     for device in fleet.devices:
         fleet.upload(device)
-    upload = describe_round(fleet.store, damaged).participants[0].upload
-    path = fleet.store.blobs.path(upload)
+    path = fleet.store.blobs.path(fleet.public_set.sha256)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     assert fleet.advance() == damaged
     kind, reason = state(fleet, damaged)
     assert kind == "failed"
     assert "damaged" in reason
-    assert upload in reason
+    assert fleet.public_set.sha256 in reason
 
 
 @pytest.mark.parametrize("strategy", ["zero_shot", "fedavg"])
 @pytest.mark.parametrize("place", [3, 20, -5])
-def test_an_upload_that_was_damaged_on_disk_is_noticed(tmp_path, strategy, place):
+def test_a_round_goes_on_without_an_upload_that_was_damaged_on_disk(tmp_path, strategy, place):
     fleet = CoreFleet(tmp_path, devices(kind={"zero_shot": FakeDevice, "fedavg": SharingDevice}[strategy]))
     fleet.publish_model()
     round_id = fleet.open(strategy=strategy)
@@ -294,9 +293,20 @@ def test_an_upload_that_was_damaged_on_disk_is_noticed(tmp_path, strategy, place
     data[place] ^= 1
     path.write_bytes(data)
     fleet.advance()
+    shown = describe_round(fleet.store, round_id)
+    assert shown.summary.state == "done"
+    assert shown.damaged == (fleet.devices[1].device_id,)
+    fleet.store.close()
+
+
+def test_a_round_whose_undamaged_uploads_do_not_suffice_fails_and_names_the_damaged_ones(fleet):
+    round_id = fleet.open(quorum=1.0)
+    receipts = [fleet.upload(device) for device in fleet.devices]
+    fleet.store.blobs.path(receipts[2].sha256).unlink()
+    fleet.advance()
     kind, reason = state(fleet, round_id)
     assert kind == "failed"
-    assert all(words in reason for words in (str(path), "damaged", "backup"))
+    assert all(words in reason for words in (fleet.devices[2].device_id, "damaged", "3 of 4", "open the round again"))
 
 
 def test_names_given_by_people_are_unique_and_go_into_the_next_public_set(fleet):

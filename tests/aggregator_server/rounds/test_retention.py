@@ -1,4 +1,4 @@
-"""What devices uploaded leaves the disk with the round, whatever ended it; results, models and public sets stay."""
+"""What devices uploaded leaves the disk when the next round is done, or with a round that failed; results stay."""
 
 import pytest
 
@@ -31,9 +31,11 @@ def test_rounds_leave_their_results_and_nothing_else(tmp_path, strategy):
     for shown in (first, second):
         kept |= {shown.result_public_set, shown.result_consensus, shown.result_weights} - {None}
     states = on_disk(fleet) - kept
-    assert kept <= on_disk(fleet)
+    last = {participant.upload for participant in second.participants}
+    assert kept | last <= on_disk(fleet)
+    states -= last
     assert len(states) == (2 if strategy == "fedopt" else 0)  # each round's moments of Adam
-    assert not states & {participant.upload for participant in first.participants + second.participants}
+    assert not states & {participant.upload for participant in first.participants}
 
 
 def test_uploads_stay_while_the_round_is_open_and_go_when_it_fails_or_is_cancelled(fleet):
@@ -81,9 +83,7 @@ def test_an_upload_that_the_round_s_end_overtakes_is_not_kept(fleet):
         with pytest.raises(RoundClosedError):
             accept_update(fleet.store, round_id, late.device_id, Overtaken(incoming), 102.0)
     shown = describe_round(fleet.store, round_id)
-    assert on_disk(fleet) == {*left, shown.result_consensus, shown.result_public_set} - {
-        participant.upload for participant in shown.participants
-    }
+    assert on_disk(fleet) == {*left, shown.result_consensus, shown.result_public_set}
 
 
 def test_a_server_that_starts_removes_what_a_killed_one_left(start_aggregator):
@@ -92,6 +92,7 @@ def test_a_server_that_starts_removes_what_a_killed_one_left(start_aggregator):
     fleet.publish().raise_for_status()
     fleet.enrol()
     shown = fleet.run_round()
+    fleet.run_round()
     fleet.close()
     server.stop()
     blobs = server.data / "blobs"
@@ -103,9 +104,23 @@ def test_a_server_that_starts_removes_what_a_killed_one_left(start_aggregator):
     assert sorted(blobs.glob("*/*")) == before
 
 
+def test_a_store_that_is_told_to_keeps_none_and_a_round_with_too_many_bytes_is_not_kept(tmp_path, monkeypatch):
+    fleet = CoreFleet(tmp_path / "data")
+    sent = {part.upload for part in describe_round(fleet.store, fleet.run_round(100.0)).participants}
+    assert sent <= on_disk(fleet)
+    monkeypatch.setattr("aggregator_server.rounds.retention.KEPT_UPLOAD_BYTES", 1_000)
+    remove_left_uploads(fleet.store)
+    assert not sent & on_disk(fleet)
+    monkeypatch.undo()
+    fleet.store.keep_uploads = "none"
+    sent = {part.upload for part in describe_round(fleet.store, fleet.run_round(200.0)).participants}
+    assert not sent & on_disk(fleet)
+    fleet.store.close()
+
+
 def test_a_store_that_is_told_to_keeps_them(tmp_path):
     fleet = CoreFleet(tmp_path / "data")
-    fleet.store.keep_uploads = True
+    fleet.store.keep_uploads = "all"
     round_id = fleet.run_round(100.0, strategy="zero_shot")
     remove_left_uploads(fleet.store)
     sent = {participant.upload for participant in describe_round(fleet.store, round_id).participants}

@@ -92,12 +92,12 @@ def test_public_sets_that_cannot_be_used(fleet):
 def test_a_shared_model_is_published_by_the_command(fleet, tmp_path):
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "fedavg"}), 409, "no_model", "publish-model")
     path = tmp_path / "tiny.auricle"
-    path.write_bytes(tiny_bundle(capacity=5))
+    path.write_bytes(tiny_bundle(capacity=6))
     command = [sys.executable, "-m", "aggregator_server.cli", "publish-model", str(path), "--url", fleet.aggregator.url]
     shown = subprocess.run([*command, "--token", ADMIN], capture_output=True, text=True, check=True)
     info = json.loads(shown.stdout)
     assert info == fleet.admin.get("/v1/model").json()
-    assert (info["version"], info["architecture"], info["capacity"], info["weights"]) == (1, "tiny", 5, None)
+    assert (info["version"], info["architecture"], info["capacity"], info["weights"]) == (1, "tiny", 6, None)
     assert fleet.admin.put("/v1/model", content=path.read_bytes()).json() == info  # again changes nothing
 
 
@@ -111,6 +111,15 @@ def test_models_that_cannot_be_used(fleet):
     refused(put(tiny_bundle(settings=kws40)), 422, "feature_mismatch", SETTINGS.describe(), kws40.describe())
     refused(put(tiny_bundle(capacity=3)), 409, "model_too_small", "4 classes", "3 slots", "--capacity")
     refused(put(bytes(2**20) for _ in range(65)), 413, "too_large")
+    fleet.publish(classes=7).raise_for_status()
+    refused(fleet.admin.post("/v1/rounds", json={"strategy": "fedavg"}), 409, "model_too_small", "7 classes", "6 slots")
+    fleet.publish().raise_for_status()
+
+
+def test_classes_that_no_round_knows_yet_stay(fleet):
+    merge = {"merge_into": "c1"}
+    refused(fleet.admin.delete("/v1/classes/c0"), 409, "round_not_done", "publish another")
+    refused(fleet.admin.patch("/v1/classes/c0", json=merge), 409, "round_not_done", "publish another")
 
 
 def test_a_round_without_devices(fleet):
@@ -431,11 +440,13 @@ def test_classes_are_listed_and_renamed(fleet):
 
 def test_the_public_set_stays_once_there_is_a_consensus(fleet):
     refused(fleet.admin.put("/v1/public-set", content=public_set(36).pack()), 409, "public_set_in_use", "data folder")
-    assert fleet.admin.get("/v1/public-set").json()["version"] == 2
+    assert fleet.admin.get("/v1/public-set").json()["version"] == 4
 
 
-def test_a_shared_model_that_the_fleet_outgrew(fleet):
-    refused(fleet.admin.post("/v1/rounds", json={"strategy": "fedavg"}), 409, "model_too_small", "6 classes", "5 slots")
+def test_a_shared_model_with_more_room(fleet):
+    first = fleet.devices[0].device_id
+    split = {"split_off": [first], "name": "other"}
+    refused(fleet.admin.patch("/v1/classes/c4", json=split), 409, "too_many_classes", "6 classes", "may have 6")
     assert fleet.admin.put("/v1/model", content=tiny_bundle()).json()["version"] == 2
 
 
@@ -626,6 +637,53 @@ def test_an_unforeseen_failure_has_the_same_shape_and_tells_no_secrets(start_agg
 
 def schema_of(fleet):
     return fleet.admin.get("/openapi.json").json()
+
+
+def test_operators_change_classes_and_restore_rounds(fleet):
+    """tests/attacks/test_undo.py says what becomes of them."""
+    first, last = fleet.devices[0].device_id, fleet.devices[3].device_id
+    admin = fleet.admin
+    opened = fleet.open_round()
+    refused(admin.delete("/v1/classes/c5"), 409, "round_open", f"round {opened}", "DELETE")
+    refused(admin.patch("/v1/classes/c5", json={"merge_into": "c4"}), 409, "round_open")
+    refused(admin.post("/v1/rounds/3/restore"), 409, "round_open")
+    admin.delete(f"/v1/rounds/{opened}").raise_for_status()
+    for nonsense in (
+        {},
+        {"merge_into": "c5"},
+        {"merge_into": "c4", "name": "x"},
+        {"split_off": [first]},
+        {"split_off": [last], "name": "other"},
+        {"approve": True, "merge_into": "c4"},
+    ):
+        refused(admin.patch("/v1/classes/c5", json=nonsense), 422, "invalid_request")
+    refused(admin.patch("/v1/classes/c5", json={"approve": True}), 404, "class_not_found", "active", "proposed")
+    refused(admin.delete("/v1/classes/" + "x" * 65), 422, "invalid_request")
+    refused(admin.delete("/v1/classes/c9"), 404, "class_not_found")
+    changed = admin.patch("/v1/classes/c5", json={"merge_into": "c4"}).json()
+    assert (changed["state"], changed["merged_into"]) == ("merged", "c4")
+    split = admin.patch("/v1/classes/c4", json={"split_off": [first], "name": "other"}).json()
+    assert (split["class_id"], split["name"], split["split_from"]) == ("c6", "other", "c4")
+    assert [item["device_id"] for item in split["reports"]] == [first]
+    for class_id in ("c0", "c1", "c2"):
+        assert admin.delete(f"/v1/classes/{class_id}").json()["state"] == "retired"
+    refused(admin.delete("/v1/classes/c3"), 409, "last_class", "recording")
+    states = [(item["class_id"], item["state"]) for item in admin.get("/v1/class-history").json()]
+    assert states[:3] == [("c3", "active"), ("c4", "active"), ("c6", "active")]
+    assert states[3:] == [("c0", "retired"), ("c1", "retired"), ("c2", "retired"), ("c5", "merged")]
+    refused(admin.post("/v1/rounds/99/restore"), 404, "round_not_found")
+    refused(admin.post("/v1/rounds/1/restore"), 409, "round_not_done", "failed")
+    refused(admin.post("/v1/rounds/3/restore", json={"without_devices": ["x"]}), 422, "invalid_request", "'x'")
+    refused(admin.post("/v1/rounds/3/restore", json={"without": []}), 422, "invalid_request")
+    refused(admin.post("/v1/rounds/3/restore", json={"without_devices": ["x" * 2**20]}), 413, "too_large")
+    upload = fleet.round(3)["participants"][1]["upload"]
+    (fleet.aggregator.data / "blobs" / upload[:2] / upload).unlink()
+    without = {"without_devices": [first]}
+    refused(admin.post("/v1/rounds/3/restore", json=without), 409, "uploads_gone", "--keep-uploads")
+    restored = admin.post("/v1/rounds/3/restore")
+    assert restored.status_code == 201
+    assert (restored.json()["operation"], restored.json()["restores"]) == ("restore", 3)
+    assert [info["class_id"] for info in admin.get("/v1/classes").json()] == [f"c{number}" for number in range(6)]
 
 
 def test_the_schema_documents_every_address_completely(fleet):

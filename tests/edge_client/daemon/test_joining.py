@@ -83,6 +83,7 @@ def edge(config, *arguments, status=0):
 def test_a_device_joins_by_a_link_and_leaves(server, config):
     link = invite(server, group="kitchen")
     said = edge(config, "join", str(link))
+    assert "your words for sounds stay on this device" in said
     assert server.url in said
     assert "start it: auricle-edge run" in said
     assert load_config(config).server.url == server.url

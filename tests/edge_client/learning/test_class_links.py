@@ -1,8 +1,10 @@
-"""Which label is which class of the fleet: what the owner says of it wins."""
+"""Which label is which class of the fleet: what the owner says of it wins, and an operator's changes are followed."""
 
-from edge_client.learning.class_links import link_recognised, take_labels
+import pytest
+
+from edge_client.learning.class_links import adopt_classes, follow_fleet, link_recognised, take_labels, unlinked
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassAssignment, ClassInfo
+from fleet_protocol.messages import Choice, ClassAssignment, ClassInfo, MergedClass, RoundPlan, Work
 
 CLASSES = (ClassInfo("c0", "yes"), ClassInfo("c1", "stop"))
 
@@ -27,6 +29,71 @@ def test_a_class_that_has_a_slot_keeps_it_and_the_owner_is_told_how_to_make_both
         assert link_recognised(labels, [ClassAssignment(0, "c1")]) == labels
     assert [record.getMessage().count("'halt'") for record in caplog.records] == [1]
     assert "auricle-edge clips relabel --label OLD NEW" in caplog.text
+
+
+def work(classes=CLASSES, **what_became_of_others):
+    plan = RoundPlan(
+        local=Choice("zero_shot"), aggregation=Choice("label_wise"), selection=Choice("all"),
+        deadline_s=600.0, quorum=0.5, seed=0,
+    )  # fmt: skip
+    return Work(
+        kind="learn", round_id=9, plan=plan, public_set="", consensus=None, classes=classes, **what_became_of_others
+    )
+
+
+def links(labels):
+    return {
+        name: class_id for name, class_id in zip(labels.names, labels.class_ids, strict=True) if name in labels.labels
+    }
+
+
+def test_a_class_that_is_gone_leaves_a_free_slot_where_nobody_recorded_it_and_the_owner_s_label_where_somebody_did():
+    labels = LabelMap(3).add("yes", "c0").add("junk", "c7").add("bell", "c8")
+    followed = follow_fleet(labels, work(retired=("c7", "c8")), ["yes", "bell"])
+    assert links(followed) == {"yes": "c0", "bell": "c8"}  # the fleet does not have it, but it is not reported again
+    assert followed.mask.tolist() == [1, 0, 1]
+    assert unlinked(followed) == []
+    assert followed.room == 1
+    assert LabelMap.from_json(followed.to_json()) == followed
+    grown = adopt_classes(followed, CLASSES)
+    assert links(grown) == {"yes": "c0", "stop": "c1", "bell": "c8"}
+    assert grown.slot_of("stop") == 1
+    assert grown.new_since(followed) == (1,)
+    assert adopt_classes(grown, [*CLASSES, ClassInfo("c9", "go")]) == grown  # there is no room
+
+
+def test_a_class_whose_round_was_undone_is_a_new_sound_again():
+    labels = LabelMap(8).add("yes", "c0").add("bell", "c8")
+    followed = follow_fleet(labels, work(), ["bell"])
+    assert links(followed) == {"yes": "c0", "bell": None}
+    assert unlinked(followed) == [1]
+
+
+@pytest.mark.parametrize(
+    ("before", "clips", "after"),
+    [
+        ({"halt": "c8"}, ["halt"], {"halt": "c1"}),
+        ({"halt": "c8"}, [], {"stop": "c1"}),
+        ({"stop": "c1", "halt": "c8"}, ["stop"], {"stop": "c1"}),
+        ({"stop": "c1", "halt": "c8"}, ["halt"], {"halt": "c1"}),
+        ({"stop": "c1", "halt": "c8"}, [], {"stop": "c1"}),
+        ({"stop": "c1", "halt": "c8"}, ["stop", "halt"], {"stop": "c1", "halt": "c8"}),
+        ({"halt": "c6"}, ["halt"], {"halt": "c1"}),
+    ],
+)
+def test_a_merged_class_is_what_it_became_and_the_label_with_clips_stays(before, clips, after):
+    labels = LabelMap(8)
+    for name, class_id in before.items():
+        labels = labels.add(name, class_id)
+    merged = (MergedClass("c8", "c1"), MergedClass("c6", "c1"))
+    assert links(follow_fleet(labels, work(merged=merged), clips)) == after
+
+
+def test_a_class_that_was_merged_into_one_that_was_retired_is_retired():
+    followed = follow_fleet(
+        LabelMap(8).add("halt", "c8"), work(merged=(MergedClass("c8", "c7"),), retired=("c7",)), ["halt"]
+    )
+    assert links(followed) == {"halt": "c8"}
 
 
 def test_a_slot_that_the_device_does_not_use_is_left_out_with_a_warning(caplog):

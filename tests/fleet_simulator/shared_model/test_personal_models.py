@@ -63,6 +63,18 @@ def test_every_device_is_told_what_it_would_have_without_a_fleet(tmp_path, bundl
     assert [entry["listening_own"] for entry in bare] == [entry["global"] for entry in bare]
 
 
+def test_the_guard_refuses_what_attackers_made_and_takes_what_a_fleet_learned(tmp_path, bundles):
+    def guarded(**more):
+        sections = UNEQUAL | {"data": {"public": 0.2}, "baselines": {"passes": 20}} | more
+        path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **sections)
+        return simulate(load_experiment(path), tmp_path / f"run {len(more)}").devices
+
+    for found, kind in ((guarded(), "listening"), (guarded(faults={"attackers": 1.0, "attack": "sign_flip"}), "alone")):
+        as_expected = [entry for entry in found if entry["guarded_strangers"] == entry[f"{kind}_strangers"]]
+        assert len(as_expected) > len(found) / 2
+        assert all(entry["guarded_own"] == entry[f"{kind}_own"] for entry in as_expected)
+
+
 def test_personalisation_leaves_the_fleet_s_model_alone_and_a_longer_run_goes_on(tmp_path, bundles):
     def experiment(count):
         sections = UNEQUAL | {"rounds": {"count": count}, "personalisation": {"name": "group_balanced"}}

@@ -23,13 +23,27 @@ def upgrade() -> None:
     op.add_column("devices", sa.Column("network", sa.String(64)))
     op.add_column("models", sa.Column("network", sa.String(64)))
     op.add_column("participants", sa.Column("other", sa.Boolean, nullable=False, server_default=sa.false()))
+    _let_operators_undo()
     _add_tokens_and_invitations()
-    # In SQL: Alembic adds a reference only by copying the table, which others refer to.
     op.execute("ALTER TABLE devices ADD COLUMN invitation_id INTEGER REFERENCES invitations (invitation_id)")
     op.add_column("devices", sa.Column("group_name", sa.String(200)))
     op.add_column("devices", sa.Column("waiting", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("devices", sa.Column("rotate", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("devices", sa.Column("secret_since", sa.Double))
+
+
+def _let_operators_undo() -> None:
+    op.add_column("rounds", sa.Column("operation", sa.String(16)))
+    # In SQL: Alembic adds a reference only by copying the table.
+    op.execute("ALTER TABLE rounds ADD COLUMN restores INTEGER REFERENCES rounds (round_id)")
+    op.execute("ALTER TABLE rounds ADD COLUMN undone_by INTEGER REFERENCES rounds (round_id)")
+    with op.batch_alter_table("classes") as classes:  # a class that is not the fleet's has no column and holds no name
+        classes.alter_column("folded", existing_type=sa.String(600), nullable=True)
+        classes.alter_column("position", existing_type=sa.Integer, nullable=True)
+        classes.add_column(sa.Column("state", sa.String(8), nullable=False, server_default="active"))
+    for column, target in (("merged_into", "classes (class_id)"), ("split_from", "classes (class_id)")):
+        op.execute(f"ALTER TABLE classes ADD COLUMN {column} VARCHAR(64) REFERENCES {target}")
+    op.execute("ALTER TABLE classes ADD COLUMN proposal VARCHAR(64) REFERENCES blobs (sha256)")
 
 
 def _add_tokens_and_invitations() -> None:

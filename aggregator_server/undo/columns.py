@@ -1,0 +1,131 @@
+"""What a change of the fleet's classes does to arrays: columns and rows of classes move, merge, come and go.
+
+All functions are pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fleet_protocol.arrays import Array, Bools, Floats, Ints
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.prototypes import FleetPrototypes
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays
+
+
+@dataclass(frozen=True)
+class ClassChange:
+    """The fleet's classes after a change, and what each of them is made of.
+
+    Attributes:
+        classes: the classes afterwards, in column order.
+        sources: for each of them, the classes before whose columns it is made of; none for a class that is new.
+        rows: by class: the synthetic rows of the public set that stand for it now, float32 [rows, frames,
+            coefficients], in place of those that did.
+        columns: by class: its columns of the shared model's head, by the name of the weights.
+    """
+
+    classes: tuple[ClassInfo, ...]
+    sources: tuple[tuple[str, ...], ...]
+    rows: Mapping[str, Floats] = field(default_factory=dict)
+    columns: Mapping[str, Arrays] = field(default_factory=dict)
+
+
+def changed_public_set(public_set: PublicSet, change: ClassChange) -> tuple[PublicSet, Ints]:
+    """Return the public set after a change, and the rows before that its first rows are, int64 [rows kept].
+
+    Rows of a class that became another are rows of that one; rows of a class that is gone are dropped.
+    """
+    place: dict[str, int] = {}
+    for index, sources in enumerate(change.sources):
+        for class_id in sources:
+            place.setdefault(class_id, index)
+    new = np.array([place.get(class_id, -1) for class_id in public_set.class_ids], np.int64)[public_set.labels]
+    replaced = [index for index, info in enumerate(change.classes) if info.class_id in change.rows]
+    kept = np.flatnonzero((new >= 0) & ~(public_set.synthetic & np.isin(new, replaced)))
+    added = [(index, change.rows[change.classes[index].class_id]) for index in replaced]
+    synthetic: list[Bools] = [np.ones(len(rows), np.bool_) for _, rows in added]
+    changed = PublicSet(
+        public_set.settings,
+        change.classes,
+        np.concatenate([public_set.features[kept], *(rows for _, rows in added)]),
+        np.concatenate([new[kept], *(np.full(len(rows), index, np.int64) for index, rows in added)]),
+        np.concatenate([public_set.synthetic[kept], *synthetic]),
+    )
+    return changed, kept
+
+
+def changed_consensus(scores: Floats, before: Sequence[str], change: ClassChange, kept: Ints, samples: int) -> Floats:
+    """Return the consensus after a change, float32 [samples, classes].
+
+    The score of classes that were merged is the largest of theirs; those of new rows and classes are 0.
+
+    Args:
+        scores: the consensus before, float32 [rows, classes].
+        before: the classes of its columns.
+        change: of the classes.
+        kept: the rows before that the first rows are now, int64 [rows kept].
+        samples: rows of the public set afterwards.
+    """
+    changed = np.zeros((samples, len(change.classes)), np.float32)
+    for index, columns in enumerate(_columns(before, change)):
+        if columns:
+            changed[: len(kept), index] = scores[kept][:, columns].max(axis=1)
+    return changed
+
+
+def changed_head(
+    weights: Arrays, initial: Arrays, head: Sequence[str], before: Sequence[str], change: ClassChange
+) -> Arrays:
+    """Return the shared model's weights after a change; the head's last axis counts the classes' slots.
+
+    Args:
+        weights: before.
+        initial: the bundle's own, for slots that are free afterwards, and classes that nobody trained.
+        head: names of the head's weights.
+        before: the classes of its first slots.
+        change: of the classes; the head has a slot for each.
+    """
+    changed = dict(weights)
+    for name in head:
+        moved = initial[name].copy()
+        for slot, (info, columns) in enumerate(zip(change.classes, _columns(before, change), strict=True)):
+            if info.class_id in change.columns:
+                moved[..., slot] = change.columns[info.class_id][name]
+            elif columns:
+                moved[..., slot] = weights[name][..., columns].mean(axis=-1, dtype=np.float64)
+        changed[name] = moved
+    return changed
+
+
+def changed_prototypes(prototypes: FleetPrototypes, change: ClassChange) -> FleetPrototypes:
+    """Return the fleet's prototypes after a change, until a round makes them anew.
+
+    That of merged classes is the mean of theirs by devices. That of a class that is new stays out.
+    """
+    known = prototypes.class_ids
+    found: list[tuple[str, Array, int]] = []
+    for info, sources in zip(change.classes, change.sources, strict=True):
+        places = [known.index(class_id) for class_id in sources if class_id in known]
+        if places and info.class_id in sources:
+            counts = prototypes.devices[places]
+            mean = np.average(prototypes.means[places], axis=0, weights=counts)
+            found.append((info.class_id, mean, int(counts.sum())))
+    names = tuple(class_id for class_id, _, _ in found)
+    return FleetPrototypes(
+        prototypes.features,
+        names,
+        np.asarray([mean for _, mean, _ in found], np.float32).reshape(-1, *prototypes.means.shape[1:]),
+        np.array([count for _, _, count in found], np.int64),
+        tuple(class_id for class_id in prototypes.provisional if class_id in names),
+    )
+
+
+def _columns(before: Sequence[str], change: ClassChange) -> list[list[int]]:
+    """Return, for each class afterwards, the columns before that it is made of."""
+    column = {class_id: index for index, class_id in enumerate(before)}
+    return [[column[class_id] for class_id in sources if class_id in column] for sources in change.sources]

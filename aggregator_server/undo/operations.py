@@ -1,0 +1,141 @@
+"""An operation as rows: a round that is done, without devices, from whose result the fleet goes on.
+
+The strategy and plan are those of the round before, so devices apply the result in the way that they know. The blobs
+are on disk before one transaction writes all rows: a server that is killed has done all of it, or nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from aggregator_server.errors import RoundNotDoneError, RoundOpenError
+from aggregator_server.fleet.public_sets import public_set_row
+from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.rounds.continuous import open_next
+from aggregator_server.rounds.history import newest_with_model
+from aggregator_server.rounds.queries import lock_open_round, newest_done, uploads_of_round
+from aggregator_server.rounds.states import mark_failed
+from aggregator_server.store.tables import DONE, BlobRow, PublicSetRow, RoundRow
+from fleet_protocol.public_set import PublicSet
+
+# What a round led to, in columns of its row.
+RESULTS = (
+    "result_public_set", "result_consensus", "result_prototypes", "result_weights", "result_server_state",
+)  # fmt: skip
+_BLOB_KINDS = dict(zip(RESULTS, ("public_set", "consensus", "prototypes", "weights", "server_state"), strict=True))
+# What a round starts from, and the column of the result that takes its place in the next round.
+_STARTS = {
+    "public_set": "result_public_set",
+    "consensus": "result_consensus",
+    "prototypes": "result_prototypes",
+    "weights": "result_weights",
+    "server_state": "result_server_state",
+}
+
+
+def require_newest(session: Session) -> RoundRow:
+    """Return the round from whose result the fleet goes on.
+
+    Raises:
+        RoundNotDoneError: there is none.
+    """
+    newest = newest_done(session)
+    if newest is None:
+        raise RoundNotDoneError(
+            "no round is done yet, so the fleet's classes are those of the public set; publish another one"
+        )
+    return newest
+
+
+def lines(session: Session) -> tuple[RoundRow, ...]:
+    """Return the rounds from which later ones go on: of the current shared model, and the newest, which is last."""
+    newest, model = require_newest(session), current_model(session)
+    trained = None if model is None else newest_with_model(session, model.version)
+    return (newest,) if trained is None or trained.round_id == newest.round_id else (trained, newest)
+
+
+def make_way(session: Session, now: float, operation: str) -> RoundRow | None:
+    """Make sure that no round is open; the open one of a continuous series ends, and is returned.
+
+    Raises:
+        RoundOpenError: a round is open that devices work for, or an upload is just being merged.
+    """
+    row = lock_open_round(session)
+    if row is None:
+        return None
+    if row.series is None:
+        raise RoundOpenError(
+            f"round {row.round_id} is open, and works with the classes as they are; wait for it, or cancel it with "
+            f"DELETE /v1/rounds/{row.round_id}"
+        )
+    if uploads_of_round(session, row.round_id):
+        raise RoundOpenError(f"round {row.round_id} is merging an upload at this moment; try again")
+    mark_failed(session, row.round_id, now, f"ended by an operator: {operation}")
+    session.expire(row)
+    return row
+
+
+def insert_operation(
+    session: Session,
+    base: RoundRow,
+    now: float,
+    operation: str,
+    results: dict[str, str | None],
+    details: dict[str, Any],
+    restores: int | None = None,
+) -> RoundRow:
+    """Insert a round that is done and whose result an operator made.
+
+    Args:
+        session: a writing one; no round is open.
+        base: the round whose strategy, plan and model it has.
+        now: seconds since 1970.
+        operation: what the operator did.
+        results: the result's blobs, by column; those of ``base`` where one is left out.
+        details: for people.
+        restores: the round whose state it brings back.
+    """
+    newest = require_newest(session)
+    after = {name: getattr(base, name) for name in RESULTS} | results
+    note_blobs(session, after)
+    row = RoundRow(
+        state=DONE,
+        strategy=base.strategy,
+        plan=base.plan,
+        opened_at=now,
+        closed_at=now,
+        model_version=base.model_version,
+        operation=operation,
+        restores=restores,
+        details={"operation": details},
+        **{start: getattr(newest, result) for start, result in _STARTS.items()},
+        **after,
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def note_blobs(session: Session, results: dict[str, str | None]) -> None:
+    """Insert the rows of a result's blobs."""
+    for name, sha256 in results.items():
+        if sha256 is not None:
+            session.merge(BlobRow(sha256=sha256, kind=_BLOB_KINDS[name]))
+    session.flush()
+
+
+def note_public_set(session: Session, sha256: str, public_set: PublicSet, round_id: int) -> None:
+    """Make a public set the current one, where it is not."""
+    newest = select(PublicSetRow.sha256).order_by(PublicSetRow.version.desc()).limit(1)
+    if session.scalar(newest) != sha256:
+        session.add(public_set_row(sha256, public_set, round_id))
+        session.flush()
+
+
+def go_on(session: Session, ended: RoundRow | None, now: float) -> None:
+    """Open the next round of a continuous series whose open round ended."""
+    if ended is not None:
+        open_next(session, ended.round_id, now)

@@ -1,0 +1,256 @@
+"""Classes that an operator merges, splits, approves, retires and rejects, and the rounds after that."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from aggregator_server.fleet.classes import list_classes, rename_class
+from aggregator_server.rounds.views import describe_round, list_rounds
+from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class, split_class
+from aggregator_server.undo.views import list_class_history
+from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.messages import ClassAssignment, MergedClass
+from fleet_protocol.prototypes import FleetPrototypes
+from fleet_protocol.public_set import PublicSet, unpack_consensus
+from fleet_protocol.tensors import unpack
+from tests.support.aggregator_process import SharingDevice, tiny_bundle
+from tests.support.core_fleet import CoreFleet, devices
+from tests.support.embedded_words import PrototypeDevice, embedded_public_set
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """After a round in which devices 1 and 2 met c4 ("Stop"), and device 3 c5 ("go")."""
+    fleet = CoreFleet(tmp_path / "data", devices(kind=SharingDevice))
+    fleet.publish_model()
+    fleet.run_round(strategy="fedavg")
+    yield fleet
+    fleet.store.close()
+
+
+def names(fleet):
+    return [info.class_id for info in list_classes(fleet.store)]
+
+
+def states(fleet):
+    return {item.class_id: item.state for item in list_class_history(fleet.store)}
+
+
+def newest(fleet):
+    return describe_round(fleet.store, list_rounds(fleet.store, None, 1)[0].round_id)
+
+
+def public(fleet, shown):
+    return PublicSet.unpack(fleet.store.blobs.read(shown.result_public_set))
+
+
+def weights(fleet, shown):
+    return unpack(fleet.store.blobs.read(shown.result_weights))
+
+
+def rows_of(public_set, class_id):
+    return public_set.features[public_set.labels == public_set.class_ids.index(class_id)]
+
+
+def test_a_retired_class_leaves_rows_columns_and_the_shared_head_and_is_not_found_again(fleet):
+    before = newest(fleet)
+    remove_class(fleet.store, "c4", 200.0)
+    after = newest(fleet)
+    assert (after.summary.state, after.summary.operation, after.summary.strategy) == ("done", "retire", "fedavg")
+    assert after.operation == {"class_id": "c4"}
+    assert names(fleet) == list(public(fleet, after).class_ids) == ["c0", "c1", "c2", "c3", "c5"]
+    np.testing.assert_array_equal(rows_of(public(fleet, after), "c5"), rows_of(public(fleet, before), "c5"))
+    assert len(public(fleet, after).labels) == len(public(fleet, before).labels) - len(
+        rows_of(public(fleet, before), "c4")
+    )
+    (old, _), (new, document) = weights(fleet, before), weights(fleet, after)
+    initial = unpack_bundle(tiny_bundle(), "tiny").weights
+    assert document["classes"] == names(fleet)
+    for name in ("head/kernel", "head/bias"):
+        np.testing.assert_array_equal(new[name][..., :4], old[name][..., :4])
+        np.testing.assert_array_equal(new[name][..., 4], old[name][..., 5])
+        np.testing.assert_array_equal(new[name][..., 5:], initial[name][..., 5:])
+    np.testing.assert_array_equal(new["body/kernel"], old["body/kernel"])
+    for device in fleet.devices:
+        work = fleet.work(device, 201.0)
+        assert (work.kind, work.round_id, work.retired) == ("learn", after.summary.round_id, ("c4",))
+        assert work.weights == after.result_weights
+        fleet.learned(device, work.round_id)
+    fleet.run_round(300.0, strategy="fedavg")  # devices 1 and 2 report the sound again, as if they had not followed
+    assert names(fleet) == ["c0", "c1", "c2", "c3", "c5"]
+    assert states(fleet)["c4"] == "retired"
+
+
+def test_weights_that_an_earlier_round_trained_follow_a_change_after_a_round_of_another_strategy(fleet):
+    trained = newest(fleet)
+    fleet.devices = [dataclasses.replace(device, reports=(), known=()) for device in fleet.devices]
+    scoring = devices()
+    for device, model_of in zip(scoring, fleet.devices, strict=True):
+        assert device.device_id == model_of.device_id
+    sharing, fleet.devices = fleet.devices, [dataclasses.replace(d, reports=(), known=()) for d in scoring]
+    fleet.run_round(200.0, strategy="zero_shot")
+    remove_class(fleet.store, "c1", 250.0)
+    assert [found.operation for found in list_rounds(fleet.store, None, 2)] == ["retire", "retire"]
+    scores, columns = unpack_consensus(fleet.store.blobs.read(newest(fleet).result_consensus))
+    assert columns == ("c0", "c2", "c3", "c4", "c5")
+    assert scores.shape == (len(public(fleet, newest(fleet)).labels), 5)
+    for device in fleet.devices:
+        assert fleet.work(device, 251.0).plan.local.name == "zero_shot"
+        fleet.learned(device, fleet.work(device, 251.0).round_id)
+    fleet.open(300.0, strategy="fedavg")
+    start, document = unpack(fleet.store.blobs.read(fleet.work(sharing[0], 301.0).weights))
+    assert document["classes"] == names(fleet)
+    np.testing.assert_array_equal(start["head/bias"][1:5], weights(fleet, trained)[0]["head/bias"][2:6])
+
+
+def test_merged_classes_have_each_other_s_rows_and_the_mean_of_their_columns(fleet):
+    before = newest(fleet)
+    merge_class(fleet.store, "c5", "c4", 200.0)
+    after = newest(fleet)
+    assert names(fleet) == ["c0", "c1", "c2", "c3", "c4"]
+    union = np.concatenate([rows_of(public(fleet, before), class_id) for class_id in ("c4", "c5")])
+    np.testing.assert_array_equal(rows_of(public(fleet, after), "c4"), union)
+    old, new = weights(fleet, before)[0]["head/bias"], weights(fleet, after)[0]["head/bias"]
+    assert new[4] == pytest.approx((old[4] + old[5]) / 2)
+    work = fleet.work(fleet.devices[3], 201.0)
+    assert work.merged == (MergedClass("c5", "c4"),)
+    for device in fleet.devices:
+        fleet.learned(device, work.round_id)
+    fleet.run_round(300.0, strategy="fedavg", learn=False)  # device 3 reports its sound again
+    assert fleet.work(fleet.devices[2], 303.0).assignments == (ClassAssignment(2, "c4"),)
+    merge_class(fleet.store, "c4", "c0", 400.0)
+    assert fleet.work(fleet.devices[3], 401.0).merged == (MergedClass("c4", "c0"), MergedClass("c5", "c0"))
+
+
+def test_a_split_moves_reports_to_a_new_class_and_both_have_rows_of_their_own_reports(fleet):
+    first, second = fleet.devices[:2]
+    uploads = {part.device_id: part.upload for part in newest(fleet).participants}
+    assert split_class(fleet.store, "c4", [second.device_id], "bell", 200.0) == "c6"
+    after = newest(fleet)
+    for device, class_id in ((first, "c4"), (second, "c6")):
+        arrays, document = unpack(fleet.store.blobs.read(uploads[device.device_id]))
+        np.testing.assert_allclose(
+            rows_of(public(fleet, after), class_id), arrays["impressions"][len(document["known"])]
+        )
+    moved = next(item for item in list_class_history(fleet.store) if item.class_id == "c6")
+    assert [item.device_id for item in moved.reports] == [second.device_id]
+    assert fleet.work(second, 201.0).assignments == (ClassAssignment(2, "c6"),)
+    assert fleet.work(first, 201.0).assignments == ()
+    column = weights(fleet, after)[0]["head/bias"]
+    assert column[6] == column[4]
+
+
+def test_a_split_without_kept_uploads_makes_a_class_without_rows(fleet):
+    for part in newest(fleet).participants:
+        fleet.store.blobs.remove(part.upload)
+    before = rows_of(public(fleet, newest(fleet)), "c4")
+    split_class(fleet.store, "c4", [fleet.devices[1].device_id], "bell", 200.0)
+    np.testing.assert_array_equal(rows_of(public(fleet, newest(fleet)), "c4"), before)
+    assert len(rows_of(public(fleet, newest(fleet)), "c6")) == 0
+    for device in fleet.devices:
+        fleet.learned(device, newest(fleet).summary.round_id)
+    fleet.run_round(300.0, strategy="fedavg")
+
+
+def test_new_classes_wait_for_an_operator(tmp_path):
+    fleet = CoreFleet(tmp_path / "data", devices(kind=SharingDevice))
+    fleet.store.review_classes = True
+    fleet.publish_model()
+    found = describe_round(fleet.store, fleet.run_round(strategy="fedavg", learn=False))
+    assert names(fleet) == ["c0", "c1", "c2", "c3"]
+    assert states(fleet) == dict.fromkeys(names(fleet), "active") | {"c4": "proposed", "c5": "proposed"}
+    assert [group.class_id for group in found.discovery.groups] == ["c4", "c5"]
+    for device in fleet.devices:
+        assert fleet.work(device).assignments == ()
+        fleet.learned(device, found.summary.round_id)
+    fleet.run_round(200.0, strategy="fedavg")  # the same sounds again
+    assert states(fleet) == dict.fromkeys(names(fleet), "active") | {"c4": "proposed", "c5": "proposed"}
+    rename_class(fleet.store, "c4", "bell")
+    approve_class(fleet.store, "c4", 300.0)
+    remove_class(fleet.store, "c5", 301.0)
+    assert [(info.class_id, info.name) for info in list_classes(fleet.store)][4:] == [("c4", "bell")]
+    assert states(fleet)["c5"] == "rejected"
+    shown = newest(fleet)
+    assert shown.summary.operation == "approve"
+    assert public(fleet, shown).synthetic.sum() == 4
+    told = {device.number: fleet.work(device, 302.0).assignments for device in fleet.devices}
+    assert told == {
+        1: (ClassAssignment(2, "c4"),), 2: (ClassAssignment(2, "c4"),), 3: (ClassAssignment(2, "c5"),), 4: (),
+    }  # fmt: skip
+    assert fleet.work(fleet.devices[2], 302.0).retired == ("c5",)
+    for device in fleet.devices:
+        fleet.learned(device, shown.summary.round_id)
+    fleet.run_round(400.0, strategy="fedavg")  # the third device reports the rejected sound as if it had not followed
+    assert names(fleet) == ["c0", "c1", "c2", "c3", "c4"]
+    fleet.store.close()
+
+
+def test_an_approved_class_has_the_column_that_its_reporters_trained(tmp_path):
+    columns = []
+    for review in (False, True):
+        fleet = CoreFleet(tmp_path / str(review), devices(kind=SharingDevice))
+        fleet.store.review_classes = review
+        fleet.publish_model()
+        fleet.run_round(strategy="fedavg")
+        if review:
+            approve_class(fleet.store, "c4", 200.0)
+            approve_class(fleet.store, "c5", 201.0)
+        shown = newest(fleet)
+        columns.append((weights(fleet, shown)[0], public(fleet, shown)))
+        fleet.store.close()
+    (plain, set_of_plain), (reviewed, set_of_reviewed) = columns
+    for name, array in plain.items():
+        used = slice(6 if name.startswith("head/") else None)  # free slots hold rounded means of the bundle's own
+        np.testing.assert_array_equal(array[..., used], reviewed[name][..., used])
+    np.testing.assert_array_equal(set_of_plain.features, set_of_reviewed.features)
+    assert set_of_plain.classes == set_of_reviewed.classes
+
+
+def test_a_proposal_can_be_merged_into_a_class(tmp_path):
+    fleet = CoreFleet(tmp_path / "data")
+    fleet.store.review_classes = True
+    fleet.run_round(learn=False)
+    merge_class(fleet.store, "c5", "c0", 200.0)
+    assert fleet.work(fleet.devices[2], 201.0).assignments == (ClassAssignment(2, "c0"),)
+    assert states(fleet)["c5"] == "merged"
+    fleet.store.close()
+
+
+def test_prototypes_of_removed_and_merged_classes_no_longer_count_under_their_old_places(tmp_path):
+    members = [PrototypeDevice(1, ("c0", "c1")), PrototypeDevice(2, ("c2", "c3")), PrototypeDevice(3, ("c1", "c3"))]
+    fleet = CoreFleet(tmp_path / "data", members, public=embedded_public_set(np.random.default_rng(7)))
+    fleet.run_round(strategy="prototypes")
+    before = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
+    remove_class(fleet.store, "c0", 200.0)
+    merge_class(fleet.store, "c2", "c3", 201.0)
+    after = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
+    assert after.class_ids == ("c1", "c3")
+    np.testing.assert_array_equal(after.means[0], before.means[1])
+    assert after.devices.tolist() == [2, 3]
+    for device in fleet.devices:
+        fleet.learned(device, newest(fleet).summary.round_id)
+    fleet.open(300.0, strategy="prototypes", quorum=0.1, deadline_s=60)
+    fleet.devices[2] = dataclasses.replace(fleet.devices[2], classes=("c1", "c3"))
+    fleet.upload(fleet.devices[2], 301.0)
+    fleet.advance(1000.0)
+    again = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
+    assert dict(zip(again.class_ids, again.devices.tolist(), strict=True)) == {"c1": 2, "c3": 2}
+    np.testing.assert_allclose(again.means[0], before.means[1], rtol=1e-6)
+    fleet.store.close()
+
+
+def test_a_continuous_series_goes_on_after_a_change(tmp_path):
+    members = [PrototypeDevice(1, ("c0", "c1")), PrototypeDevice(2, ("c1", "c2"))]
+    fleet = CoreFleet(tmp_path / "data", members, public=embedded_public_set(np.random.default_rng(7)))
+    fleet.open(100.0, strategy="prototypes", rounds="continuous")
+    fleet.upload(members[0], 101.0)
+    fleet.advance(102.0)
+    remove_class(fleet.store, "c3", 103.0)
+    found = [(item.round_id, item.state, item.operation) for item in list_rounds(fleet.store, None, 9)]
+    assert found == [(4, "open", None), (3, "done", "retire"), (2, "failed", None), (1, "done", None)]
+    assert list_rounds(fleet.store, None, 1)[0].series == 1
+    for member in members:
+        fleet.learned(member, fleet.work(member, 104.0).round_id)
+    assert fleet.work(members[1], 105.0).kind == "contribute"
+    fleet.store.close()

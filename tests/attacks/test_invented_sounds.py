@@ -1,0 +1,86 @@
+"""Row 5: uploads that report sounds that nobody made neither fill the fleet with classes nor freeze its rounds."""
+
+import pytest
+
+from aggregator_server.limits import CLASSES, NEW_CLASSES_OF_A_DEVICE, REPORTS_PER_ROUND
+from fleet_protocol.messages import MAX_REPORTS, ClassReport
+from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
+from tests.support.hostile_upload import inventing
+
+CAPACITY = 16
+
+
+@pytest.fixture
+def fleet(start_aggregator):
+    devices = [SharingDevice(number, ("c0", "c1"), capacity=CAPACITY) for number in (1, 2, 3)]
+    fleet = Fleet(start_aggregator(), devices)
+    assert fleet.publish().status_code == 200
+    fleet.enrol()
+    assert fleet.admin.put("/v1/model", content=tiny_bundle(CAPACITY)).status_code == 200
+    yield fleet
+    fleet.close()
+
+
+def test_an_upload_with_forty_invented_sounds_is_refused(fleet):
+    fleet.open_round(strategy="fedavg")
+    attacker = fleet.devices[0]
+    work = fleet.work(attacker)
+    refused = fleet.upload(attacker, work, inventing(attacker, work, fleet.samples, 40))
+    assert refused.status_code == 422
+    assert refused.json()["error"]["code"] == "malformed_update"
+    assert "40 new sounds" in refused.json()["error"]["message"]
+
+
+def test_one_upload_brings_eight_classes_at_most(fleet):
+    round_id = fleet.open_round()
+    for device in fleet.devices:
+        work, scoring = fleet.work(device), FakeDevice(device.number, device.classes)
+        invented = device.number == 1
+        body = inventing(scoring, work, fleet.samples, MAX_REPORTS) if invented else scoring.upload(work, fleet.samples)
+        fleet.upload(device, work, body).raise_for_status()
+    assert fleet.work(fleet.devices[0])["kind"] == "learn"
+    assert len(fleet.admin.get("/v1/classes").json()) == 4 + NEW_CLASSES_OF_A_DEVICE
+    assert len(fleet.round(round_id)["discovery"]["left_open"]) == MAX_REPORTS - NEW_CLASSES_OF_A_DEVICE
+
+
+def test_sounds_that_the_shared_model_has_no_room_for_become_no_classes_and_rounds_go_on(fleet):
+    """They come in a round without the shared model, whose head they need not fit."""
+    round_id = fleet.open_round()
+    for device in fleet.devices:
+        work, scoring = fleet.work(device), FakeDevice(device.number, device.classes)
+        fleet.upload(device, work, inventing(scoring, work, fleet.samples, MAX_REPORTS)).raise_for_status()
+    for device in fleet.devices:
+        fleet.learned(device, fleet.work(device)["round_id"]).raise_for_status()
+    shown = fleet.round(round_id)
+    assert shown["summary"]["state"] == "done"
+    assert len(fleet.admin.get("/v1/classes").json()) == CAPACITY
+    discovery = shown["discovery"]
+    assert len(discovery["groups"]) == CAPACITY - 4
+    assert discovery["left_open"]
+    assert f"no room beyond {CAPACITY} classes" in discovery["limits"][0]
+    assert fleet.run_round(strategy="fedavg")["summary"]["state"] == "done"
+
+
+def test_a_round_looks_at_so_many_sounds_and_at_those_of_every_device(start_aggregator):
+    """Row 2: class discovery compares every new sound with every other one."""
+    attackers = [FakeDevice(number, ("c0", "c1")) for number in range(1, 12)]
+    honest = FakeDevice(12, ("c0", "c1"), reports=(ClassReport(3, None, 5),), known=("c0",), sounds={3: 7})
+    fleet = Fleet(start_aggregator(), [*attackers, honest])
+    fleet.publish()
+    fleet.enrol()
+    round_id = fleet.open_round()
+    for device in fleet.devices:
+        work = fleet.work(device)
+        body = None if device is honest else inventing(device, work, fleet.samples, MAX_REPORTS)
+        fleet.upload(device, work, body).raise_for_status()
+    assert fleet.work(honest)["kind"] == "learn"
+    discovery = fleet.round(round_id)["discovery"]
+    reports = len(attackers) * MAX_REPORTS + 1
+    assert f"{reports - REPORTS_PER_ROUND} of {reports} reports wait" in discovery["limits"][0]
+    recognised = [
+        discovery["reports"][index]["device_id"] for group in discovery["groups"] for index in group["members"]
+    ]
+    assert honest.device_id in recognised
+    assert len(recognised) <= REPORTS_PER_ROUND
+    assert len(fleet.admin.get("/v1/classes").json()) <= CLASSES
+    fleet.close()

@@ -1,0 +1,63 @@
+"""Row 4: an entropy of labels that is no entropy is refused, and one that is stored already breaks no plan."""
+
+import contextlib
+import json
+import sqlite3
+
+import pytest
+
+from aggregator_server.strategies.fedkws_ui import adaptive_local_training
+from aggregator_server.strategies.plan_methods import complete, known_settings
+from aggregator_server.strategies.statistics import DeviceStatistics
+from fleet_protocol.messages import Choice
+from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
+from tests.support.hostile_upload import altered
+
+HOSTILE = [float("-inf"), float("inf"), float("nan"), -1.0, 20.1, 1e308]
+
+
+@pytest.fixture
+def fleet(start_aggregator):
+    fleet = Fleet(start_aggregator(), [SharingDevice(1, ("c0", "c1")), SharingDevice(2, ("c1", "c2"))])
+    assert fleet.publish().status_code == 200
+    fleet.enrol()
+    assert fleet.admin.put("/v1/model", content=tiny_bundle()).status_code == 200
+    yield fleet
+    fleet.close()
+
+
+def test_such_an_upload_is_refused_by_every_strategy_and_the_field_is_named(fleet):
+    for strategy, kind in (("zero_shot", FakeDevice), ("fedavg", SharingDevice)):
+        round_id = fleet.open_round(strategy=strategy)
+        work = fleet.work(fleet.devices[0])
+        for value in HOSTILE:
+            body = altered(kind(1, ("c0", "c1")), work, fleet.samples, label_entropy=value)
+            refused = fleet.upload(fleet.devices[0], work, body)
+            assert refused.status_code == 422
+            assert refused.json()["error"]["code"] == "malformed_update"
+            assert "label_entropy" in refused.json()["error"]["message"]
+        fleet.admin.delete(f"/v1/rounds/{round_id}").raise_for_status()
+
+
+def test_what_is_stored_already_leaves_the_plan_within_its_ranges(fleet):
+    server, stored = fleet.aggregator, float("-inf")
+    server.stop()
+    with contextlib.closing(sqlite3.connect(server.data / "auricle.db")) as database, database:
+        database.execute("UPDATE devices SET clips = 5, label_entropy = 0.5")
+        database.execute(
+            "UPDATE devices SET label_entropy = ? WHERE device_id = ?", (stored, fleet.devices[0].device_id)
+        )
+    server.start()
+    fleet.reconnect()
+    fleet.open_round(strategy="user_invariant")
+    plan = fleet.work(fleet.devices[1])["plan"]
+    assert json.loads(json.dumps(plan, allow_nan=False)) == plan
+    assert 0 < plan["local"]["settings"]["step_factor"] <= 1e6
+    assert complete("local", Choice(**plan["local"])).settings == plan["local"]["settings"]  # as a device checks it
+
+
+def test_reports_of_next_to_nothing_leave_the_step_factor_within_its_range():
+    local = complete("local", Choice("fedkws_ui"))
+    reported = tuple(DeviceStatistics(f"{number:032x}", 1, 1e-300) for number in range(3))
+    largest = known_settings("local")["fedkws_ui"]["step_factor"].high
+    assert adaptive_local_training(local, reported, 10).settings["step_factor"] == largest

@@ -1,0 +1,111 @@
+"""What one hostile upload did is undone by one request; devices are told with their next work."""
+
+import numpy as np
+
+from fleet_protocol.tensors import unpack
+from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
+from tests.support.core_fleet import devices
+from tests.support.hostile_upload import packed
+
+CAPACITY = 32
+POISON = np.float32(3.0e38)
+SHARED = {"strategy": "fedavg", "personalisation": {"name": "none"}}
+
+
+def poisoned(device, work, samples):
+    """Weights as large as float32 takes, and new sounds that nobody made."""
+    arrays = {name: np.full_like(array, POISON) for name, array in device.arrays(work, samples).items()}
+    document = {
+        "round_id": work["round_id"], "device_id": device.device_id, "features": device.settings.digest,
+        "public_set": work["public_set"], "classes": ["c0"], "clips": 2**31 - 1, "known": [],
+        "reports": [{"slot": slot, "name": f"junk {slot}", "clips": 1} for slot in range(20)],
+        "metrics": {}, "label_entropy": 1.0,
+    }  # fmt: skip
+    rng = np.random.default_rng(5)
+    arrays["impressions"] = rng.normal(size=(20, 2, *device.settings.shape)).astype(np.float32)
+    return packed(arrays, document)
+
+
+def sharing_fleet(server):
+    members = [SharingDevice(number, ("c0", "c1"), capacity=CAPACITY) for number in (1, 2, 3)]
+    fleet = Fleet(server, members)
+    fleet.publish().raise_for_status()
+    fleet.enrol()
+    fleet.admin.put("/v1/model", content=tiny_bundle(CAPACITY)).raise_for_status()
+    return fleet
+
+
+def largest_weight(fleet, round_id):
+    weights, _ = unpack(fleet.admin.get(f"/v1/blobs/{fleet.round(round_id)['result_weights']}").content)
+    return max(float(np.abs(array).max()) for array in weights.values())
+
+
+def class_ids(fleet):
+    return [info["class_id"] for info in fleet.admin.get("/v1/classes").json()]
+
+
+def spoiled_round(fleet):
+    """A round that an attacker spoils, with a plain mean, which stops nobody."""
+    attacker = fleet.devices[0]
+    round_id = fleet.open_round(**SHARED, aggregation={"name": "weighted_mean"})
+    for device in fleet.devices:
+        work = fleet.work(device)
+        body = poisoned(device, work, fleet.samples) if device is attacker else None
+        fleet.upload(device, work, body).raise_for_status()
+    for device in fleet.devices:
+        assert fleet.learned(device, fleet.work(device)["round_id"]).status_code == 204
+    return attacker, round_id
+
+
+def test_a_spoiled_round_is_undone_by_one_request_without_the_attacker_s_upload(start_aggregator):
+    fleet = sharing_fleet(start_aggregator())
+    good = fleet.run_round(**SHARED)
+    attacker, spoiled = spoiled_round(fleet)
+    assert len(class_ids(fleet)) == 12
+    answer = fleet.admin.post(f"/v1/rounds/{spoiled}/restore", json={"without_devices": [attacker.device_id]})
+    restored = answer.json()["round_id"]
+    assert class_ids(fleet) == ["c0", "c1", "c2", "c3"]
+    assert largest_weight(fleet, spoiled) > 1e30
+    assert largest_weight(fleet, restored) < 10
+    for device in fleet.devices:
+        work = fleet.work(device)
+        assert (work["kind"], work["round_id"]) == ("learn", restored)
+        assert [info["class_id"] for info in work["classes"]] == ["c0", "c1", "c2", "c3"]
+        fleet.learned(device, restored).raise_for_status()
+    assert fleet.round(restored)["summary"]["uploaded"] == 2
+    assert fleet.run_round(**SHARED)["weights"] == fleet.round(restored)["result_weights"]
+    answer = fleet.admin.post(f"/v1/rounds/{good['summary']['round_id']}/restore")
+    assert fleet.round(answer.json()["round_id"])["result_weights"] == good["result_weights"]
+    fleet.close()
+
+
+def test_a_class_that_should_not_be_there_is_gone_after_one_request_and_a_restart(start_aggregator):
+    fleet = sharing_fleet(start_aggregator())
+    spoiled_round(fleet)
+    assert fleet.admin.delete("/v1/classes/c4").json()["state"] == "retired"
+    fleet.close()
+    fleet.aggregator.kill()
+    fleet.aggregator.start()
+    fleet.reconnect()
+    assert len(class_ids(fleet)) == 11
+    work = fleet.work(fleet.devices[1])
+    assert work["kind"] == "learn"
+    assert work["retired"] == ["c4"]
+    fleet.close()
+
+
+def test_new_sounds_wait_for_an_operator_where_the_server_runs_so(start_aggregator):
+    fleet = Fleet(start_aggregator("server", "--review-classes"), devices())
+    fleet.publish().raise_for_status()
+    fleet.enrol()
+    fleet.run_round()
+    assert class_ids(fleet) == ["c0", "c1", "c2", "c3"]
+    waiting = [item for item in fleet.admin.get("/v1/class-history").json() if item["state"] == "proposed"]
+    assert [(item["class_id"], len(item["reports"])) for item in waiting] == [("c4", 2), ("c5", 1)]
+    approved = fleet.admin.patch("/v1/classes/c4", json={"approve": True, "name": "bell"}).json()
+    assert (approved["state"], approved["name"]) == ("active", "bell")
+    assert fleet.admin.delete("/v1/classes/c5").json()["state"] == "rejected"
+    assert class_ids(fleet) == ["c0", "c1", "c2", "c3", "c4"]
+    told = [fleet.work(device)["assignments"] for device in fleet.devices]
+    assert told == [[{"slot": 2, "class_id": "c4"}]] * 2 + [[{"slot": 2, "class_id": "c5"}], []]
+    fleet.close()

@@ -1,0 +1,69 @@
+"""What a server writes, into its data folder and its log, holds no secret of anybody."""
+
+import json
+
+import pytest
+
+from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, public_set
+
+pytestmark = pytest.mark.slow
+
+FIRST, SECOND, WRONG = FakeDevice(1, ("c0", "c1")), FakeDevice(2, ("c0", "c1")), "wrong-token-of-the-tests"
+NEW = "new-secret-of-the-tests-" + "n" * 20
+
+
+def use_everything(server) -> set[str]:
+    """Have people and devices do all that takes a secret, well and badly; return the secrets."""
+    with server.client() as admin:
+        admin.put("/v1/public-set", content=public_set().pack()).raise_for_status()
+        person = admin.post("/v1/tokens", json={"name": "Anna", "role": "operator"}).json()["token"]
+        invitation = admin.post("/v1/invitations", json={}).json()["token"]
+        for token, device in ((ENROL, FIRST), (invitation, SECOND), (invitation, FakeDevice(3, ())), (WRONG, FIRST)):
+            with server.client(token) as client:
+                client.post("/v1/devices", json=device.enrolment())
+                client.post("/v1/devices", json={"secret": device.secret})
+        admin.post(f"/v1/devices/{FIRST.device_id}/new-secret").raise_for_status()
+        with server.client(FIRST.secret) as client:
+            client.put("/v1/devices/me/secret", json={"secret": NEW}).raise_for_status()
+            client.get("/v1/work")
+        with server.client(person) as client:
+            client.post("/v1/rounds", json={"strategy": "zero_shot"}).raise_for_status()
+            client.post("/v1/tokens", json={"name": person, "role": "king"})
+        for token in (WRONG, person, NEW):
+            with server.client(token) as client:
+                for _ in range(12):
+                    client.delete("/v1/tokens/1")
+        fail(server, admin)
+        admin.delete(f"/v1/devices/{SECOND.device_id}")
+        with server.client(SECOND.secret) as client:
+            client.get("/v1/work")
+    return {ADMIN, ENROL, FIRST.secret, SECOND.secret, NEW, WRONG, person, invitation}
+
+
+def fail(server, admin) -> None:
+    """Make the server meet what it did not foresee, and log it with its trace."""
+    digest = admin.get("/v1/public-set").json()["sha256"]
+    next((server.data / "blobs").rglob(digest)).unlink()
+    with server.client(NEW) as client:
+        assert client.get(f"/v1/blobs/{digest}").status_code == 500
+
+
+@pytest.mark.parametrize("kind", ["json", "text"])
+def test_no_secret_is_written_anywhere(start_aggregator, kind):
+    server = start_aggregator(kind, "--log-format", kind)
+    secrets = use_everything(server)
+    output = server.process.stdout
+    server.process.terminate()
+    printed = output.read()
+    server.process.wait(30)
+    log = (server.data / "server.log").read_text()
+    assert "FileNotFoundError" in log
+    written = {path.name: path.read_bytes() for path in server.data.rglob("*") if path.is_file()}
+    assert {"auricle.db", "address.json", "server.log"} <= set(written)
+    for secret in secrets:
+        held = [name for name, content in {**written, "output": printed.encode()}.items() if secret.encode() in content]
+        assert held == [], secret
+    if kind == "json":
+        lines = [json.loads(line) for line in log.splitlines()]
+        assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
+        assert any("FileNotFoundError" in line.get("exception", "") for line in lines)
