@@ -31,6 +31,7 @@ from aggregator_server.store.tables import (
     DeviceRow,
     Json,
     ParticipantRow,
+    RoundRow,
 )
 from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
