@@ -98,3 +98,18 @@ def most_connections(files: int) -> int:
 def files_for_all_connections() -> int:
     """Return how many open files the server needs for ``CONNECTIONS``."""
     return FILES_OF_SERVER + CONNECTIONS * FILES_PER_CONNECTION
+
+
+# What an upload may hold (aggregation/plausible.py). Trained weights stay below a hundred; squares and sums of a
+# thousand times that still fit float32.
+LARGEST_WEIGHT = 1e6
+# How far beyond the public recordings' values a description may go, in widths of their range. Impressions are inputs
+# that a network was led to. A mean of embeddings may carry noise (docs/methods.md, "Prototypes").
+IMPRESSION_RANGES = 3.0
+PROTOTYPE_RANGES = 10.0
+# Medians of the devices' numbers of clips above which more do not count, by default: in a mean, and where they only
+# decide who is asked and for how long. Ten times the chance is what an honest device with much data needs.
+CLIPS_CAP = 3.0
+SELECTION_CAP = 10.0
+# Uploads that were screened or refused, less those that counted since, at which a device is put in quarantine.
+SUSPICION = 3

@@ -42,6 +42,40 @@ class Health:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConductInfo:
+    """How a device behaved in the rounds so far.
+
+    Attributes:
+        counted: Number of its uploads that counted.
+        screened: Number of its uploads that the screen dropped, because they stood out.
+        refused: Number of rounds in which an upload of it was refused for its values.
+        refusal: Reason of the last refusal.
+        suspicion: Screened and refused uploads, less those that counted since; at 3 it is put in quarantine.
+        quarantined_at: Time at which it was put in quarantine; None: it is not there.
+        reason: Reason of the quarantine.
+    """
+
+    counted: int = 0
+    screened: int = 0
+    refused: int = 0
+    refusal: str | None = None
+    suspicion: int = 0
+    quarantined_at: datetime | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineRequest:
+    """Why an operator puts a device in quarantine.
+
+    Attributes:
+        reason: Reason for people.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeviceInfo:
     """An enrolled device.
 
@@ -58,6 +92,7 @@ class DeviceInfo:
         group: Group of the invitation by which it came, for people.
         invitation: Number of that invitation; None for one that came by the enrolment token.
         waiting: Whether an operator has yet to admit it.
+        conduct: How it behaved in the rounds so far.
     """
 
     device_id: str
@@ -72,6 +107,7 @@ class DeviceInfo:
     group: str | None
     invitation: int | None
     waiting: bool
+    conduct: ConductInfo = field(default_factory=ConductInfo)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -473,6 +509,7 @@ class RoundDetail:
         prototypes: Blob of the fleet's prototypes before the round.
         result_prototypes: Blob of the fleet's prototypes after the round.
         aggregation: Details of the aggregation rule, such as the devices that it left out.
+        quarantined: Devices that the round put in quarantine.
         groups: Devices of each group, fewest clips first; empty without group-balanced personalisation.
         group_rounds: Number of rounds within each group.
         damaged: Devices whose uploads were damaged on the server's disk, so that the round went on without them.
@@ -497,6 +534,7 @@ class RoundDetail:
     prototypes: str | None
     result_prototypes: str | None
     aggregation: dict[str, Any]
+    quarantined: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...]
     group_rounds: tuple[int, ...]
     damaged: tuple[str, ...] = ()

@@ -47,6 +47,7 @@ RULES: dict[str, Choice] = {
     "lpa": Choice("lpa", {"v_l": 0.1, "v_h": 0.1}),
     "weighted_mean": Choice("weighted_mean"),
     "median": Choice("median"),
+    "screened_mean": Choice("screened_mean"),
     "trimmed_mean": Choice("trimmed_mean", {"trim": 0.1}),
     "krum": Choice("krum", {"byzantine": 0.2}),
     "multi_krum": Choice("multi_krum", {"byzantine": 0.2, "keep": 0.5}),

@@ -17,8 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bundles import READY, ROOT, BenchmarkError, build_bundles, given_bundles
+from benchmarks.papers.published import MEAN
 from benchmarks.papers.simulated import simulated
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.setting import Value
 from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
 
@@ -47,9 +49,8 @@ def accuracy(bundle: Path, rate: float, rounds: int, seed: int, scratch: Path) -
     Raises:
         SimulationError: the recordings cannot be used.
     """
-    section = RoundsSection(
-        count=rounds, seed=seed, evaluate_every=rounds, local={"epochs": 1, "rehearsal": 0.0, "learning_rate": rate}
-    )
+    local: dict[str, Value] = {"epochs": 1, "rehearsal": 0.0, "learning_rate": rate}
+    section = RoundsSection(count=rounds, seed=seed, evaluate_every=rounds, local=local, aggregation=MEAN)
     data = DataSection("urbansound8k", DATA, test=TEST)
     fleet = FleetSection(devices=DEVICES, split="recording")
     figures = simulated(Experiment(data, fleet, ModelSection(bundle), section), scratch)

@@ -209,7 +209,9 @@ def fleet_of(
                LabelMap(bundle.manifest.capacity), bundle.weights)
         for k, mine in enumerate(owned)
     ]  # fmt: skip
-    plan = make_plan(RoundRequest("fedavg", settings=dict(settings), seed=seed, others=Choice("zero_shot")))
+    mean = Choice("weighted_mean", {"clips_cap": 0.0})
+    request = RoundRequest("fedavg", settings=dict(settings), aggregation=mean, seed=seed, others=Choice("zero_shot"))
+    plan = make_plan(request)
     return Fleet(corpus, bundle, plan, devices, public_set, bundle.weights), owned, test
 
 

@@ -64,7 +64,9 @@ def measure(bundle: Path, devices: int, rounds: int, workers: int) -> list[float
         DataSection("synthetic", test=0.01, clips=clips, speakers=max(200, devices)),
         FleetSection(devices=devices, split="iid"),
         ModelSection(bundle),
-        RoundsSection(count=rounds, evaluate_every=0, local={"epochs": 1}),
+        RoundsSection(
+            count=rounds, evaluate_every=0, local={"epochs": 1}, aggregation={"name": "weighted_mean", "clips_cap": 0.0}
+        ),
     )
     watch = Watch()
     with tempfile.TemporaryDirectory() as folder:

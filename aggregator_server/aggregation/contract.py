@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aggregator_server.aggregation.plausible import FeatureRange
 from aggregator_server.limits import CLASSES
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
@@ -26,6 +27,8 @@ class UploadTerms:
         class_ids: the fleet's classes in column order.
         settings: of the public set's features.
         manifest: of the shared model; None in a round without one.
+        feature_range: reads the range of the public recordings' features, which descriptions of sounds must keep to;
+            None: nobody knows it.
     """
 
     public_set: str
@@ -33,6 +36,7 @@ class UploadTerms:
     class_ids: tuple[str, ...]
     settings: FeatureSettings
     manifest: Manifest | None = None
+    feature_range: Callable[[], FeatureRange] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
 """Label-wise averaging of scores on the public set (Gudur & Perepu 2021, algorithm 1, global update, choice 1).
 
+    f_m^i(x_0)     = f_G^i(x_0) + alpha_m p_m(x_0),   alpha_m = |D_m| / |D_0|                (local update, choice 1)
     f_G^{i+1}(x_0) = sum_m beta_m f_m^i(x_0),   label by label over the devices m that own the label,
 
-beta = 1 where one device alone owns the label, else the device's accuracy on the public set. To the letter, a label
-of several owners multiplies its history by sum(beta) in every round; the normalised form divides by it.
+p_m are the probabilities that device m uploads, D_m its clips of the round and D_0 the public set. beta = 1 where one
+device alone owns the label, else the device's accuracy on the public set. To the letter, a label of several owners
+multiplies its history by sum(beta) in every round; the normalised form divides by it. Above chance, the accuracy counts
+less that of guessing: a device whose scores are wrong, however sure, then has no weight beside others.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aggregator_server.aggregation.plausible import CLIPPED_CLIPS
 from aggregator_server.aggregation.rule import ScoreRule
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Bools, Doubles, Floats, Ints
@@ -21,12 +25,12 @@ from fleet_protocol.setting import Setting
 
 @dataclass(frozen=True)
 class DeviceScores:
-    """One device's scores on the public set, alpha-updated by the device.
+    """One device's scores on the public set.
 
     Attributes:
         device_id: whose they are.
         columns: int64 [owned]: the fleet's class of every column of ``scores``.
-        scores: float32 [samples, owned].
+        scores: float32 [samples, owned]: f_m, alpha-updated.
     """
 
     device_id: str
@@ -49,6 +53,17 @@ class LabelWise:
     accuracies: dict[str, float]
     betas: dict[int, dict[str, float]]
     plain_mean: tuple[int, ...]
+
+
+def alpha_update(own: Floats, consensus: Floats, clips: float) -> Floats:
+    """Add a device's probabilities to the fleet's scores: f_m <- f_G + alpha p_m, alpha = |D_m| / |D_0|.
+
+    Args:
+        own: float32 [public samples, classes], p_m, of the classes that the device owns.
+        consensus: the same columns of f_G; zeros before the first consensus.
+        clips: |D_m|, the clips that the device learned from in this round.
+    """
+    return np.asarray(consensus + own * np.float32(clips / len(own)), np.float32)
 
 
 def accuracy(device: DeviceScores, labels: Ints, synthetic: Bools) -> float:
@@ -78,6 +93,7 @@ def label_wise(
     synthetic: Bools,
     previous: Floats,
     normalise: bool = True,
+    above_chance: bool = False,
 ) -> LabelWise:
     """Average scores label by label; a label that nobody uploaded keeps its column.
 
@@ -87,17 +103,20 @@ def label_wise(
         synthetic: bool [samples], True for data impressions.
         previous: float32 [samples, classes], the consensus so far; zeros before the first round.
         normalise: divide by sum(beta) label by label; False is the paper to the letter.
+        above_chance: beta is max(0, accuracy - 1 / classes of the device); False is the paper to the letter.
 
     Raises:
         AggregationError: the sums no longer fit float32 (the literal form grows geometrically).
     """
     ordered = sorted(devices, key=lambda device: device.device_id)
     accuracies = {device.device_id: accuracy(device, labels, synthetic) for device in ordered}
+    chance = {device.device_id: 1 / max(1, len(device.columns)) if above_chance else 0.0 for device in ordered}
+    counting = {name: max(0.0, value - chance[name]) for name, value in accuracies.items()}
     scores = previous.copy()
     betas: dict[int, dict[str, float]] = {}
     plain_mean: list[int] = []
     for column, owners in sorted(_owners(ordered).items()):
-        weights = np.array([accuracies[name] for name, _ in owners]) if len(owners) > 1 else np.ones(1)
+        weights = np.array([counting[name] for name, _ in owners]) if len(owners) > 1 else np.ones(1)
         if weights.sum() == 0:
             weights = np.full(len(owners), 1 / len(owners))
             plain_mean.append(column)
@@ -128,5 +147,10 @@ def _float32(values: Doubles, column: int) -> Floats:
 
 
 RULE = ScoreRule(
-    "label_wise", {"normalise": Setting(True, "divide by sum(beta) label by label; false: the paper to the letter")}
+    "label_wise",
+    {
+        "normalise": Setting(True, "divide by sum(beta) label by label; false: the paper to the letter"),
+        "above_chance": Setting(True, "beta is the accuracy less that of guessing; false: the paper to the letter"),
+    }
+    | CLIPPED_CLIPS,
 )

@@ -12,17 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
+from aggregator_server.aggregation.layer_distances import layer_distances
 from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
-from aggregator_server.aggregation.updates import Updates, floor_of, in_blocks, stable_order
+from aggregator_server.aggregation.updates import Updates, floor_of, stable_order
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.setting import Setting
-
-_ROWS = 8  # looked at together: what a processor's cache holds
-_TASK = 4 * _ROWS
 
 
 @dataclass(frozen=True)
@@ -75,29 +73,7 @@ def layer_wise_pruning(updates: Updates, sizes: Doubles, v_l: float, v_h: float)
 def layer_deviations(updates: Updates) -> dict[str, Doubles]:
     """Return every device's distance from the plain mean (9, 10), by layer: float64 [devices]."""
     mean = weighted_mean(updates, np.ones(len(updates)))
-    squares = _squares(updates, mean, np.float32)
-    if not np.isfinite(squares).all():  # an upload is so far off that float32 holds no square of it
-        squares = _squares(updates, mean, np.float64)
-    return dict(zip(updates.layout.layer_columns, np.sqrt(squares), strict=True))
-
-
-def _squares(updates: Updates, mean: Floats, dtype: DTypeLike) -> Doubles:
-    """Squared distances from the mean, float64 [layers, devices]."""
-    layers = list(updates.layout.layer_columns.values())
-    squares = np.empty((len(layers), len(updates)))
-
-    def measure(task: slice) -> None:
-        differences = np.empty((_ROWS, len(mean)), dtype)
-        with np.errstate(over="ignore"):
-            for start in range(task.start, task.stop, _ROWS):
-                rows = updates.matrix[start : start + _ROWS]
-                difference = np.subtract(rows, mean, out=differences[: len(rows)], dtype=dtype)
-                for layer, columns in enumerate(layers):
-                    part = difference[:, columns]
-                    squares[layer, start : start + _ROWS] = np.einsum("ij,ij->i", part, part)
-
-    in_blocks(measure, len(updates), _TASK)
-    return squares
+    return {layer: np.sqrt(squares) for layer, squares in layer_distances(updates, mean).items()}
 
 
 def _dropped(name: str, share: float, count: int) -> int:

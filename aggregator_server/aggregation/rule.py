@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggregator_server.aggregation.norm_clipping import CLIPPING
+from aggregator_server.aggregation.plausible import CLIPPED_CLIPS
 from aggregator_server.aggregation.server_optimisers import SERVER_OPTIMISER
 from aggregator_server.aggregation.updates import Updates
 from fleet_protocol.arrays import Doubles, Floats
@@ -27,7 +28,8 @@ class Rule:
 
     Attributes:
         name: Name in plans.
-        settings: Settings of its own. Those of clipping and of the server optimiser come on top of them for every rule.
+        settings: Settings of its own. Those of the bounds in front and of the server optimiser behind come on top of
+            them for every rule.
         combine: (uploads, float64 [devices] numbers of clips, values of the settings) -> the new weights, float32
             [weights], and JSON-ready details for people. Pure: an interrupted round is computed again.
         aliases: Former names, which are still accepted.
@@ -40,8 +42,8 @@ class Rule:
 
     @property
     def all_settings(self) -> dict[str, Setting]:
-        """Settings of the rule, of the clipping in front of it and of the server optimiser behind it."""
-        return {**self.settings, **CLIPPING, **SERVER_OPTIMISER}
+        """Settings of the rule, of the bounds in front of it and of the server optimiser behind it."""
+        return {**self.settings, **CLIPPED_CLIPS, **CLIPPING, **SERVER_OPTIMISER}
 
 
 @dataclass(frozen=True)

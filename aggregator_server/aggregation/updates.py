@@ -89,11 +89,13 @@ class Updates:
         layout: what the columns are.
         device_ids: whose the rows are, ascending, so that no result depends on who came first.
         matrix: float32 [devices, weights], finite; not changed but by norm clipping, which comes before any rule.
+        start: float32 [weights], what the devices started from; None where nobody says it.
     """
 
     layout: Layout
     device_ids: tuple[str, ...]
     matrix: Floats
+    start: Floats | None = None
 
     def __post_init__(self) -> None:
         if self.matrix.shape != (len(self.device_ids), self.layout.width) or not self.device_ids:

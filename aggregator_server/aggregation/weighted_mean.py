@@ -62,8 +62,5 @@ def _combine(updates: Updates, sizes: Doubles, values: Values) -> Combined:
     return weighted_mean(updates, sizes if values["by_size"] else np.ones(len(updates))), {}
 
 
-RULE = Rule(
-    "weighted_mean",
-    {"by_size": Setting(True, "weigh a device by its number of clips; false: all alike (FedKWS-UI)")},
-    _combine,
-)
+BY_SIZE = Setting(True, "weigh a device by its number of clips; false: all alike (FedKWS-UI)")
+RULE = Rule("weighted_mean", {"by_size": BY_SIZE}, _combine)

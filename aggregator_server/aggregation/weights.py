@@ -1,10 +1,12 @@
-"""From a plan's aggregation part to the fleet's new weights: clipping, then a rule, then a server optimiser."""
+"""From a plan's aggregation part to the fleet's new weights: bounds, then a rule, then a server optimiser."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from aggregator_server.aggregation.norm_clipping import clip_norms
+from aggregator_server.aggregation.plausible import capped_sizes
 from aggregator_server.aggregation.rule import Rule, Values, rules, weight_rules
 from aggregator_server.aggregation.server_optimisers import server_step
 from aggregator_server.aggregation.updates import Updates
@@ -44,7 +46,8 @@ def aggregate_weights(
     details: dict[str, Any] = {}
     if values["clip_norm"]:
         details["clipped"] = clip_norms(uploads, start, values["clip_norm"])
-    combined, more = rule.combine(uploads, sizes, values)
+    uploads = dataclasses.replace(uploads, start=start)
+    combined, more = rule.combine(uploads, capped_sizes(sizes, values["clips_cap"]), values)
     if values["server_optimiser"] == "none":
         return uploads.layout.split(combined), {}, details | more
     moved, state = server_step(

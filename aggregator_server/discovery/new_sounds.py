@@ -8,11 +8,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
+from aggregator_server.aggregation.plausible import check_cosines
 from aggregator_server.discovery.clustering import Discovery, Group, KnownClass, ReportedClass, discover
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
-from aggregator_server.limits import IMPRESSIONS, REFERENCES_PER_ROUND, REPORTS_PER_ROUND, SLOTS
+from aggregator_server.limits import (
+    IMPRESSION_RANGES,
+    IMPRESSIONS,
+    PROTOTYPE_RANGES,
+    REFERENCES_PER_ROUND,
+    REPORTS_PER_ROUND,
+    SLOTS,
+)
 from aggregator_server.names import check_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import TensorError
@@ -99,6 +107,20 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
             f"array 'impressions' holds {arrays['impressions'].shape[1]} impressions of each class; "
             f"send 1 to {IMPRESSIONS}"
         )
+    _check_descriptions(terms, arrays)
+
+
+def _check_descriptions(terms: UploadTerms, arrays: Arrays) -> None:
+    """Check that descriptions of sounds are such as sounds have.
+
+    Raises:
+        MalformedUpdateError: naming the array and the value.
+    """
+    if "profiles" in arrays:
+        check_cosines("profiles", arrays["profiles"])
+    for name, ranges in (("impressions", IMPRESSION_RANGES), ("prototypes", PROTOTYPE_RANGES)):
+        if name in arrays and terms.feature_range is not None:
+            terms.feature_range().check(name, arrays[name], ranges)
 
 
 def recognise(

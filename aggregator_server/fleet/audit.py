@@ -27,6 +27,8 @@ What = Literal[
     "device_admitted",
     "device_enrolled",
     "device_left",
+    "device_quarantined",
+    "device_released",
     "device_revoked",
     "invitation_made",
     "invitation_revoked",

@@ -22,6 +22,7 @@ from aggregator_server.errors import (
 )
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes
+from aggregator_server.fleet.conduct import with_conduct
 from aggregator_server.fleet.invitations import spend
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN, LABELS
@@ -270,8 +271,8 @@ def change_secret(tables: Tables, device_id: str, secret: str, now: float, by: A
 def list_devices(tables: Tables) -> tuple[DeviceInfo, ...]:
     """Return every device, revoked ones too, oldest first."""
     with tables.reading() as session:
-        rows = session.scalars(select(DeviceRow).order_by(DeviceRow.enrolled_at, DeviceRow.device_id)).all()
-    return tuple(_info(row) for row in rows)
+        rows = session.scalars(select(DeviceRow).order_by(DeviceRow.enrolled_at, DeviceRow.device_id))
+        return with_conduct(session, [_info(row) for row in rows])
 
 
 def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
@@ -281,7 +282,7 @@ def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
         DeviceNotFoundError: there is no such device.
     """
     with tables.reading() as session:
-        return _info(_require(session, device_id))
+        return with_conduct(session, [_info(_require(session, device_id))])[0]
 
 
 def _require(session: Session, device_id: str) -> DeviceRow:

@@ -13,6 +13,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import UploadTerms
+from aggregator_server.aggregation.plausible import FeatureRange
 from aggregator_server.errors import (
     BlobNotFoundError,
     FleetFeaturesError,
@@ -52,6 +53,18 @@ def upload_terms(session: Session) -> UploadTerms:
 @lru_cache(maxsize=4)
 def _settings(features: str) -> FeatureSettings:
     return FeatureSettings.from_json(json.loads(features))
+
+
+@lru_cache(maxsize=2)
+def feature_range(store: Store, sha256: str) -> FeatureRange:
+    """Return the range of the features of a public set's recordings; data impressions do not widen it.
+
+    Raises:
+        BlobError: the public set is missing or damaged.
+    """
+    public_set = PublicSet.unpack(store.blobs.read(sha256))
+    recordings = public_set.features[~public_set.synthetic]
+    return FeatureRange.of(recordings if len(recordings) else public_set.features)
 
 
 def describe(session: Session, consensus: str | None) -> PublicSetInfo:

@@ -12,6 +12,7 @@ from sqlalchemy import and_, bindparam, case, exists, insert, literal, select, u
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import DuplicateUpdateError, NotSelectedError, RoundClosedError
+from aggregator_server.fleet.conduct import in_quarantine
 from aggregator_server.rounds.continuous import is_due, present_round
 from aggregator_server.rounds.queries import no_such_round
 from aggregator_server.rounds.states import is_open
@@ -93,6 +94,7 @@ def admit(session: Session, round_id: int, device_id: str, sha256: str | None, n
         raise DuplicateUpdateError(f"device {device_id} uploaded {found.upload} for round {round_id}; that one stands")
     if not is_open(found):
         raise RoundClosedError(f"round {round_id} is {found.state}; GET /v1/work says what to do next")
+    _require_trusted(session, device_id)
     if now >= found.deadline_at:
         late = now - found.deadline_at
         raise RoundClosedError(f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work")
@@ -112,6 +114,7 @@ def _admit_to_series(
     current = present_round(session, round_row)
     if not is_open(current):
         raise RoundClosedError(f"the continuous rounds that round {round_row.round_id} was one of are over")
+    _require_trusted(session, device_id)
     if not is_due(session, current, device_id, now):
         raise NotSelectedError(f"device {device_id} contributed lately; GET /v1/work says when it is asked again")
     return current.round_id
@@ -127,3 +130,16 @@ def note_upload(session: Session, place: Place, sha256: str, update: Update, now
     values = {"upload": sha256, "uploaded_at": now, "clips": update.clips, "metrics": update.metrics}
     session.execute(_NOTE_UPLOAD, who | {"of_round": place.round_id} | values)
     session.execute(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
+
+
+def _require_trusted(session: Session, device_id: str) -> None:
+    """Check that a device's uploads count.
+
+    Raises:
+        NotSelectedError: it is in quarantine.
+    """
+    if in_quarantine(session, device_id):
+        raise NotSelectedError(
+            f"device {device_id} is in quarantine, so its uploads do not count; GET /v1/devices/me says why. "
+            "An operator can release it"
+        )

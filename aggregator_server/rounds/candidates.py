@@ -7,6 +7,7 @@ from statistics import median
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
+from aggregator_server.fleet.conduct import QUARANTINED
 from aggregator_server.rounds.queries import training_losses
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.store import Store
@@ -17,8 +18,9 @@ _NOTE_SEEN = update(_D).where(_D.c.device_id == bindparam("of_device")).values(s
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
-    """Return the devices that may take part."""
-    rows = session.scalars(select(DeviceRow).where(IS_ACTIVE).order_by(DeviceRow.device_id))
+    """Return the devices that may take part; those in quarantine may not."""
+    trusted = select(DeviceRow).where(IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED))
+    rows = session.scalars(trusted.order_by(DeviceRow.device_id))
     return tuple(Candidate(row.device_id, row.clips, max(0.0, now - row.seen_at)) for row in rows)
 
 
@@ -37,7 +39,7 @@ def training_loss(session: Session, round_id: int) -> float | None:
         select(ParticipantRow.metrics)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
         .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), DeviceRow.revoked_at.is_(None))
-        .where(ParticipantRow.other.is_(False))
+        .where(ParticipantRow.other.is_(False), DeviceRow.device_id.not_in(QUARANTINED))
     )
     losses = [float(metrics["training_loss"]) for metrics in reported if "training_loss" in metrics]
     return median(losses) if losses else None

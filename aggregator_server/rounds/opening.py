@@ -140,7 +140,9 @@ def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> t
     candidates, history = read_candidates(session, now), read_history(session, row.strategy)
     selected = select(candidates, plan.selection, history, (plan.seed, row.round_id))
     if not candidates:
-        raise NoDevicesError("no device is enrolled; start `auricle-edge run` on one first")
+        raise NoDevicesError(
+            "no device is enrolled, or all are revoked or in quarantine; start `auricle-edge run` on one first"
+        )
     if not selected:
         limit = plan.selection.settings["seen_within_s"]
         raise NoDevicesError(f"no device was heard of in the last {limit:g} s; raise the selection's seen_within_s")

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Select, exists, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
+from aggregator_server.fleet.conduct import QUARANTINED
 from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_IS_OPEN
 from aggregator_server.store.tables import DeviceRow, ParticipantRow, RoundRow, table_of
 
@@ -16,7 +17,12 @@ OF_FLEET = RoundRow.follows.is_(None)
 
 
 _R, _P, _D = table_of(RoundRow), table_of(ParticipantRow), table_of(DeviceRow)
-_ACTIVE = (_P.c.round_id == _R.c.round_id) & (_P.c.device_id == _D.c.device_id) & _D.c.revoked_at.is_(None)
+_ACTIVE = (
+    (_P.c.round_id == _R.c.round_id)
+    & (_P.c.device_id == _D.c.device_id)
+    & _D.c.revoked_at.is_(None)
+    & _D.c.device_id.not_in(QUARANTINED)
+)
 _WAITING = select(
     _R.c.deadline_at,
     exists().where(_ACTIVE, _P.c.upload.is_(None)).label("missing"),

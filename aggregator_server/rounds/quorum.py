@@ -25,7 +25,7 @@ def shortfall(snapshot: RoundSnapshot) -> str | None:
     if snapshot.deadline_at is None:
         return None
     if not snapshot.selected:
-        return "every selected device was revoked"
+        return "every selected device was revoked, or put in quarantine"
     quorum = float(snapshot.plan["quorum"])
     needed = max(1, math.ceil(quorum * snapshot.selected - 1e-9))
     uploaded = len(snapshot.uploads)

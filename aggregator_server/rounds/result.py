@@ -9,20 +9,31 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from sqlalchemy import delete, insert, tuple_
+from sqlalchemy import delete, insert, select, tuple_
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
 from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.classes import free_position, no_name
+from aggregator_server.fleet.conduct import QUARANTINED, note_round
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.rounds.candidates import training_loss
 from aggregator_server.rounds.quorum import shortfall
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.rounds.states import mark_done
 from aggregator_server.store.blobs import BlobFolder
-from aggregator_server.store.tables import ACTIVE, PROPOSED, AssignmentRow, BlobRow, ClassRow, Json
+from aggregator_server.store.tables import (
+    ACTIVE,
+    PROPOSED,
+    AssignmentRow,
+    BlobRow,
+    ClassRow,
+    DeviceRow,
+    Json,
+    ParticipantRow,
+    RoundRow,
+)
 from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
@@ -224,16 +235,31 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
         session.add(row)
         session.flush()
     _assign(session, round_id, result)
+    screened = (result.details.get("aggregation") or {}).get("screened", {})
+    quarantined = note_round(session, round_id, _uploaders(session, round_id), screened, now)
     columns = {
         "result_public_set": stored.public_set,
         "result_consensus": stored.consensus,
         "result_weights": stored.weights,
         "result_server_state": stored.server_state,
         "result_prototypes": stored.prototypes,
-        "details": result.details,
+        "details": result.details | {"quarantined": list(quarantined)},
         "training_loss": training_loss(session, round_id),
     }
     mark_done(session, round_id, now, columns)
+
+
+def _uploaders(session: Session, round_id: int) -> tuple[str, ...]:
+    """Return the devices whose uploads the result was made of; none where it is another round's, computed again."""
+    uploaded = (
+        select(ParticipantRow.device_id)
+        .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
+        .join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
+        .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), RoundRow.operation.is_(None))
+        .where(DeviceRow.revoked_at.is_(None), DeviceRow.device_id.not_in(QUARANTINED))
+        .order_by(ParticipantRow.device_id)
+    )
+    return tuple(session.scalars(uploaded))
 
 
 def _assign(session: Session, round_id: int, result: RoundResult) -> None:

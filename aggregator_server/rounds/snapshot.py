@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import ClassTerms
 from aggregator_server.fleet.classes import all_classes, classes_in_state, identifiers, merged_classes
+from aggregator_server.fleet.conduct import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, model_blob
 from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.queries import lock_open_round
@@ -28,7 +29,7 @@ class RoundSnapshot:
         deadline_at: Time at which the round closes at the latest, in seconds since 1970; None for a continuous round.
         public_set: Blob of the public set that is scored.
         consensus: Blob of the fleet's scores on it; None before the first round has ended.
-        selected: Number of selected devices that were not revoked since.
+        selected: Number of selected devices that were neither revoked nor put in quarantine since.
         uploads: (device, blob, whether by the plan's part for others) of those that uploaded, by device.
         classes: The fleet's classes in column order.
         assigned: (device, slot, class) of the selected devices, from earlier rounds.
@@ -36,7 +37,8 @@ class RoundSnapshot:
         weights: Blob of the weights that the devices started from; None for the bundle's own.
         server_state: Blob of what the aggregation kept from the round before.
         prototypes: Blob of the fleet's prototypes before the round; None where it has none.
-        revoked: Devices whose earlier uploads no longer count, where the aggregation kept something.
+        revoked: Devices, revoked or in quarantine, whose earlier uploads no longer count; only where the aggregation
+            kept something.
         class_terms: What the round may do about classes.
     """
 
@@ -73,6 +75,7 @@ def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot 
         select(ParticipantRow.device_id, ParticipantRow.upload, ParticipantRow.other)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
         .where(ParticipantRow.round_id == row.round_id, DeviceRow.revoked_at.is_(None))
+        .where(DeviceRow.device_id.not_in(QUARANTINED))
         .order_by(ParticipantRow.device_id)
     )
     participants = session.execute(active).all()
@@ -120,6 +123,8 @@ def read_class_terms(session: Session, *, review: bool = False) -> ClassTerms:
 
 
 def revoked_devices(session: Session) -> tuple[str, ...]:
-    """Return the devices that were revoked, in order."""
-    revoked = select(DeviceRow.device_id).where(DeviceRow.revoked_at.is_not(None))
+    """Return the devices that were revoked or are in quarantine, in order."""
+    revoked = select(DeviceRow.device_id).where(
+        DeviceRow.revoked_at.is_not(None) | DeviceRow.device_id.in_(QUARANTINED)
+    )
     return tuple(session.scalars(revoked.order_by(DeviceRow.device_id)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 from aggregator_server.aggregation.contract import UploadTerms
@@ -14,7 +15,8 @@ from aggregator_server.errors import (
     MalformedUpdateError,
     WrongPublicSetError,
 )
-from aggregator_server.fleet.public_sets import upload_terms
+from aggregator_server.fleet.conduct import note_refusal
+from aggregator_server.fleet.public_sets import feature_range, upload_terms
 from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
@@ -27,7 +29,7 @@ from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings
 from fleet_protocol.messages import Receipt, Update, parse
-from fleet_protocol.tensors import view
+from fleet_protocol.tensors import Arrays, view
 
 
 def require_expected(store: Store, round_id: int, device_id: str, announced: str | None, now: float) -> None:
@@ -63,6 +65,7 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
             return repeated
         terms = upload_terms(session)
     found = place.found
+    terms = dataclasses.replace(terms, feature_range=partial(feature_range, store, terms.public_set))
     if found.model is not None:
         terms = dataclasses.replace(terms, manifest=read_manifest(store, found.model))
     try:
@@ -73,7 +76,7 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     _check(terms, update, round_id, device_id)
     if found.series is None:  # else rounds may have ended since, which let the public set grow
         _check_public_set(terms, update)
-    _strategy(found).check(terms, update, arrays)
+    _check_values(store, _strategy(found), terms, update, arrays, now)
     sha256 = incoming.keep()
     with store.writing() as session:
         try:
@@ -120,6 +123,18 @@ def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) ->
             "Use a bundle that was built with the public set's features, and enrol again."
         )
     _check_numbers(update)
+
+
+def _check_values(
+    store: Store, chosen: Strategy, terms: UploadTerms, update: Update, arrays: Arrays, now: float
+) -> None:
+    """Let the strategy check an upload, and note against its device that it was refused."""
+    try:
+        chosen.check(terms, update, arrays)
+    except MalformedUpdateError as error:
+        with store.writing() as session:
+            note_refusal(session, update.device_id, update.round_id, str(error), now)
+        raise
 
 
 def _check_public_set(terms: UploadTerms, update: Update) -> None:

@@ -80,6 +80,7 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         prototypes=row.prototypes,
         result_prototypes=row.result_prototypes,
         aggregation=details.get("aggregation", {}),
+        quarantined=tuple(details.get("quarantined", ())),
         groups=planned.groups,
         group_rounds=planned.rounds,
         damaged=tuple(details.get("damaged", ())),

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotDoneError
 from aggregator_server.fleet.classes import all_classes, as_merged, classes_in_state, given_up, merged_classes
+from aggregator_server.fleet.conduct import in_quarantine
 from aggregator_server.fleet.devices import require_active, standing_of
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.continuous import has_learned_as_much, is_due, open_round_of_series
@@ -31,6 +32,8 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     Learning from the newest finished round comes before contributing to the open one: the device then contributes
     from the state that the fleet agreed on, and knows which of its new sounds are classes by now.
 
+    A device in quarantine learns, and is asked for nothing.
+
     Raises:
         DeviceRevokedError: the device was revoked, perhaps while it waited.
     """
@@ -40,6 +43,8 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
         finished = _to_learn(session, device_id)
         if finished is not None:
             return _work(session, "learn", finished, device_id)
+        if in_quarantine(session, device_id):
+            return None
         open_round = open_round_waiting_for(session, device_id, now) or _continuous(session, device_id, now)
         if open_round is not None:
             return _work(session, "contribute", open_round, device_id)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from aggregator_server.aggregation.plausible import capped_sizes
+from aggregator_server.limits import SELECTION_CAP
 from aggregator_server.selection.contract import Candidate, History, Selection
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
@@ -57,7 +59,10 @@ def selected_count(choice: Choice, present: int) -> int:
 
 
 def data_sizes(candidates: Sequence[Candidate]) -> Doubles:
-    """Return D_k, float64 [candidates], above 0; of devices that reported none, the median of the others (or 1)."""
+    """Return D_k, float64 [candidates], above 0; of devices that reported none, the median of the others (or 1).
+
+    No device has more than ten times the median, whatever it reported: none can have itself drawn in every round.
+    """
     reported = np.array([candidate.clips for candidate in candidates], np.float64)
     known = reported[reported > 0]
-    return np.where(reported > 0, reported, np.median(known) if len(known) else 1.0)
+    return capped_sizes(np.where(reported > 0, reported, np.median(known) if len(known) else 1.0), SELECTION_CAP)

@@ -83,6 +83,24 @@ class DeviceRow(Base):
 IS_ACTIVE = DeviceRow.revoked_at.is_(None) & DeviceRow.waiting.is_(False)
 
 
+class ConductRow(Base):
+    """How a device behaved: its uploads that ``counted``, that the screen dropped, and that were ``refused``.
+
+    ``refused_in`` is the round that refused one last, ``refusal`` why. ``reason`` says why it is in quarantine.
+    """
+
+    __tablename__ = "conduct"
+    device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
+    counted: Mapped[int]
+    screened: Mapped[int]
+    refused: Mapped[int]
+    refused_in: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+    refusal: Mapped[str | None] = mapped_column(String(1000))
+    suspicion: Mapped[int]
+    quarantined_at: Mapped[float | None]
+    reason: Mapped[str | None] = mapped_column(String(1000))
+
+
 class RoundRow(Base):
     """A round: its plan, the blobs that it started from, and once it is done those that it led to.
 

@@ -1,4 +1,4 @@
-"""FedAvg (McMahan et al. 2017): devices train by the labels, the aggregator takes the weighted mean."""
+"""FedAvg (McMahan et al. 2017): devices train by the labels, the aggregator takes the screened mean."""
 
 from __future__ import annotations
 

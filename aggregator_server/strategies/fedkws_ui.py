@@ -1,4 +1,4 @@
-"""FedKWS-UI (Li et al. 2022): adversarial learning on the device, adaptive local training, a plain mean.
+"""FedKWS-UI (Li et al. 2022): adversarial learning on the device, adaptive local training, a mean of equals.
 
 Adaptive local training: devices with more clips, more evenly spread over the classes, take more steps, while all
 together take as many as before.

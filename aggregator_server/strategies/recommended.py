@@ -39,8 +39,7 @@ def recommended(request: RoundRequest, fleet: FleetKind) -> RoundRequest:
         return replace(request, strategy="prototypes")
     if not fleet.shares_network:
         return replace(request, strategy="zero_shot")
-    # A fifth of the devices may lie: of each weight the smallest and the largest fifth are left out.
-    aggregation = request.aggregation or Choice("trimmed_mean", {"trim": 0.2})
+    aggregation = request.aggregation or Choice("screened_mean")
     # Also where all devices have the network: one that enrols later can then learn from the result.
     others = request.others or Choice("zero_shot")
     return replace(request, strategy="fedavg", aggregation=aggregation, others=others)

@@ -68,7 +68,7 @@ class Strategy:
 def sharing(
     name: str,
     local: str | None = None,
-    aggregation: str = "weighted_mean",
+    aggregation: str = "screened_mean",
     *,
     selection: str = "all",
     personalisation: str = "local",

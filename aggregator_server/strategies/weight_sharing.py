@@ -21,6 +21,7 @@ from aggregator_server.aggregation.contract import (
     SharedModel,
     UploadTerms,
 )
+from aggregator_server.aggregation.plausible import check_weights
 from aggregator_server.aggregation.updates import Layout, Updates, stack_updates
 from aggregator_server.aggregation.weights import aggregate_weights
 from aggregator_server.discovery.new_classes import extend
@@ -45,6 +46,8 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
         raise MalformedUpdateError("the round has no shared model, so it takes no weights")
     wanted = {PREFIX + name: tuple(shape) for name, shape in terms.manifest.weight_shapes.items()}
     check_arrays(terms, update, arrays, dict(wanted))
+    for name in wanted:
+        check_weights(name, arrays[name])
 
 
 def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> RoundResult:
@@ -74,11 +77,12 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
         stacked = stack_updates(layout, uploads)
         weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
     public_set = settled.public_set if settled else inputs.public_set
+    believed = [c for c in contributions if c.update.device_id not in rule_details.get("screened", ())]
     former = len(inputs.public_set.classes)
-    new = _new_columns(model, former, public_set.class_ids[former:], contributions, assigned)
+    new = _new_columns(model, former, public_set.class_ids[former:], believed, assigned)
     weights = _with_columns(weights, former, list(new.values()))
     proposals = settled.proposals if settled else ()
-    heads = _new_columns(model, former, [item.class_id for item in proposals], contributions, assigned)
+    heads = _new_columns(model, former, [item.class_id for item in proposals], believed, assigned)
     consensus = None
     if inputs.has_consensus:
         consensus = extend(inputs.consensus, len(public_set.labels), len(public_set.classes))
@@ -114,8 +118,8 @@ def _new_columns(
 ) -> dict[str, Arrays]:
     """Return the head's columns of classes that were discovered, by class and name of the weights.
 
-    Each is the mean of its reporters' columns. A class that only devices of other networks reported, or for whose sound
-    no head had a column left, has none: its slot keeps the column that nobody has trained.
+    Each is the mean of its reporters' columns. A class that only screened devices or those of other networks reported,
+    or for whose sound no head had a column left, has none: its slot keeps the column that nobody has trained.
 
     Args:
         model: the shared one.

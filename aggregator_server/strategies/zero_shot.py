@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
-from aggregator_server.aggregation.label_wise import DeviceScores, label_wise
+from aggregator_server.aggregation.label_wise import DeviceScores, alpha_update, label_wise
+from aggregator_server.aggregation.plausible import capped_sizes, check_probabilities
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
 from aggregator_server.strategies.strategy import Strategy
@@ -25,6 +26,7 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     """
     check_document(terms, update)
     check_arrays(terms, update, arrays, {"scores": (terms.samples, len(update.classes))})
+    check_probabilities("scores", arrays["scores"])
 
 
 def aggregate(inputs: RoundInputs) -> RoundResult:
@@ -32,18 +34,20 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     public_set = inputs.public_set
     contributions = sorted(inputs.contributions, key=lambda c: c.update.device_id)
     column = {class_id: index for index, class_id in enumerate(public_set.class_ids)}
-    devices = [
-        DeviceScores(
-            c.update.device_id, np.array([column[name] for name in c.update.classes], np.int64), c.read()["scores"]
-        )
-        for c in contributions
-    ]
+    cap = float(inputs.plan.aggregation.settings["clips_cap"])
+    sizes = capped_sizes(np.array([c.update.clips for c in contributions], np.float64), cap)
+    devices = []
+    for contribution, clips in zip(contributions, sizes, strict=True):
+        columns = np.array([column[name] for name in contribution.update.classes], np.int64)
+        scores = alpha_update(contribution.read()["scores"], inputs.consensus[:, columns], float(clips))
+        devices.append(DeviceScores(contribution.update.device_id, columns, scores))
     averaged = label_wise(
         devices,
         public_set.labels,
         public_set.synthetic,
         inputs.consensus,
         normalise=bool(inputs.plan.aggregation.settings["normalise"]),
+        above_chance=bool(inputs.plan.aggregation.settings["above_chance"]),
     )
     reassigned, settled = recognise(inputs, contributions)
     grown = settled.public_set if settled else public_set

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.papers.fedmlac_tables import tables
 from benchmarks.papers.keywords import keyword_clips
+from benchmarks.papers.published import LPA, MEAN
 from benchmarks.papers.report import Results
 from benchmarks.papers.run import Run
 from benchmarks.papers.scale import Scale
@@ -24,7 +25,7 @@ TITLE = "FedMLAC: mutual learning and layer-wise pruning aggregation"
 
 SEEDS = (1, 2, 3)
 PASSES: dict[str, Value] = {"epochs": 2, "rehearsal": 0.0}
-NO_PRUNING: dict[str, Value] = {"name": "lpa", "v_h": 0.0, "v_l": 0.0}
+NO_PRUNING = LPA | {"v_h": 0.0, "v_l": 0.0}
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,15 @@ class Method:
 
 
 METHODS: Mapping[str, Method] = {
-    "FedAvg": Method("fedavg", {"learning_rate": 0.1}),
-    "FedProx": Method("fedprox", {"learning_rate": 0.1, "proximal": 0.1}),
-    "FedOPT": Method("fedopt", {"learning_rate": 0.1}, {"server_learning_rate": 0.01}),
-    "FedMLAC": Method("fedmlac", {"learning_rate": 0.2, "own_share": 0.5, "warm_up": 0}),
+    "FedAvg": Method("fedavg", {"learning_rate": 0.1}, MEAN),
+    "FedProx": Method("fedprox", {"learning_rate": 0.1, "proximal": 0.1}, MEAN),
+    "FedOPT": Method("fedopt", {"learning_rate": 0.1}, MEAN | {"server_learning_rate": 0.01}),
+    "FedMLAC": Method("fedmlac", {"learning_rate": 0.2, "own_share": 0.5, "warm_up": 0}, LPA),
 }
 # Without mutual learning the plug-in is trained by the labels, and pruned all the same.
 PARTS = {
     "without LPA": replace(METHODS["FedMLAC"], aggregation=NO_PRUNING),
-    "without mutual learning": Method("fedavg", {"learning_rate": 0.1}, {"name": "lpa"}),
+    "without mutual learning": Method("fedavg", {"learning_rate": 0.1}, LPA),
     "a = 0.7": replace(METHODS["FedMLAC"], local={"learning_rate": 0.2, "own_share": 0.7, "warm_up": 0}),
 }
 RATIOS, SNRS, WRONG, ALPHAS = (0.1, 0.2, 0.5, 1.0), (30, 20, 10), (0.1, 0.3, 0.5), (0.1, 0.3, 0.5, 1.0)

@@ -13,6 +13,7 @@ from statistics import fmean
 import numpy as np
 
 from benchmarks.papers.keywords import KEYWORDS
+from benchmarks.papers.published import MEAN
 from benchmarks.papers.report import Results, gain, markdown_table
 from benchmarks.papers.run import Call, Figures, Run
 from benchmarks.papers.scale import Scale
@@ -47,7 +48,7 @@ class Method:
     server: Mapping[str, Value]
 
 
-_AVERAGE: dict[str, Value] = {"by_size": False}
+_AVERAGE: dict[str, Value] = MEAN | {"by_size": False}
 METHODS = {
     "FedAvg": Method("fedavg", {}, _AVERAGE),
     "FedProx": Method("fedprox", {"proximal": 0.01}, _AVERAGE),

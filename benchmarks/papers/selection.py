@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.papers.keywords import keyword_clips
+from benchmarks.papers.published import MEAN
 from benchmarks.papers.report import Results, gain, markdown_table, mean_and_spread
 from benchmarks.papers.run import Figures, Run
 from benchmarks.papers.scale import Scale
@@ -59,7 +60,13 @@ def _experiment(
     fleet = FleetSection(devices=10, size_spread=0.45, held_out=0.4, sample_seconds=0.001, bytes_per_second=6.25e6)
     local: dict[str, Value] = {"epochs": 5, "learning_rate": 0.02, "rehearsal": 0.0}
     rounds = RoundsSection(
-        count=ROUNDS, strategy=strategy, seed=seed, evaluate_every=1, local=local, selection=selection
+        count=ROUNDS,
+        strategy=strategy,
+        seed=seed,
+        evaluate_every=1,
+        local=local,
+        aggregation=MEAN,
+        selection=selection,
     )
     return Experiment(data, fleet, model, rounds, personalisation={"name": personal, **PLAIN} if personal else {})
 

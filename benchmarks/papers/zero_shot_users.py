@@ -108,7 +108,7 @@ def play(
                 seed=seed,
                 evaluate_every=5,
                 local=settings | {"labels": False},  # the paper does not train on them
-                aggregation={"normalise": normalise},
+                aggregation={"normalise": normalise, "above_chance": False, "clips_cap": 0.0},
             ),
             fleet,
             ZeroShotSection(chosen.public, chosen.clips, by_speaker),

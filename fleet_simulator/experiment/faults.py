@@ -13,7 +13,10 @@ import numpy as np
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.tensors import Arrays
 
-ATTACKS = ("sign_flip", "scaling", "noise", "label_flip")
+ATTACKS = ("sign_flip", "scaling", "noise", "label_flip", "false_clips", "silent")
+SCORE_ATTACKS = ("flipped_scores", "sure_scores")
+MOST_CLIPS = 2**31 - 1  # that the protocol lets a device say
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -23,11 +26,13 @@ class FaultsSection:
     Attributes:
         attackers: share of the devices.
         attack: what they do. With g the global model and u the update that they trained, they send ``sign_flip``:
-            g - strength u; ``scaling``: g + strength u; ``noise``: g and noise of ``strength`` times the update's
-            size; ``label_flip``: what they trained on labels counted from the other end. With the strategy
-            ``zero_shot`` they describe the new sounds that they report ``poisoned_impressions``: by ``strength``
-            times a class that the fleet knows and the rest themselves; ``noise``: by noise of ``strength`` times the
-            description's size.
+            g - strength u; ``scaling``: g + strength u, at most what float32 holds; ``noise``: g and noise of
+            ``strength`` times the update's size; ``label_flip``: what they trained on labels counted from the other
+            end; ``false_clips``: the same, and that it is of 2^31 - 1 clips; ``silent``: nothing that the aggregator
+            takes, so that the others are alone. With the strategy ``zero_shot`` they describe the new sounds that they
+            report ``poisoned_impressions``: by ``strength`` times a class that the fleet knows and the rest
+            themselves; ``noise``: by noise of ``strength`` times the description's size. Or they upload
+            ``flipped_scores``: their classes' scores in reverse order; ``sure_scores``: as these, 1 for the largest.
         strength: of the attack.
         wrong_labels: share of the clips, on every device, that have a wrong label, any other one.
     """
@@ -60,7 +65,7 @@ def taught_labels(labels: Ints, owned: Sequence[slice], faults: FaultsSection, c
             wrong = rng.random(rows.stop - rows.start) < faults.wrong_labels
             others = (labels[rows] + rng.integers(1, classes, size=len(wrong))) % classes
             taught[rows] = np.where(wrong, others, labels[rows])
-    if faults.attack == "label_flip":
+    if faults.attack in ("label_flip", "false_clips"):
         for device in attacking_devices(faults, len(owned), seed):
             taught[owned[device]] = classes - 1 - taught[owned[device]]
     return taught
@@ -79,7 +84,10 @@ def attacked(faults: FaultsSection, start: Floats, trained: Floats, rng: np.rand
     if faults.attack == "sign_flip":
         return np.asarray(start - strength * update, np.float32)
     if faults.attack == "scaling":
-        return np.asarray(start + strength * update, np.float32)
+        with np.errstate(over="ignore"):
+            return np.clip(np.asarray(start + strength * update, np.float32), -LARGEST, LARGEST)
+    if faults.attack == "silent":
+        return np.full_like(trained, np.nan)
     if faults.attack == "noise":
         size = strength * np.float32(np.sqrt(np.mean(np.square(update, dtype=np.float64))))
         return np.asarray(start + size * rng.standard_normal(len(start), np.float32), np.float32)
@@ -109,3 +117,18 @@ def poisoned(faults: FaultsSection, arrays: Arrays, known: int, rng: np.random.G
             described[known:] += strength * (described[others] - described[known:])
         changed[name] = described
     return changed
+
+
+def misjudged(faults: FaultsSection, scores: Floats) -> Floats:
+    """Return an attacker's scores of the public set: those of its classes in reverse order.
+
+    Args:
+        faults: what is wrong.
+        scores: probabilities, float32 [samples, classes].
+    """
+    flipped = np.ascontiguousarray(scores[:, ::-1])
+    if faults.attack == "flipped_scores":
+        return flipped
+    sure = np.zeros_like(flipped)
+    sure[np.arange(len(sure)), flipped.argmax(axis=1)] = 1.0
+    return sure

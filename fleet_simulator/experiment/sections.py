@@ -19,7 +19,7 @@ from fleet_protocol.setting import Value
 from fleet_simulator.errors import RefusedKeyError as RefusedKeyError
 from fleet_simulator.errors import require as _require
 from fleet_simulator.experiment.data_section import DataSection as DataSection
-from fleet_simulator.experiment.faults import ATTACKS, FaultsSection
+from fleet_simulator.experiment.faults import ATTACKS, LARGEST, FaultsSection
 
 SPLITS = ("speaker", "recording", "dirichlet", "iid")
 
@@ -155,7 +155,7 @@ class Experiment:
         faults = self.faults
         _require(0 <= faults.attackers <= 1, "attackers", faults.attackers, "must be from 0 to 1")
         _require(faults.attack in ATTACKS, "attack", faults.attack, f"must be {', '.join(ATTACKS)}")
-        _require(0 <= faults.strength <= 1e6, "strength", faults.strength, "must be from 0 to 1000000")
+        _require(0 <= faults.strength <= LARGEST, "strength", faults.strength, f"must be from 0 to {LARGEST:.4g}")
         _require(0 <= faults.wrong_labels <= 1, "wrong_labels", faults.wrong_labels, "must be from 0 to 1")
 
     @property

@@ -19,12 +19,13 @@ _GB = 1e9
 def averages_blocks(rounds: RoundsSection) -> bool:
     """Return whether a mean over blocks of devices, and then over the blocks, is what the strategy makes of uploads.
 
-    That is known of the project's own check and aggregation with the rule ``weighted_mean``. Whatever another strategy
-    does, it gets every device's upload.
+    That is known of the project's own check and aggregation with the rule ``weighted_mean``, where no number of
+    clips is capped by those of the other devices. Whatever another strategy does, it gets every upload.
     """
     chosen = strategy(rounds.strategy)
     ours = chosen.check is weight_sharing.check and chosen.aggregate is weight_sharing.aggregate
-    return ours and rounds.plan.aggregation.name == "weighted_mean"
+    rule = rounds.plan.aggregation
+    return ours and rule.name == "weighted_mean" and not rule.settings["clips_cap"]
 
 
 def require_memory(experiment: Experiment, manifest: Manifest, memory: int | None = None) -> None:
@@ -50,8 +51,9 @@ def require_memory(experiment: Experiment, manifest: Manifest, memory: int | Non
             f"strategy = {experiment.rounds.strategy!r} with the rule {plan.aggregation.name!r} needs all uploads of a "
             f"round at once: {selected:,} devices x {weights:,} weights are {needed / _GB:,.1f} GB, and this machine "
             f"has {memory / _GB:,.1f} GB. Select fewer devices a round, at most {fitting:,}, such as by "
-            f'selection = {{ name = "uniform", fraction = {fitting / devices:.2g} }}; or use the rule "weighted_mean" '
-            "with a strategy that aggregates by the project's own function, which needs no more for more devices"
+            f'selection = {{ name = "uniform", fraction = {fitting / devices:.2g} }}; or take the mean of all, '
+            'aggregation = { name = "weighted_mean", clips_cap = 0.0 }, with a strategy that aggregates by the '
+            "project's own function: it needs no more for more devices"
         )
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_simulator.errors import ExperimentError, require
 from fleet_simulator.experiment.data_section import DataSection
-from fleet_simulator.experiment.faults import FaultsSection
+from fleet_simulator.experiment.faults import SCORE_ATTACKS, FaultsSection
 from fleet_simulator.experiment.sections import RoundsSection
 
-ATTACKS = ("poisoned_impressions", "noise")
+ATTACKS = ("poisoned_impressions", "noise", *SCORE_ATTACKS)
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,14 @@ from edge_client.learning.rounds.upload import build_update, require_finite
 from edge_client.learning.slot_order import SlotOrder
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice, Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
-from fleet_simulator.experiment.faults import attacked, attacking_devices
+from fleet_simulator.experiment.faults import MOST_CLIPS, attacked, attacking_devices
 from fleet_simulator.partition.clip_shards import ClipShards, open_shards
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.row_file import RowFile
@@ -201,6 +201,7 @@ class VirtualDevices:
         if not self.setup.averages:
             return tuple(map(self._update, repeat(work), block.devices, slots, losses))
         whole = self._update(work, block.devices[0], np.concatenate(slots), float(np.mean(losses)))
+        whole = replace(whole, clips=int(self._clips(block).sum()))
         by_size = self.setup.plan.aggregation.settings["by_size"]
         return (whole if by_size else replace(whole, clips=len(block.devices)),)
 
@@ -214,7 +215,15 @@ class VirtualDevices:
             classes=self.shards.names,
         )
         update.metrics["training_loss"] = loss
-        return update
+        return replace(update, clips=MOST_CLIPS) if self._lies(device) else update
+
+    def _lies(self, device: int) -> bool:
+        """Return whether a device says a false number of clips."""
+        return device in self._attackers and self.setup.faults.attack == "false_clips"
+
+    def _clips(self, block: Block) -> Doubles:
+        """Return how many clips the devices of a block say that they have, float64 [devices]."""
+        return np.array([MOST_CLIPS if self._lies(n) else self.shards.sizes[n] for n in block.devices], np.float64)
 
     def _own_weights(self, device: int, version: int, layout: Layout) -> Mapping[str, Floats]:
         if version == NO_OWN:
@@ -318,10 +327,9 @@ class VirtualDevices:
     def _mean(self, block: Block, rows: Floats) -> Floats:
         """Return the block's mean with clipping; a server optimiser comes after all blocks."""
         settings = self.setup.plan.aggregation.settings
-        choice = Choice("weighted_mean", {name: settings[name] for name in ("by_size", "clip_norm")})
+        choice = Choice("weighted_mean", {name: settings[name] for name in ("by_size", "clip_norm", "clips_cap")})
         uploads = Updates(self.layout, tuple(device_id(device) for device in block.devices), rows)
-        sizes = self.shards.sizes[list(block.devices)].astype(np.float64)
-        return self.layout.flatten(aggregate_weights(choice, uploads, sizes, self._weights, {})[0])
+        return self.layout.flatten(aggregate_weights(choice, uploads, self._clips(block), self._weights, {})[0])
 
 
 def _shapes(listener: Listener) -> dict[str, tuple[int, ...]]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
+from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import select
 from aggregator_server.strategies.registry import strategy
@@ -144,8 +145,8 @@ class VirtualFleet:
             The new weights, and what the aggregation keeps for the next round.
 
         Raises:
-            AggregatorError: the strategy refuses an upload, or cannot combine them.
-            SimulationError: the strategy made no weights of them.
+            AggregatorError: the strategy refuses an honest fleet's upload, or cannot combine them.
+            SimulationError: the strategy refuses all uploads, or made no weights of them.
         """
         plan, public_set = self.plan, self.public_set
         if self.setup.averages:  # the blocks' sizes are their weights, and they are clipped already
@@ -159,8 +160,9 @@ class VirtualFleet:
             for block, part in zip(blocks, trained, strict=True)
             for row, update in enumerate(part.updates)
         ]
-        for one in contributions:
-            self.strategy.check(terms, one.update, one.read())
+        contributions = [one for one in contributions if self._accepts(terms, one)]
+        if not contributions:
+            raise SimulationError(f"round {blocks[0].round_id}: the aggregator refuses the uploads of all devices")
         consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
         model = SharedModel(self.manifest, weights, server)
         round_id = blocks[0].round_id
@@ -181,6 +183,16 @@ class VirtualFleet:
                 "uploads; its aggregate must return the shared model's new weights"
             )
         return result.weights, result.state
+
+    def _accepts(self, terms: UploadTerms, upload: Contribution) -> bool:
+        """Return whether the aggregator takes an upload; only those of a fleet with attackers may be refused."""
+        try:
+            self.strategy.check(terms, upload.update, upload.read())
+        except MalformedUpdateError:
+            if not self.setup.faults.attackers:
+                raise
+            return False
+        return True
 
     def _read(self, row: int) -> Arrays:
         arrays = self.layout.split(self._uploads.read(row, 1)[0])

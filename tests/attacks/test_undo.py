@@ -8,7 +8,7 @@ from tests.support.core_fleet import devices
 from tests.support.hostile_upload import packed
 
 CAPACITY = 32
-POISON = np.float32(3.0e38)
+POISON = np.float32(9.0e5)  # larger weights are refused
 SHARED = {"strategy": "fedavg", "personalisation": {"name": "none"}}
 
 
@@ -67,7 +67,7 @@ def test_a_spoiled_round_is_undone_by_one_request_without_the_attacker_s_upload(
     noted = fleet.admin.get("/v1/audit", params={"what": "round_restored"}).json()[0]["details"]
     assert noted == {"round_id": restored, "restores": spoiled, "without": attacker.device_id}
     assert class_ids(fleet) == ["c0", "c1", "c2", "c3"]
-    assert largest_weight(fleet, spoiled) > 1e30
+    assert largest_weight(fleet, spoiled) > 1e5
     assert largest_weight(fleet, restored) < 10
     for device in fleet.devices:
         work = fleet.work(device)

@@ -170,7 +170,8 @@ class FakeDevice:
 
     def arrays(self, work: dict, samples: int) -> dict[str, np.ndarray]:
         rng = np.random.default_rng([self.number, work["round_id"]])
-        arrays = {"scores": rng.normal(size=(samples, len(self.classes))).astype(np.float32)}
+        powers = np.exp(rng.normal(size=(samples, len(self.classes))))
+        arrays = {"scores": (powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-9)).astype(np.float32)}
         described = len(self.known) + len(self.reports)
         if described:
             bias = rng.normal(size=SETTINGS.shape)

@@ -8,9 +8,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 
 from aggregator_server import errors
-from aggregator_server.fleet import devices
+from aggregator_server.fleet import conduct, devices
 from aggregator_server.fleet.devices import Entry
-from aggregator_server.schemas import DeviceInfo
+from aggregator_server.names import check_name
+from aggregator_server.schemas import DeviceInfo, QuarantineRequest
 from aggregator_server.web.guard import caller
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import (
@@ -143,3 +144,33 @@ def _look_again(service: CurrentService) -> None:
     """Have the open round look at what it waits for, and devices at what there is to do."""
     service.scheduler.wake()
     service.new_work.notify()
+
+
+@router.post(
+    "/v1/devices/{device_id}/quarantine",
+    summary="Put a device in quarantine",
+    dependencies=[Operator],
+    responses=documented(*PERSON_ERRORS, *_NAMED, errors.TooLargeError),
+)
+def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: QuarantineRequest) -> DeviceInfo:
+    """Let a device's uploads no longer count, also that of the open round, which does not wait for it. It still learns.
+
+    The aggregator does so itself with a device whose uploads stand out, or are refused, again and again.
+    """
+    check_name(wanted.reason, "a reason")
+    conduct.quarantine(service.store, device_id, wanted.reason, time.time(), by)
+    service.scheduler.wake()
+    return devices.describe_device(service.store, device_id)
+
+
+@router.post(
+    "/v1/devices/{device_id}/release",
+    summary="Release a device from quarantine",
+    dependencies=[Operator],
+    responses=documented(*PERSON_ERRORS, *_NAMED),
+)
+def release(service: CurrentService, by: By, device_id: DeviceId) -> DeviceInfo:
+    """Let a device's uploads count again, from the next round on that asks for them."""
+    conduct.release(service.store, device_id, time.time(), by)
+    service.new_work.notify()
+    return devices.describe_device(service.store, device_id)

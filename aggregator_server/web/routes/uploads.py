@@ -61,6 +61,7 @@ async def upload(
             raise errors.DigestMismatchError(
                 f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again"
             )
-        receipt = await service.for_device(accept_update, service.store, round_id, device_id, incoming, time.time())
-    service.scheduler.wake()
-    return receipt
+        try:
+            return await service.for_device(accept_update, service.store, round_id, device_id, incoming, time.time())
+        finally:  # also where an upload was refused: a round does not wait for a device in quarantine
+            service.scheduler.wake()

@@ -5,25 +5,9 @@ edge_client/learning/rounds/zero_shot.py is the device's part of a round.
 
 from __future__ import annotations
 
-import numpy as np
-
 from edge_client.learning.methods.local_method import ScoreMethod
 from edge_client.learning.methods.settings import CLIPS, NEW_SOUNDS
-from fleet_protocol.arrays import Floats
 from fleet_protocol.setting import Setting
-
-
-def alpha_update(own: Floats, consensus: Floats | None, clips: int) -> Floats:
-    """Add the device's scores to the fleet's: f_m <- f_G + alpha f_m, alpha = |D_m| / |D_0|.
-
-    Args:
-        own: float32 [public samples, classes], f_m: the device's scores for the classes that it owns.
-        consensus: the same columns of f_G; None before the first consensus.
-        clips: |D_m|, the clips that the device learned from in this round.
-    """
-    scaled = own * np.float32(clips / len(own))
-    return scaled if consensus is None else consensus + scaled
-
 
 _SETTINGS: dict[str, Setting] = {
     "epochs": Setting(16, "passes over the round's clips", 1, 10_000),

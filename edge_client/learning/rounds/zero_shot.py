@@ -1,8 +1,8 @@
 """Zero-shot federated learning with new classes: the device's part (Gudur & Perepu 2021, algorithm 1).
 
-Contribute: train on the round's clips and the public set's labels, score the public set, add the scores to the fleet's
-(alpha-update), and describe new sounds by data impressions. Learn: link and adopt classes, and train on the public set.
-With ``labels`` false the public set's labels are never used: the new consensus is distilled instead.
+Contribute: train on the round's clips and the public set's labels, score the public set, and describe new sounds by
+data impressions; the aggregator adds the scores to the fleet's (alpha-update). Learn: link and adopt classes, and train
+on the public set. With ``labels`` false the public set's labels are never used: the new consensus is distilled instead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
-from edge_client.learning.methods.zero_shot import alpha_update
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.rounds.job import RoundContext, percent, round_rng
 from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
@@ -62,7 +61,7 @@ class ZeroShot:
         self.label_map = take_labels(self.label_map, labels, self.work.classes)
 
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
-        """Build, score, update; return the upload.
+        """Build and score; return the upload.
 
         Args:
             clips: the round's clips.
@@ -76,9 +75,8 @@ class ZeroShot:
         loss = self._build(clips, with_public_set=bool(new))
         slots, columns = self._owned()
         scores = self.model.predict(self._x0, self.label_map.mask, self._temperature)
-        own = scores[:, slots]
-        consensus = None if self.context.consensus is None else self.context.consensus[:, columns]
-        arrays: Arrays = {"scores": alpha_update(own, consensus, len(clips.slots))}
+        own = np.ascontiguousarray(scores[:, slots])
+        arrays: Arrays = {"scores": own}
         known = [slot for slot in slots if clips.count(slot)] if new else []
         if new:
             mask = self.label_map.mask

@@ -28,7 +28,9 @@ def draw(seed, devices=23):
 
 def ours(before, after, sizes, name, state=None, **settings):
     uploads = stack_updates(LAYOUT, {f"{i:03d}": (lambda arrays=arrays: arrays) for i, arrays in enumerate(after)})
-    weights, state, _ = aggregate_weights(Choice(name, settings), uploads, sizes.astype(float), before, state or {})
+    weights, state, _ = aggregate_weights(
+        Choice(name, {"clips_cap": 0.0} | settings), uploads, sizes.astype(float), before, state or {}
+    )
     return weights, state
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from aggregator_server.aggregation.label_wise import DeviceScores, accuracy, label_wise
+from aggregator_server.aggregation.label_wise import DeviceScores, accuracy, alpha_update, label_wise
 from aggregator_server.errors import AggregationError
 
 LABELS = np.array([0, 0, 1, 1], np.int64)
@@ -23,6 +23,13 @@ A = scores("a", [0, 1], [[2, 1], [4, 0], [0, 6], [5, 1]])
 B = scores("b", [1, 2], [[1, 0], [2, 0], [3, 1], [9, 2]])
 
 
+def test_the_alpha_update_by_hand():
+    own = np.array([[0.5, 0.5], [1.0, 0.0]], np.float32)
+    consensus = np.array([[1.0, 0.0], [0.0, 2.0]], np.float32)
+    # alpha = 6 clips / 2 public samples = 3
+    assert alpha_update(own, consensus, 6).tolist() == [[2.5, 1.5], [3.0, 2.0]]
+
+
 def test_a_label_of_one_owner_takes_its_scores_and_a_shared_one_the_weighted_mean():
     result = label_wise([A, B], LABELS, REAL, NOTHING)
     assert result.accuracies == {"a": 0.75, "b": 1.0}
@@ -32,6 +39,18 @@ def test_a_label_of_one_owner_takes_its_scores_and_a_shared_one_the_weighted_mea
     np.testing.assert_allclose(result.scores[:, 1], expected, rtol=1e-6)
     np.testing.assert_allclose(result.scores[:, 2], [0, 0, 1, 2])
     assert result.plain_mean == ()
+
+
+def test_above_chance_a_device_that_guesses_or_lies_has_no_weight_beside_others():
+    # a is right on 3 of 4 with two classes: 0.75 - 0.5. Liars are sure of the wrong one of two; b's is as by hand.
+    liars = [scores(name, [0, 1], [[0, 9], [0, 9], [9, 0], [9, 0]]) for name in ("x", "y", "z")]
+    result = label_wise([A, *liars], LABELS, REAL, NOTHING, above_chance=True)
+    assert result.betas[0] == {"a": 0.25, "x": 0.0, "y": 0.0, "z": 0.0}
+    np.testing.assert_array_equal(result.scores[:, :2], A.scores)
+    alone = label_wise(liars[:1], LABELS, REAL, NOTHING, above_chance=True)
+    assert alone.betas == {0: {"x": 1.0}, 1: {"x": 1.0}}  # a label's only owner counts, as in the paper
+    one_class = scores("o", [0], [[1], [1], [1], [1]])  # with one class it is always right, which says nothing
+    assert label_wise([A, one_class], LABELS, REAL, NOTHING, above_chance=True).betas[0] == {"a": 0.25, "o": 0.0}
 
 
 def test_to_the_letter_the_weighted_sum_is_not_divided():

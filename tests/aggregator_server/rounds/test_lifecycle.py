@@ -254,7 +254,7 @@ def test_a_round_whose_devices_were_all_revoked_fails(fleet):
     for device in fleet.devices:
         revoke(fleet.store, device.device_id, 101.0)
     assert fleet.advance() == round_id
-    assert state(fleet, round_id) == ("failed", "every selected device was revoked")
+    assert state(fleet, round_id) == ("failed", "every selected device was revoked, or put in quarantine")
 
 
 def test_a_round_needs_devices_and_a_public_set(tmp_path):

@@ -32,7 +32,7 @@ def test_it_depends_on_the_front_end_and_on_the_devices_networks(fleet, expected
 def test_a_strategy_that_is_named_stays_and_so_does_a_rule():
     named = RoundRequest("zero_shot")
     assert recommended(named, CEPSTRA) is named
-    assert recommended(RoundRequest(), CEPSTRA).aggregation == Choice("trimmed_mean", {"trim": 0.2})
+    assert recommended(RoundRequest(), CEPSTRA).aggregation == Choice("screened_mean")
     chosen = Choice("median")
     assert recommended(RoundRequest(aggregation=chosen), CEPSTRA).aggregation is chosen
     theirs = Choice("zero_shot", {"epochs": 3})
@@ -64,7 +64,7 @@ def test_weights_are_shared_where_a_device_has_the_model_and_one_that_was_revoke
     own = SharingDevice(1, ("c0", "c1"))
     fleet.enrol(own)
     mixed = opened(fleet)
-    assert (mixed.summary.strategy, mixed.plan.aggregation.name) == ("fedavg", "trimmed_mean")
+    assert (mixed.summary.strategy, mixed.plan.aggregation.name) == ("fedavg", "screened_mean")
     assert mixed.plan.personalisation.name == "local"
     assert (mixed.plan.others.strategy, mixed.plan.others.local.settings["labels"]) == ("zero_shot", True)
     assert [one.strategy for one in mixed.participants] == ["fedavg", "zero_shot"]

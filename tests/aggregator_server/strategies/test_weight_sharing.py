@@ -46,6 +46,18 @@ def inputs(contributions, strategy="fedavg", **request):
     )
 
 
+def test_what_a_screened_device_says_of_a_new_class_does_not_count():
+    given = [contribution(device) for device in devices(4, SharingDevice)]
+    far = {name: array * np.float32(1e5) for name, array in given[1].read().items() if name.startswith("weights/")}
+    liar = Contribution(given[1].update, lambda: given[1].read() | far)
+    result = aggregate(inputs([given[0], liar, *given[2:]]))
+    assert liar.update.device_id in result.details["aggregation"]["screened"]
+    assert [(a.slot, a.class_id) for a in result.assignments] == [(2, "c4"), (2, "c4"), (2, "c5")]
+    own = given[0].read()["weights/head/kernel"][:, 4]
+    np.testing.assert_allclose(result.weights["head/kernel"][:, 4], own, rtol=1e-5)
+    assert max(np.abs(array).max() for array in result.weights.values()) < 10
+
+
 def test_the_weights_are_averaged_by_clips_and_unused_slots_stay():
     given = [contribution(SharingDevice(n, ("c0", "c1")), clips=clips) for n, clips in ((1, 10), (2, 30))]
     result = aggregate(inputs(given))
@@ -249,9 +261,9 @@ def test_bad_plans_are_refused_with_what_is_allowed(request_, words):
     assert all(word in str(refused.value) for word in words), refused.value
 
 
-def test_strategies_have_their_papers_rules():
+def test_every_default_plan_screens_and_keeps_what_its_paper_adds():
     rules = {name: make_plan(RoundRequest(name)).aggregation for name in SHARING}
+    assert {rule.name for rule in rules.values()} == {"screened_mean"}
     assert rules["fedopt"].settings["server_optimiser"] == "adam"
     assert rules["fedavg"].settings["server_optimiser"] == "none"
-    assert rules["fedmlac"].name == "lpa"
     assert rules["fedkws_ui"].settings["by_size"] is False

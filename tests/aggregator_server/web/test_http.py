@@ -562,6 +562,23 @@ def test_learned_must_fit_its_address(fleet):
     refused(client.post("/v1/rounds/3/learned", content=huge, headers=JSON), 422, "invalid_request")
 
 
+def test_a_device_is_put_in_quarantine_and_released(fleet):
+    path = f"/v1/devices/{fleet.devices[1].device_id}"
+    found = fleet.admin.post(f"{path}/quarantine", json={"reason": "it lies"}).json()
+    assert found["conduct"]["reason"] == "it lies"
+    assert found == fleet.clients[fleet.devices[1].number].get("/v1/devices/me").json()
+    assert found in fleet.admin.get("/v1/devices").json()
+    released = fleet.admin.post(f"{path}/release").json()
+    assert released["conduct"]["quarantined_at"] is None
+    for action, given in (("quarantine", {"json": {"reason": "x"}}), ("release", {})):
+        refused(
+            fleet.admin.post(f"/v1/devices/{'e' * 32}/{action}", **given), 404, "device_not_found", "GET /v1/devices"
+        )
+        refused(fleet.admin.post(f"/v1/devices/E/{action}", **given), 422, "invalid_request", "device_id")
+    refused(fleet.admin.post(f"{path}/quarantine", json={"reason": ""}), 422, "invalid_request", "reason")
+    refused(fleet.admin.post(f"{path}/quarantine", json={"reason": "x" * 2**20}), 413, "too_large")
+
+
 def test_a_revoked_device_is_shut_out(fleet):
     device = FakeDevice(60, ("c0",))
     with fleet.aggregator.client(device.secret) as client:

@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from fleet_simulator.experiment.faults import FaultsSection, attacked, attacking_devices, taught_labels
+from fleet_simulator.experiment.faults import (
+    MOST_CLIPS,
+    FaultsSection,
+    attacked,
+    attacking_devices,
+    taught_labels,
+)
 from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.shared_model.tasks import NO_OWN, Block
+from fleet_simulator.shared_model.virtual_device import VirtualDevices
 from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
 from tests.support.simulated_fleet import simulate, write_experiment
 
@@ -52,6 +60,41 @@ def test_attackers_ruin_the_mean_and_not_the_median(tmp_path, bundles):
         )
         accuracy[rule] = simulate(load_experiment(path), tmp_path / rule, 2).rounds[-1]["accuracy"]
     assert accuracy["median"] > accuracy["weighted_mean"] + 0.2
+
+
+def test_refused_uploads_leave_the_others_alone(tmp_path, bundles):
+    """Weights that the aggregator refuses at the door count as nothing sent."""
+    accuracy = {}
+    for attack, strength in (("silent", 1.0), ("scaling", 3.4e38)):
+        path = write_experiment(
+            tmp_path / f"{attack}.toml",
+            bundles["ann3"],
+            rounds={"count": 2},
+            faults={"attackers": 0.34, "attack": attack, "strength": strength},
+        )
+        accuracy[attack] = simulate(load_experiment(path), tmp_path / attack).rounds
+    assert accuracy["silent"] == accuracy["scaling"]
+    largest = attacked(FaultsSection(0.2, "scaling", 3.4e38), np.ones(2, np.float32), np.full(2, 9, np.float32), None)
+    assert np.isfinite(largest).all()
+
+
+def test_liars_about_their_clips_teach_wrong_labels_and_say_that_they_are_many(tmp_path, bundles):
+    faults = {"attackers": 0.34, "attack": "false_clips"}
+    rounds = {"count": 1, "aggregation": {"name": "weighted_mean", "clips_cap": 0.0}}
+    path = write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds=rounds, faults=faults)
+    experiment = load_experiment(path)
+    liars = attacking_devices(experiment.faults, 9, experiment.rounds.seed)
+    fleet = VirtualFleet(experiment, tmp_path, in_memory=True)
+    devices = VirtualDevices(fleet.setup, fleet.shards)
+    block = Block(1, 0, tuple(range(9)), (NO_OWN,) * 9, fleet.plan.local.settings)
+    clips = devices._clips(block)
+    assert [clips[n] == MOST_CLIPS for n in range(9)] == [n in liars for n in range(9)]
+    assert devices.train(block).updates[0].clips == int(clips.sum())
+    labels = np.arange(6) % 4
+    taught = taught_labels(np.tile(labels, 9), [slice(6 * n, 6 * n + 6) for n in range(9)], experiment.faults, 4, 5)
+    for device in range(9):
+        own = taught[6 * device : 6 * device + 6]
+        assert (own == (3 - labels if device in liars else labels)).all()
 
 
 def test_those_who_judge_the_model_have_the_right_labels(tmp_path, bundles):

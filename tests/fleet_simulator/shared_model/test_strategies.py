@@ -23,6 +23,8 @@ from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
 from tests.fleet_simulator.shared_model.test_simulation import real_upload
 from tests.support.simulated_fleet import simulate, write_experiment
 
+MEAN_OF_ALL = {"name": "weighted_mean", "clips_cap": 0.0}
+
 
 @pytest.fixture
 def install(monkeypatch):
@@ -109,9 +111,15 @@ def test_blocks_are_averaged_only_where_the_project_s_own_function_takes_a_mean(
     combine = partial(weight_sharing.aggregate, combine=aggregate_weights)
     install(sharing("partial", "fedavg", aggregate=combine))
     install(replace(sharing("strict", "fedavg"), check=lambda *_: None))
-    assert averages_blocks(rounds_of(tmp_path, bundles))
-    assert averages_blocks(rounds_of(tmp_path, bundles, strategy="fedopt"))
-    for other in ({"aggregation": {"name": "median"}}, {"strategy": "partial"}, {"strategy": "strict"}):
+    mean = {"aggregation": MEAN_OF_ALL}
+    assert averages_blocks(rounds_of(tmp_path, bundles, **mean))
+    assert averages_blocks(rounds_of(tmp_path, bundles, **mean | {"strategy": "fedopt"}))
+    for other in (
+        {"aggregation": {"name": "median"}},
+        {"aggregation": {"name": "weighted_mean"}},  # no device counts more than three usual ones
+        mean | {"strategy": "partial"},
+        mean | {"strategy": "strict"},
+    ):
         assert not averages_blocks(rounds_of(tmp_path, bundles, **other))
 
 
@@ -131,6 +139,6 @@ def test_uploads_that_do_not_fit_in_memory_are_refused_when_the_experiment_loads
     monkeypatch.setattr(upload_memory, "machine_memory", lambda: 1_000 * width)
     with pytest.raises(ExperimentError, match=r"e\.toml, line \d+: \[rounds\] strategy = 'fedavg' with the rule"):
         load_experiment(write(aggregation={"name": "median"}))
-    load_experiment(write())
+    load_experiment(write(aggregation=MEAN_OF_ALL))
     load_experiment(write(aggregation={"name": "median"}, selection={"name": "uniform", "fraction": 0.25}))
     assert 2**26 < machine_memory() < 2**50

@@ -26,7 +26,7 @@ from fleet_protocol.tensors import pack
 from fleet_simulator.cli import main
 from fleet_simulator.data.corpora import read_corpus
 from fleet_simulator.errors import CorpusError, DivergedError, ExperimentError, RunFolderError
-from fleet_simulator.experiment.faults import FaultsSection, poisoned
+from fleet_simulator.experiment.faults import FaultsSection, misjudged, poisoned
 from fleet_simulator.experiment.zero_shot_file import load_zero_shot
 from fleet_simulator.partition.zero_shot_clips import UserClips, variants
 from fleet_simulator.runs.inputs import Inputs
@@ -246,6 +246,14 @@ def test_a_poisoned_description_is_another_class_s():
     noise = poisoned(FaultsSection(1.0, "noise"), arrays, 2, np.random.default_rng(0))
     assert np.std(noise["impressions"][2]) == pytest.approx(2.0, rel=0.5)
     assert arrays["impressions"][2].max() == arrays["impressions"][2].min() == 2.0
+
+
+def test_an_attacker_s_scores_are_those_of_other_classes():
+    scores = np.array([[0.7, 0.2, 0.1], [0.3, 0.4, 0.3]], np.float32)
+    flipped = misjudged(FaultsSection(1.0, "flipped_scores"), scores)
+    np.testing.assert_array_equal(flipped, scores[:, ::-1])
+    sure = misjudged(FaultsSection(1.0, "sure_scores"), scores)
+    np.testing.assert_array_equal(sure, [[0, 0, 1], [0, 1, 0]])
 
 
 def test_an_attacker_on_a_pretrained_front_end_lies_by_prototypes():

@@ -10,7 +10,12 @@ down_revision = "3"
 
 
 def upgrade() -> None:
-    """Add tables and columns."""
+    """Add tables and columns, and end the open round: its plan and its uploads are of a form that is no longer read."""
+    op.execute(
+        "UPDATE rounds SET state = 'failed', closed_at = opened_at, "
+        "reason = 'the aggregator was replaced by a newer release while this round was open; open another one' "
+        "WHERE state = 'open'"
+    )
     op.create_table(
         "audit",
         sa.Column("audit_id", sa.Integer, primary_key=True),
@@ -24,6 +29,7 @@ def upgrade() -> None:
     op.add_column("models", sa.Column("network", sa.String(64)))
     op.add_column("participants", sa.Column("other", sa.Boolean, nullable=False, server_default=sa.false()))
     _let_operators_undo()
+    _add_conduct()
     _add_tokens_and_invitations()
     op.execute("ALTER TABLE devices ADD COLUMN invitation_id INTEGER REFERENCES invitations (invitation_id)")
     op.add_column("devices", sa.Column("group_name", sa.String(200)))
@@ -64,4 +70,19 @@ def _add_tokens_and_invitations() -> None:
         sa.Column("made_at", sa.Double, nullable=False),
         sa.Column("expires_at", sa.Double),
         sa.Column("revoked_at", sa.Double),
+    )
+
+
+def _add_conduct() -> None:
+    op.create_table(
+        "conduct",
+        sa.Column("device_id", sa.String(32), sa.ForeignKey("devices.device_id"), primary_key=True),
+        sa.Column("counted", sa.Integer, nullable=False),
+        sa.Column("screened", sa.Integer, nullable=False),
+        sa.Column("refused", sa.Integer, nullable=False),
+        sa.Column("refused_in", sa.Integer, sa.ForeignKey("rounds.round_id")),
+        sa.Column("refusal", sa.String(1000)),
+        sa.Column("suspicion", sa.Integer, nullable=False),
+        sa.Column("quarantined_at", sa.Double),
+        sa.Column("reason", sa.String(1000)),
     )

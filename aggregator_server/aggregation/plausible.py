@@ -1,0 +1,129 @@
+"""What an upload may hold, and how many clips count: the bounds that stand before every rule of aggregation.
+
+A rule weighs and averages numbers that strangers send. Each is therefore one that an honest device can come to, or the
+upload is refused. A number of clips cannot be checked, so it counts up to a multiple of what is usual in the fleet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aggregator_server.errors import MalformedUpdateError
+from aggregator_server.limits import CLIPS_CAP, LARGEST_WEIGHT
+from fleet_protocol.arrays import Array, Doubles, Floats
+from fleet_protocol.setting import Setting
+
+# Of probabilities that a device computed in float32, perhaps with float16 weights.
+_TOLERANCE = 1e-3
+
+CLIPPED_CLIPS: dict[str, Setting] = {
+    "clips_cap": Setting(
+        CLIPS_CAP, "medians of the round's numbers of clips above which more clips do not count; 0: no limit", 0.0, 1e9
+    ),
+}
+
+
+@dataclass(frozen=True)
+class FeatureRange:
+    """The values that features of public recordings have.
+
+    Attributes:
+        low: smallest value of each number of a frame, float32 [numbers].
+        high: largest value, float32 [numbers].
+    """
+
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, features: Floats) -> FeatureRange:
+        """Return the range of features, float32 [recordings, frames, numbers]."""
+        return cls(features.min(axis=(0, 1)), features.max(axis=(0, 1)))
+
+    def check(self, name: str, values: Array, ranges: float) -> None:
+        """Check that descriptions of sounds can be features.
+
+        Args:
+            name: of the array, for the message.
+            values: float32 [..., numbers].
+            ranges: how far beyond the range they may lie, in widths of it.
+
+        Raises:
+            MalformedUpdateError: a value is too far off.
+        """
+        width = np.maximum(self.high - self.low, np.float32(1e-3) * np.abs(self.high) + np.float32(1e-6))
+        low, high = self.low - np.float32(ranges) * width, self.high + np.float32(ranges) * width
+        off = (values < low) | (values > high)
+        if off.any():
+            where = tuple(int(index) for index in np.argwhere(off)[0])
+            raise MalformedUpdateError(
+                f"array {name!r} holds {values[where]:g} at {where}; the public recordings' features allow "
+                f"{low[where[-1]]:g} to {high[where[-1]]:g} there"
+            )
+
+
+def check_probabilities(name: str, scores: Array) -> None:
+    """Check that rows are probabilities of some of a network's classes, so that they sum to at most 1.
+
+    Args:
+        name: of the array, for the message.
+        scores: float32 [samples, classes], finite.
+
+    Raises:
+        MalformedUpdateError: they are not.
+    """
+    off = (scores < -_TOLERANCE) | (scores > 1 + _TOLERANCE)
+    if off.any():
+        where = tuple(int(index) for index in np.argwhere(off)[0])
+        raise MalformedUpdateError(
+            f"array {name!r} holds {scores[where]:g} at {where}; scores are probabilities, from 0 to 1"
+        )
+    sums = scores.sum(axis=1, dtype=np.float64)
+    if (sums > 1 + _TOLERANCE).any():
+        row = int(np.argmax(sums))
+        raise MalformedUpdateError(
+            f"row {row} of array {name!r} sums to {sums[row]:g}; scores are probabilities, which sum to at most 1"
+        )
+
+
+def check_cosines(name: str, values: Array) -> None:
+    """Check that values are cosines.
+
+    Raises:
+        MalformedUpdateError: one is not from -1 to 1.
+    """
+    off = np.abs(values) > 1 + _TOLERANCE
+    if off.any():
+        where = tuple(int(index) for index in np.argwhere(off)[0])
+        raise MalformedUpdateError(f"array {name!r} holds {values[where]:g} at {where}; cosines are from -1 to 1")
+
+
+def check_weights(name: str, weights: Array) -> None:
+    """Check that weights are no larger than training makes them.
+
+    Raises:
+        MalformedUpdateError: one is.
+    """
+    largest = float(np.abs(weights).max(initial=0.0))
+    if largest > LARGEST_WEIGHT:
+        raise MalformedUpdateError(
+            f"array {name!r} holds a weight of size {largest:.3g}; at most {LARGEST_WEIGHT:g} is taken. "
+            "The device's training diverged: lower the learning rate"
+        )
+
+
+def capped_sizes(sizes: Doubles, medians: float) -> Doubles:
+    """Return numbers of clips of which none is more than so many times the usual one, float64 [devices].
+
+    The usual one is the lower median of those above 0, which less than half of the devices cannot raise.
+
+    Args:
+        sizes: as the devices reported them, float64 [devices], not negative.
+        medians: the largest number in medians; 0: no limit.
+    """
+    known = np.sort(sizes[sizes > 0])
+    if not medians or not len(known):
+        return sizes
+    return np.minimum(sizes, medians * known[(len(known) - 1) // 2])

@@ -1,0 +1,132 @@
+"""The screened mean: the mean of the uploads that lie about as far from the middle as the others, on the same side.
+
+    theta_k = what device k uploads, u_k = theta_k - theta its update
+    m = the coordinate-wise median of theta_1 ... theta_n (Yin et al. 2018)
+    d_{k,l} = || theta_{k,l} - m_l ||_2 / sqrt(max(1, n_k / median n)),   for every layer l, and for all of them as one
+    S = all k with d_{k,l} <= c median_j d_{j,l} for every l, and <u_k, m - theta> >= 0
+    theta' = sum_{k in S} n_k theta_k / sum_{k in S} n_k;   m where S has no more than half of the devices
+
+Distances are compared layer by layer as LPA does (Bai et al. 2025), the side as FLTrust does (Cao et al. 2021,
+"FLTrust", section IV), with the round's median in place of an update that the server trusts. Unlike a trimmed mean or
+Multi-Krum it drops nobody where nobody stands out. A device with more clips takes more steps, which add up as
+independent ones do: hence the square root. Two devices cannot say which of them is the outlier: below three nobody is
+dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aggregator_server.aggregation.layer_distances import layer_distances
+from aggregator_server.aggregation.median import coordinate_median
+from aggregator_server.aggregation.rule import Combined, Rule, Values
+from aggregator_server.aggregation.updates import Updates, in_blocks
+from aggregator_server.aggregation.weighted_mean import BY_SIZE, weighted_mean
+from aggregator_server.errors import AggregationError
+from fleet_protocol.arrays import Bools, Doubles, Floats
+from fleet_protocol.setting import Setting
+
+ALL_LAYERS = "all layers"
+_FEWEST = 3
+_ROWS = 32
+# Distances that rounding alone makes, as a share of the layer's own size.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Screened:
+    """What the screen found.
+
+    Attributes:
+        distances: by layer, and for all layers as one: distance from the median in medians of these distances,
+            float64 [devices].
+        against: whether the update points away from the median one, bool [devices].
+        dropped: whose upload does not count, bool [devices].
+        median: the coordinate-wise median of the uploads, float32 [weights].
+    """
+
+    distances: dict[str, Doubles]
+    against: Bools
+    dropped: Bools
+    median: Floats
+
+
+def screen(updates: Updates, sizes: Doubles, start: Floats, threshold: float) -> Screened:
+    """Find the uploads that stand out.
+
+    Args:
+        updates: the uploads.
+        sizes: float64 [devices]: n_k.
+        start: float32 [weights], theta: what the devices started from.
+        threshold: c, in medians of the devices' distances.
+    """
+    median = coordinate_median(updates)
+    squares = layer_distances(updates, median)
+    squares[ALL_LAYERS] = np.sum(list(squares.values()), axis=0)
+    usual = np.median(sizes[sizes > 0]) if sizes.any() else 1.0
+    allowed = np.sqrt(np.maximum(1.0, sizes / usual))
+    floors = {name: _ROUNDING * _norm(median[columns]) for name, columns in updates.layout.layer_columns.items()}
+    distances = {}
+    for name, values in squares.items():
+        found = np.sqrt(values) / allowed
+        distances[name] = found / max(float(np.median(found)), floors.get(name, 0.0), 1e-30)
+    against = _against(updates, start, median)
+    dropped = against | (np.max(list(distances.values()), axis=0) > threshold)
+    return Screened(distances, against, dropped if len(updates) >= _FEWEST else np.zeros_like(dropped), median)
+
+
+def _norm(row: Floats) -> float:
+    return float(np.linalg.norm(row.astype(np.float64)))
+
+
+def _against(updates: Updates, start: Floats, median: Floats) -> Bools:
+    """Return whose update has a negative product with the median one, bool [devices]."""
+    direction = np.subtract(median, start, dtype=np.float64)
+    products = np.empty(len(updates))
+
+    def measure(rows: slice) -> None:
+        for row in range(rows.start, rows.stop):
+            products[row] = np.subtract(updates.matrix[row], start, dtype=np.float64) @ direction
+
+    in_blocks(measure, len(updates), _ROWS)
+    return np.asarray(products < 0)
+
+
+def _combine(updates: Updates, sizes: Doubles, values: Values) -> Combined:
+    if updates.start is None:
+        raise AggregationError("the screened mean compares updates, and nobody said what the devices started from")
+    found = screen(updates, sizes, updates.start, values["threshold"])
+    details = {"screened": _reasons(updates, found, values["threshold"])}
+    kept = ~found.dropped
+    if 2 * kept.sum() <= len(updates):
+        return found.median, details | {"median": True}
+    weights = sizes if values["by_size"] and sizes[kept].any() else np.ones(len(updates))
+    return weighted_mean(updates, np.where(kept, weights, 0.0)), details
+
+
+def _reasons(updates: Updates, found: Screened, threshold: float) -> dict[str, dict[str, object]]:
+    """Return why uploads were dropped, by device: the layers in which they are too far off, and the side."""
+    reasons: dict[str, dict[str, object]] = {}
+    for row in np.flatnonzero(found.dropped):
+        far = {
+            name: round(float(values[row]), 3) for name, values in found.distances.items() if values[row] > threshold
+        }
+        reasons[updates.device_ids[row]] = {"distances": far, "against": bool(found.against[row])}
+    return reasons
+
+
+RULE = Rule(
+    "screened_mean",
+    {
+        "threshold": Setting(
+            2.0,
+            "distance from the median, in medians of all distances, above which an upload is dropped",
+            1.0,
+            1e9,
+        ),
+        "by_size": BY_SIZE,
+    },
+    _combine,
+)

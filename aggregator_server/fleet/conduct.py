@@ -1,0 +1,156 @@
+"""The conduct of devices: how often their uploads counted, stood out or were refused; and quarantine for the worst.
+
+A screened or refused upload raises a device's suspicion by 1, one that counted lowers it by 1. At ``SUSPICION`` the
+device is put in quarantine: its uploads no longer count and no round waits for it, but it still learns. An operator can
+put a device in quarantine too, sees why it is there, and releases it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from aggregator_server.errors import DeviceNotFoundError
+from aggregator_server.fleet.audit import SERVER, Actor, audit
+from aggregator_server.limits import SUSPICION
+from aggregator_server.schemas import ConductInfo, DeviceInfo, moment
+from aggregator_server.store import Store
+from aggregator_server.store.tables import ConductRow, DeviceRow
+
+QUARANTINED = select(ConductRow.device_id).where(ConductRow.quarantined_at.is_not(None))
+"""The devices in quarantine, for conditions of queries."""
+
+_REASON_LENGTH = 1_000
+
+
+def in_quarantine(session: Session, device_id: str) -> bool:
+    """Tell whether a device is in quarantine."""
+    row = session.get(ConductRow, device_id)
+    return row is not None and row.quarantined_at is not None
+
+
+def note_refusal(session: Session, device_id: str, round_id: int, message: str, now: float) -> None:
+    """Note that an upload was refused for its values; once for each round, because devices try again."""
+    row = _row(session, device_id)
+    if row.refused_in != round_id:
+        row.refused += 1
+        row.refused_in, row.refusal = round_id, message[:_REASON_LENGTH]
+        _suspect(session, row, f"round {round_id} refused its upload: {message}", now)
+
+
+def note_round(
+    session: Session, round_id: int, uploaded: Sequence[str], screened: Mapping[str, Mapping[str, Any]], now: float
+) -> tuple[str, ...]:
+    """Note whose uploads counted in a round and whose stood out.
+
+    Args:
+        session: the transaction that ends the round.
+        round_id: the round.
+        uploaded: devices whose uploads were combined.
+        screened: by device why the screen dropped its upload, as the round's details have it.
+        now: seconds since 1970.
+
+    Returns:
+        The devices that this put in quarantine.
+    """
+    found, rows = [], {row.device_id: row for row in session.scalars(select(ConductRow))}
+    for device_id in uploaded:
+        row = rows.get(device_id) or _new_row(session, device_id)
+        if device_id not in screened:
+            row.counted, row.suspicion = row.counted + 1, max(0, row.suspicion - 1)
+            continue
+        row.screened += 1
+        if _suspect(session, row, f"round {round_id}: {_says(screened[device_id])}", now):
+            found.append(device_id)
+    return tuple(found)
+
+
+def quarantine(store: Store, device_id: str, reason: str, now: float, by: Actor = SERVER) -> None:
+    """Put a device in quarantine. One that is there already stays, with its first reason.
+
+    Raises:
+        DeviceNotFoundError: there is no such device.
+    """
+    with store.writing() as session:
+        _require_device(session, device_id)
+        row = _row(session, device_id)
+        if row.quarantined_at is None:
+            _quarantine(session, row, reason, now, by)
+
+
+def release(store: Store, device_id: str, now: float, by: Actor = SERVER) -> None:
+    """Let a device's uploads count again, and forget the suspicion against it; the counts of its uploads stay.
+
+    Raises:
+        DeviceNotFoundError: there is no such device.
+    """
+    with store.writing() as session:
+        _require_device(session, device_id)
+        row = _row(session, device_id)
+        if row.quarantined_at is not None:
+            row.quarantined_at, row.reason, row.suspicion = None, None, 0
+            audit(session, "device_released", by, now, device_id=device_id)
+
+
+def with_conduct(session: Session, devices: Collection[DeviceInfo]) -> tuple[DeviceInfo, ...]:
+    """Return devices with what is known of their conduct."""
+    wanted = [device.device_id for device in devices]
+    condition = ConductRow.device_id == wanted[0] if len(wanted) == 1 else ConductRow.device_id.is_not(None)
+    rows = {row.device_id: row for row in session.scalars(select(ConductRow).where(condition))}
+    return tuple(
+        dataclasses.replace(device, conduct=_info(rows[device.device_id])) if device.device_id in rows else device
+        for device in devices
+    )
+
+
+def _require_device(session: Session, device_id: str) -> None:
+    if session.get(DeviceRow, device_id) is None:
+        raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
+
+
+def _row(session: Session, device_id: str) -> ConductRow:
+    return session.get(ConductRow, device_id) or _new_row(session, device_id)
+
+
+def _new_row(session: Session, device_id: str) -> ConductRow:
+    row = ConductRow(device_id=device_id, counted=0, screened=0, refused=0, suspicion=0)
+    session.add(row)
+    return row
+
+
+def _suspect(session: Session, row: ConductRow, why: str, now: float) -> bool:
+    """Raise the suspicion against a device; return whether that put it in quarantine."""
+    row.suspicion += 1
+    if row.suspicion < SUSPICION or row.quarantined_at is not None:
+        return False
+    times = f"{row.screened} of its uploads stood out, {row.refused} were refused, {row.counted} counted"
+    _quarantine(session, row, f"{times}; {why}", now, SERVER)
+    return True
+
+
+def _quarantine(session: Session, row: ConductRow, reason: str, now: float, by: Actor) -> None:
+    row.quarantined_at, row.reason = now, reason[:_REASON_LENGTH]
+    audit(session, "device_quarantined", by, now, device_id=row.device_id, reason=row.reason)
+
+
+def _says(why: Mapping[str, Any]) -> str:
+    """Say why the screen dropped an upload."""
+    far = [f"{name} {distance:g}" for name, distance in why.get("distances", {}).items()]
+    parts = [f"distance from the fleet's median, in medians: {', '.join(far)}"] if far else []
+    return "; ".join([*parts, "it points away from the others"] if why.get("against") else parts)
+
+
+def _info(row: ConductRow) -> ConductInfo:
+    return ConductInfo(
+        counted=row.counted,
+        screened=row.screened,
+        refused=row.refused,
+        refusal=row.refusal,
+        suspicion=row.suspicion,
+        quarantined_at=None if row.quarantined_at is None else moment(row.quarantined_at),
+        reason=row.reason,
+    )

@@ -1,0 +1,82 @@
+"""The bounds in front of every rule: what they let through, and what a device can gain by a false number of clips."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator_server.aggregation.plausible import (
+    FeatureRange,
+    capped_sizes,
+    check_cosines,
+    check_probabilities,
+    check_weights,
+)
+from aggregator_server.errors import MalformedUpdateError
+from aggregator_server.limits import SELECTION_CAP
+from aggregator_server.selection.contract import Candidate
+from aggregator_server.selection.draw import data_sizes
+from aggregator_server.strategies.personalisation import group_by_size
+
+
+def test_sizes_are_capped_by_the_lower_median():
+    assert capped_sizes(np.array([10.0, 30.0, 2.0**31]), 3).tolist() == [10, 30, 90]
+    assert capped_sizes(np.array([10.0, 2.0**31]), 3).tolist() == [10, 30]  # of two, the smaller one counts
+    assert capped_sizes(np.array([0.0, 0.0, 2.0**31, 50, 60]), 3).tolist() == [0, 0, 180, 50, 60]
+    assert capped_sizes(np.zeros(3), 3).tolist() == [0, 0, 0]
+    assert capped_sizes(np.array([1.0, 1e9]), 0).tolist() == [1, 1e9]
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.integers(1, 1_000), min_size=3, max_size=20), st.integers(1, 2**31 - 1))
+def test_less_than_half_of_the_devices_cannot_lift_the_cap_above_the_largest_honest_one(honest, lie):
+    liars = [lie] * ((len(honest) - 1) // 2)
+    capped = capped_sizes(np.array(honest + liars, np.float64), 3)
+    assert capped.max() <= 3 * max(honest)
+
+
+def test_a_device_cannot_have_itself_drawn_in_every_round():
+    candidates = [Candidate(str(n), clips) for n, clips in enumerate([40] * 9 + [2**31 - 1])]
+    sizes = data_sizes(candidates)
+    assert sizes[-1] == SELECTION_CAP * 40
+    assert sizes[-1] / sizes.sum() < 0.53
+    groups = group_by_size({c.device_id: float(size) for c, size in zip(candidates, sizes, strict=True)}, 3)
+    assert groups == (tuple(map(str, range(9))), ("9",))
+
+
+def test_ranges_are_those_of_each_number_of_a_frame():
+    features = np.zeros((5, 2, 3), np.float32)
+    features[..., 1] = np.linspace(-1, 1, 10).reshape(5, 2)
+    features[..., 2] = 100.0
+    found = FeatureRange.of(features)
+    assert found.low.tolist() == [0, -1, 100]
+    inside = np.array([[[0.0, 6.9, 100.2]]], np.float32)
+    found.check("impressions", inside, 3.0)
+    for column, value in ((1, 7.1), (1, -7.1), (2, 101.0), (0, 0.1)):
+        outside = inside.copy()
+        outside[0, 0, column] = value
+        with pytest.raises(MalformedUpdateError, match=rf"'impressions' holds {value:g} at \(0, 0, {column}\)"):
+            found.check("impressions", outside, 3.0)
+
+
+def test_what_a_network_answers_passes_and_what_it_cannot_answer_does_not():
+    rng = np.random.default_rng(1)
+    answers = np.exp(rng.normal(size=(50, 6)) * 9).astype(np.float32)
+    answers /= answers.sum(axis=1, keepdims=True)
+    check_probabilities("scores", answers)
+    check_probabilities("scores", answers.astype(np.float16).astype(np.float32))
+    check_probabilities("scores", answers[:, :2])  # some of its classes
+    check_probabilities("scores", np.zeros((50, 0), np.float32))
+    for wrong in (answers * 1.1, answers - 0.1, -answers):
+        with pytest.raises(MalformedUpdateError, match="probabilities"):
+            check_probabilities("scores", np.asarray(wrong, np.float32))
+
+
+def test_cosines_and_weights_have_their_bounds():
+    check_cosines("profiles", np.array([-1.0, 1.0], np.float32))
+    with pytest.raises(MalformedUpdateError, match="'profiles' holds 1"):
+        check_cosines("profiles", np.array([0.0, 1.5], np.float32))
+    check_weights("weights/a", np.array([-99.0, 1e5], np.float32))
+    check_weights("weights/a", np.zeros(0, np.float32))
+    with pytest.raises(MalformedUpdateError, match="lower the learning rate"):
+        check_weights("weights/a", np.array([-3.4e38], np.float32))
