@@ -36,9 +36,10 @@ from fleet_simulator.zero_shot.simulation import run_zero_shot
 
 ROUNDS, EPOCHS, RATE = 8, 16, 0.02
 HELD_OUT = 0.2
+ALONE = "alone"
 # Settings of the local method, and whether users refuse results that are worse for them.
 FORMS: Mapping[str, tuple[Mapping[str, Value], bool]] = {
-    "alone": ({"labels": False, "distill_epochs": 0}, False),
+    ALONE: ({"labels": False, "distill_epochs": 0}, False),
     "scores": ({"labels": False}, False),
     "scores, guarded": ({"labels": False}, True),
     "labels": ({}, False),
@@ -75,7 +76,7 @@ def played(seed: int, form: str) -> dict[str, float]:
 
 def public_only(seed: int) -> dict[str, float]:
     """Return what models are worth that were trained on the public set's labels alone, as long as the others."""
-    setting = experiment(seed, "alone")
+    setting = experiment(seed, ALONE)
     manifest = read_bundle(setting.users[0].bundle).manifest
     clips = UserClips(setting, shared_inputs().corpus(setting.data, manifest, seed), manifest)
     own, strangers = [], []

@@ -107,6 +107,7 @@ def sharing_scores(seeds: list[int], processes: int) -> Iterator[dict[str, Any]]
     ]  # fmt: skip
     for plan, found in figures_of(runs, FOLDER, processes).items():
         own, strangers = (_mean([row[name] for row in found]) for name in ("own", "strangers"))
+        plan = plan if plan in (zero_shot.PUBLIC_ONLY, zero_shot.ALONE) else f"zero_shot, {plan}"
         yield _said("three users", "gudur", plan, own, strangers, None, None)
 
 
