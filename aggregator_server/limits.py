@@ -31,6 +31,7 @@ DRAINED_BYTES = UPDATE_BYTES
 # Connections.
 CONNECTIONS = 8_192
 ADDRESS_SHARE = 0.5  # of them, for one address: a proxy, or a home
+WORKERS = 32  # processes that serve one fleet
 CONNECTIONS_PER_DEVICE = 8
 FILES_PER_CONNECTION = 2  # its socket, and a file that it uploads or downloads
 FILES_OF_SERVER = 256  # the database, the log, and connections that were accepted and are not counted yet

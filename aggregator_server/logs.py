@@ -11,6 +11,9 @@ from typing import Literal
 LogFormat = Literal["text", "json"]
 
 
+_kind: LogFormat = "text"
+
+
 class JsonLines(logging.Formatter):
     """Writes a record as one JSON object: ``time``, ``level``, ``logger``, ``message``, and ``exception`` if any."""
 
@@ -29,8 +32,15 @@ class JsonLines(logging.Formatter):
 
 def configure(kind: LogFormat) -> None:
     """Log to standard error from now on."""
+    global _kind
+    _kind = kind
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if kind == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every look at a revision
+
+
+def configured() -> LogFormat:
+    """Return how this process logs, for those that it starts."""
+    return _kind

@@ -53,6 +53,13 @@ def add(commands: Commands) -> None:
     )
     run.add_argument("--url", help="the server as devices reach it, for invitations (default: as it listens)")
     run.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes that serve; more than one for thousands of devices",
+    )
+    run.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="json: one object a line, for programs (text)"
     )
     run.set_defaults(run=_run)
@@ -76,5 +83,6 @@ def _run(options: argparse.Namespace) -> int:
         terms,
         keep_uploads=options.keep_uploads,
         review_classes=options.review_classes,
+        workers=options.workers,
     )
     return 0

@@ -20,6 +20,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from aggregator_server.limits import COMPUTATION_DEATHS, COMPUTATION_S
+from aggregator_server.logs import LogFormat, configure, configured
 from aggregator_server.rounds.result import StoredResult, compute_result
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobFolder
@@ -61,13 +62,13 @@ def compute_here(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult | s
 
 
 class Computation:
-    """Computes results as :func:`compute_here` does, in a process that starts at once and serves one round at a time.
+    """Computes results as :func:`compute_here` does, in a process of its own that serves one round at a time.
 
     Threads may share it; a second one waits for the first.
     """
 
     def __init__(self, blobs: BlobFolder, limit_s: float = COMPUTATION_S) -> None:
-        """Start the process.
+        """Make one whose process does not run yet.
 
         Args:
             blobs: of the fleet.
@@ -78,12 +79,17 @@ class Computation:
         self._turn = threading.Lock()
         self._closed = threading.Event()
         self._deaths: tuple[int, int] = (0, 0)  # of (round, processes that died of it)
-        self._process, self._connection = self._start()
+        self._running: tuple[BaseProcess, Connection] | None = None
+
+    def start(self) -> None:
+        """Start the process, so that the first round need not wait for it."""
+        with self._turn:
+            self._present()
 
     @property
     def pid(self) -> int | None:
-        """Of the present process."""
-        return self._process.pid
+        """Of the present process; None where none was started."""
+        return None if self._running is None else self._running[0].pid
 
     def __call__(self, blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult | str:
         """Return a round's result, or why it has none.
@@ -105,21 +111,29 @@ class Computation:
     def close(self) -> None:
         """End the process, whatever it is doing; whoever waits for it gets a ComputationLostError."""
         self._closed.set()
-        _end(self._process)
+        if self._running is not None:
+            _end(self._running[0])
+
+    def _present(self) -> tuple[BaseProcess, Connection]:
+        if self._running is None:
+            self._running = self._start()
+        return self._running
 
     def _start(self) -> tuple[BaseProcess, Connection]:
         context = multiprocessing.get_context("spawn")  # a fork would copy locks that another thread holds
         mine, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, str(self._folder)), daemon=True, name="computation")
+        arguments = (theirs, str(self._folder), configured())
+        process = context.Process(target=_serve, args=arguments, daemon=True, name="computation")
         process.start()
         theirs.close()
         return process, mine
 
     def _asked(self, snapshot: RoundSnapshot) -> StoredResult | str | _Retry:
-        self._connection.send(snapshot)
-        if not wait([self._connection, self._process.sentinel], self._limit_s):
+        process, connection = self._present()
+        connection.send(snapshot)
+        if not wait([connection, process.sentinel], self._limit_s):
             raise OSError(f"it took longer than {self._limit_s:g} s")
-        answer: StoredResult | str | _Retry = self._connection.recv()
+        answer: StoredResult | str | _Retry = connection.recv()
         return answer
 
     def _lost(self, round_id: int, why: str) -> str:
@@ -128,13 +142,15 @@ class Computation:
         Raises:
             ComputationLostError: the step can be tried again.
         """
-        _end(self._process)
-        self._connection.close()
-        reason = f"the process that computed round {round_id} ended ({why or f'status {self._process.exitcode}'})"
+        process, connection = self._present()
+        _end(process)
+        connection.close()
+        self._running = None
+        reason = f"the process that computed round {round_id} ended ({why or f'status {process.exitcode}'})"
         if self._closed.is_set():
             raise ComputationLostError(reason)
         self._deaths = (round_id, self._deaths[1] + 1 if self._deaths[0] == round_id else 1)
-        self._process, self._connection = self._start()
+        self._present()
         if self._deaths[1] < COMPUTATION_DEATHS:
             raise ComputationLostError(reason)
         return f"{reason}, {COMPUTATION_DEATHS} times; is the memory of this machine enough?"
@@ -145,13 +161,13 @@ def _end(process: BaseProcess) -> None:
     process.join()
 
 
-def _serve(connection: Connection, folder: str) -> None:
+def _serve(connection: Connection, folder: str, log_format: LogFormat) -> None:
     """Answer snapshots with results until the server is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
     with contextlib.suppress(PermissionError):  # a sandbox may forbid it
         os.nice(_NICENESS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    configure(log_format)
     blobs = BlobFolder(Path(folder))
     with contextlib.suppress(EOFError):
         while True:

@@ -54,7 +54,7 @@ class Tables:
 
 
 class Store(Tables):
-    """A data folder: the tables and ``blobs/``. One process may have it open.
+    """A data folder: the tables and ``blobs/``. One process may have it open, and those that it starts.
 
     Attributes:
         blobs: The arrays. A blob is on disk before any row names it; uploads are removed when their round is over.
@@ -62,8 +62,16 @@ class Store(Tables):
         review_classes: Whether new classes wait for an operator.
     """
 
-    def __init__(self, folder: Path, *, keep_uploads: KeptUploads = "last", review_classes: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, keep_uploads: KeptUploads = "last", review_classes: bool = False, shared: bool = False
+    ) -> None:
         """Open a data folder, creating what it lacks.
+
+        Args:
+            folder: of the data.
+            keep_uploads: of which rounds uploads stay on disk.
+            review_classes: whether new classes wait for an operator.
+            shared: whether the process that started this one holds the folder.
 
         Raises:
             StartError: it cannot be created or written, somebody else has it open, another version wrote it, or its
@@ -75,9 +83,11 @@ class Store(Tables):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / LOCK).open("w")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not shared:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.blobs = BlobFolder(folder / "blobs")
-            self.blobs.remove_leftovers()
+            if not shared:
+                self.blobs.remove_leftovers()
         except BlockingIOError as error:
             self._lock.close()
             raise StartError(f"data folder {folder} is in use by another aggregator; stop that one first") from error

@@ -40,6 +40,7 @@ from aggregator_server.web.routes import (
 )
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Service, Terms
+from aggregator_server.web.siblings import Siblings
 
 # A request is compared with one after the other: those that a whole fleet sends come first.
 _ROUTES = (
@@ -51,15 +52,28 @@ _DESCRIPTION = (
 )  # fmt: skip
 
 
-def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -> FastAPI:
-    """Return the server's application; the store stays the caller's, to close."""
+def create_app(
+    store: Store, first_tokens: Tokens, terms: Terms | None = None, siblings: Siblings | None = None
+) -> FastAPI:
+    """Return the server's application; the store stays the caller's, to close.
+
+    Args:
+        store: the fleet's tables and blobs.
+        first_tokens: of ``tokens.json`` or the environment.
+        terms: what whoever runs the server asks of devices.
+        siblings: the other processes that serve the same fleet; None where this one is alone.
+    """
+    others = siblings or Siblings()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = limits.OTHER_THREADS
-        new_work = Notifier()
+        new_work, due = Notifier(others.tell_new_work), Notifier(others.tell_due)
+        others.listen(new_work, due)
         computation = Computation(store.blobs)
-        scheduler = RoundScheduler(store, new_work, computation)
+        if siblings is None:
+            await asyncio.to_thread(computation.start)
+        scheduler = RoundScheduler(store, new_work, computation, due, others.has_lease)
         device_threads = anyio.CapacityLimiter(limits.DEVICE_THREADS)
         app.state.service = Service(
             store, first_tokens, new_work, scheduler, computation, Guard(store), terms or Terms(), device_threads

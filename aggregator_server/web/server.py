@@ -9,8 +9,8 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from aggregator_server import limits, tls
-from aggregator_server.security import load_tokens
+from aggregator_server.errors import StartError
+from aggregator_server.logs import LogFormat, configure, configured
+from aggregator_server.security import Tokens, load_tokens
 from aggregator_server.server_address import note_address, reachable_host
 from aggregator_server.store import KeptUploads, Store
 from aggregator_server.strategies.registry import strategies
@@ -26,6 +28,8 @@ from aggregator_server.web.app import create_app
 from aggregator_server.web.connection import ConnectionTable, bounded_protocol
 from aggregator_server.web.endpoint import Endpoint, url_of
 from aggregator_server.web.service import Terms
+from aggregator_server.web.siblings import Siblings, Worker
+from aggregator_server.web.workers import Workers, start_process
 
 _GRACE_S = 10
 _SWITCH_S = 0.0005
@@ -47,14 +51,44 @@ class _Loop(asyncio.SelectorEventLoop):
         return await super().create_server(*arguments, **options)
 
 
-class _Server(uvicorn.Server):
-    """Prints its address when it is ready, and answers waiting devices when it stops."""
+@dataclass(frozen=True, kw_only=True)
+class _Setup:
+    """What every process that serves a fleet gets; it can be sent to another one.
 
-    def __init__(self, app: FastAPI, address: str, certificate: tls.Certificate | None, connections: int) -> None:
+    Attributes:
+        data: Data folder.
+        tokens: Of ``tokens.json`` or the environment.
+        certificate: For TLS; None for plain HTTP.
+        terms: What whoever runs the server asks of devices.
+        keep_uploads: Of which rounds uploads stay on disk.
+        review_classes: Whether new classes wait for an operator.
+        connections: How many a process may have.
+        log_format: Of the log.
+    """
+
+    data: Path
+    tokens: Tokens
+    certificate: tls.Certificate | None
+    terms: Terms
+    keep_uploads: KeptUploads
+    review_classes: bool
+    connections: int
+    log_format: LogFormat
+
+    def store(self, *, shared: bool) -> Store:
+        """Open the data folder."""
+        return Store(self.data, keep_uploads=self.keep_uploads, review_classes=self.review_classes, shared=shared)
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready, and answers waiting devices when it stops."""
+
+    def __init__(self, app: FastAPI, setup: _Setup, ready: Callable[[], None]) -> None:
+        certificate = setup.certificate
         super().__init__(
             uvicorn.Config(
                 app,
-                http=bounded_protocol(ConnectionTable(connections)),
+                http=bounded_protocol(ConnectionTable(setup.connections)),
                 ws="none",
                 loop="asyncio",
                 lifespan="on",
@@ -70,7 +104,7 @@ class _Server(uvicorn.Server):
         )
         logging.getLogger("uvicorn.error").addFilter(_WithoutMalformedRequests())
         self._app = app
-        self._address = address
+        self._ready = ready
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         with asyncio.Runner(loop_factory=_Loop) as runner:
@@ -81,7 +115,7 @@ class _Server(uvicorn.Server):
         # The backlog given to asyncio is both. It would accept as many at once, whatever files are left.
         for listener in sockets or ():
             listener.listen(limits.WAITING_TO_BE_ACCEPTED)
-        print(json.dumps({"url": self._address}), flush=True)
+        self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.state.service.new_work.close()
@@ -96,38 +130,91 @@ def serve(
     *,
     keep_uploads: KeptUploads = "last",
     review_classes: bool = False,
+    workers: int = 1,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
 
+    Args:
+        data: data folder.
+        environment: may give tokens.
+        endpoint: where to listen.
+        terms: for devices.
+        keep_uploads: of which rounds uploads stay on disk.
+        review_classes: whether new classes wait for an operator.
+        workers: processes that serve.
+
     Raises:
-        StartError: the data folder, a token, the address, a certificate or an installed strategy cannot be used.
+        StartError: the data folder, a token, the address, a certificate, the number of workers or an installed
+            strategy cannot be used.
     """
+    if not 1 <= workers <= limits.WORKERS:
+        raise StartError(f"--workers must be from 1 to {limits.WORKERS}, not {workers}")
     strategies()
     store = Store(data, keep_uploads=keep_uploads, review_classes=review_classes)
     try:
         tokens = load_tokens(data, environment)
         certificate = endpoint.certificate(data)
         with endpoint.listen() as listener:
-            shown, taken = listener.getsockname()[:2]
-            if certificate is None:
-                endpoint.require_privacy(shown)
-            private = certificate is not None
-            authority = None if certificate is None else certificate.authority
-            note_address(
-                data,
-                endpoint.url or url_of(reachable_host(shown), taken, private=private),
-                authority and tls.fingerprint(authority),
+            address = _note_address(data, endpoint, certificate, listener)
+            setup = _Setup(
+                data=data,
+                tokens=tokens,
+                certificate=certificate,
+                terms=replace(terms, authority=None if certificate is None else certificate.authority),
+                keep_uploads=keep_uploads,
+                review_classes=review_classes,
+                connections=limits.most_connections(_allow_files()) // workers,
+                log_format=configured(),
             )
-            # uvicorn raises the signal again once it has stopped; that one is ignored.
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: None)
-            # Threads that compute would keep the loop waiting for 5 ms each, by default.
-            sys.setswitchinterval(_SWITCH_S)
-            connections = limits.most_connections(_allow_files())
-            app = create_app(store, tokens, terms=replace(terms, authority=authority))
-            _Server(app, url_of(shown, taken, private=private), certificate, connections).run(sockets=[listener])
+
+            def ready() -> None:
+                print(json.dumps({"url": address}), flush=True)
+
+            if workers == 1:
+                _run(setup, listener, store, None, ready)
+            else:
+                Workers(lambda wire: start_process(_work, setup, listener, wire), workers, ready).run()
     finally:
         store.close()
+
+
+def _work(setup: _Setup, listener: socket.socket, wire: socket.socket) -> None:
+    """Serve as one of several processes; the one that started this one holds the data folder."""
+    configure(setup.log_format)
+    _allow_files()
+    store = setup.store(shared=True)
+    try:
+        worker = Worker(wire, setup.data)
+        _run(setup, listener, store, worker, worker.tell_ready)
+    finally:
+        store.close()
+
+
+def _run(
+    setup: _Setup, listener: socket.socket, store: Store, siblings: Siblings | None, ready: Callable[[], None]
+) -> None:
+    # uvicorn raises the signal again once it has stopped; that one is ignored.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    # Threads that compute would keep the loop waiting for 5 ms each, by default.
+    sys.setswitchinterval(_SWITCH_S)
+    app = create_app(store, setup.tokens, setup.terms, siblings)
+    _Server(app, setup, ready).run(sockets=[listener])
+
+
+def _note_address(data: Path, endpoint: Endpoint, certificate: tls.Certificate | None, listener: socket.socket) -> str:
+    """Note the server's address for invitations; return the address that it listens on."""
+    shown, taken = listener.getsockname()[:2]
+    if certificate is None:
+        endpoint.require_privacy(shown)
+    private = certificate is not None
+    authority = None if certificate is None else certificate.authority
+    note_address(
+        data,
+        endpoint.url or url_of(reachable_host(shown), taken, private=private),
+        authority and tls.fingerprint(authority),
+    )
+    return url_of(shown, taken, private=private)
 
 
 def _allow_files() -> int:

@@ -30,6 +30,7 @@ def snapshot(fleet):
 @pytest.fixture
 def computation(fleet):
     computation = Computation(fleet.store.blobs)
+    computation.start()
     yield computation
     computation.close()
 
@@ -67,6 +68,7 @@ def test_what_kills_the_process_every_time_ends_the_round_and_no_other(fleet, sn
 
 def test_a_computation_that_takes_too_long_is_ended(fleet, snapshot):
     hurried = Computation(fleet.store.blobs, limit_s=0.0)
+    hurried.start()
     pid = hurried.pid
     with pytest.raises(ComputationLostError, match="longer than 0 s"):
         hurried(fleet.store.blobs, snapshot)
