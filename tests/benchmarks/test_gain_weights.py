@@ -25,7 +25,7 @@ def test_every_strategy_that_shares_weights_and_the_recommended_plan_have_a_run_
     strategies = {run.work.rounds.strategy for run in runs}
     assert strategies == {"fedavg", "fedprox", "fedopt", "fedmmd", "fedmlac", "fedkws_ui"}
     plan = next(run.work for run in runs if run.name == "fifty devices: recommended, without the guard")
-    assert plan.rounds.plan.aggregation.name == "trimmed_mean"
+    assert plan.rounds.plan.aggregation.name == "screened_mean"
     assert plan.rounds.plan.local.settings["rehearsal_by"] == "labels"
     assert plan.personal.name == "local"
 

@@ -92,7 +92,7 @@ def test_the_simulator_runs_the_same_four(tmp_path, monkeypatch, bundles):
         assert done.returncode == 0, done.stderr
         return json.loads((tmp_path / name / "result.json").read_text())["rounds"]
 
-    plain = simulated("plain", "fedavg", {}, {})
+    plain = simulated("plain", "fedavg", {}, {"name": "weighted_mean"})
     same = simulated("same", "gentle", {"label_smoothing": 0.0}, {"power": 1.0})
     smoothed = simulated("smoothed", "gentle", {"label_smoothing": 0.8}, {"power": 1.0})
     assert [entry["devices"] for entry in (plain[-1], same[-1])] == [9, 9]

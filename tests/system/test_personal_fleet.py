@@ -122,7 +122,7 @@ def test_small_devices_train_in_a_group_and_each_device_keeps_the_better_of_its_
     for found in (large | small).values():
         assert found["kept"] == (found["personal_accuracy"] > found["global_accuracy_held_out"])
     assert small["mug"]["kept"] == 1  # no fleet can know what its owner means
-    assert small["mug"]["personal_accuracy"] > 60 > 40 > small["mug"]["global_accuracy_held_out"]
+    assert small["mug"]["personal_accuracy"] > 60 > small["mug"]["global_accuracy_held_out"]
     assert large["vat"]["global_accuracy_held_out"] > 80
     kept = bool(large["vat"]["kept"]) or "vat" in refused(admin, first)
     for name, of_its_own in (("mug", True), ("vat", kept)):

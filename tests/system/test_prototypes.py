@@ -76,7 +76,7 @@ class Liar(PrototypeDevice):
 
     def arrays(self, work, samples):
         true = super().arrays(work, samples)
-        lies = np.full_like(true["prototypes"], 100.0)
+        lies = np.full_like(true["prototypes"], 30.0)  # as far as the door lets in, or nearly
         return {"prototypes": lies, "counts": np.full(len(lies), 1e6, np.float32)}
 
 
@@ -98,4 +98,4 @@ def distance_from_the_truth(server, centre):
 
 def test_a_liar_among_five_does_not_move_a_class(start_aggregator):
     assert distance_from_the_truth(start_aggregator("median"), "geometric_median") < 2
-    assert distance_from_the_truth(start_aggregator("mean"), "mean") > 50
+    assert distance_from_the_truth(start_aggregator("mean"), "mean") > 20

@@ -9,7 +9,8 @@ FLEET = {"devices": 6, "split": "dirichlet", "alpha": 1.0, "held_out": 0.4}
 
 
 def run(tmp_path, bundle, own, rounds, name="run", workers=0, **sections):
-    sections |= {"fleet": FLEET, "rounds": {"count": rounds, "strategy": "fedmlac", "local": {"epochs": 2}}}
+    published = {"strategy": "fedmlac", "local": {"epochs": 2}, "aggregation": {"name": "lpa"}}
+    sections |= {"fleet": FLEET, "rounds": {"count": rounds} | published}
     path = write_experiment(tmp_path / f"{name}.toml", bundle, **sections, model={"own": [str(own)]})
     return simulate(load_experiment(path), tmp_path / name, workers).devices
 
