@@ -108,7 +108,8 @@ def test_a_file_at_its_bounds_is_read():
 
 @given(
     st.recursive(
-        st.none() | st.text() | st.floats(allow_nan=False), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+        st.none() | st.text() | st.floats(allow_nan=False, allow_subnormal=False),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
     )
 )
 @settings(derandomize=True, deadline=None)
