@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ def _check(options: argparse.Namespace) -> int:
 
     found = check(options.data, repair=options.repair)
     if options.json:
-        print(json.dumps([finding.to_json() for finding in found]))
+        print(json.dumps([asdict(finding) for finding in found]))
     else:
         for finding in found:
             print("repaired: " * finding.repaired + "; ".join(filter(None, (finding.what, finding.way_out))))

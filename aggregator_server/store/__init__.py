@@ -20,10 +20,10 @@ from aggregator_server.store.database import create_database
 from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import FolderIdentity
 
-__all__ = ["DATABASE", "LOCK", "KeptUploads", "Store", "Tables", "open_tables"]
+__all__ = ["DATABASE", "LEASE", "LOCK", "KeptUploads", "Store", "Tables", "is_data_folder", "open_tables"]
 
-# Files of a data folder.
-DATABASE, LOCK = "auricle.db", "lock"
+# Files of a data folder; of several processes that serve it, the one that moves rounds locks the last.
+DATABASE, LOCK, LEASE = "auricle.db", "lock", "step.lock"
 
 KeptUploads = Literal["none", "last", "all"]
 """Of which rounds that are over the uploads are kept: the last one's are what a restoration without a device needs."""

@@ -16,14 +16,15 @@ import shutil
 import sqlite3
 import tarfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import BackupError
-from aggregator_server.store import DATABASE, LOCK, migrations
+from aggregator_server.store import DATABASE, LEASE, LOCK, is_data_folder, migrations
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.upkeep.references import lasting, open_uploads, other_uploads
 from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably
@@ -48,17 +49,14 @@ def back_up(folder: Path, file: Path) -> int:
         raise BackupError(f"{file} exists already; name another file, or remove it first")
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
-        for left in reversed(range(_TRIES)):
-            try:
+        for _ in range(_TRIES):
+            with contextlib.suppress(_RoundEndedError):
                 _write(folder, temporary, file)
                 return file.stat().st_size
-            except _RoundEndedError:
-                if not left:
-                    raise BackupError(f"the rounds of {folder} end faster than they can be copied; try again") from None
     finally:
         temporary.unlink(missing_ok=True)
         _copy_of(temporary).unlink(missing_ok=True)
-    raise AssertionError("unreachable")
+    raise BackupError(f"the rounds of {folder} end faster than they can be copied; try again")
 
 
 def restore(file: Path, folder: Path) -> None:
@@ -92,7 +90,7 @@ def require_folder(folder: Path) -> None:
     Raises:
         BackupError: there is none.
     """
-    if not (folder / DATABASE).is_file():
+    if not is_data_folder(folder):
         raise BackupError(f"{folder} is no data folder of an aggregator: it has no {DATABASE}; check --data")
 
 
@@ -107,11 +105,12 @@ def _write(folder: Path, temporary: Path, file: Path) -> None:
     with temporary.open("wb") as raw:
         temporary.chmod(0o600)  # it holds tokens
         with tarfile.open(fileobj=raw, mode="w") as archive:
-            _add(archive, DATABASE, copy, digests)
+            digests[DATABASE] = _add(archive, DATABASE, copy)
             for path in _beside(folder):
-                _add(archive, path.relative_to(folder).as_posix(), path, digests)
-            for name, path in _blobs(copy, BlobFolder(folder / "blobs")):
-                _add(archive, name, path, digests)
+                name = path.relative_to(folder).as_posix()
+                digests[name] = _add(archive, name, path)
+            for blob in _blobs(copy, BlobFolder(folder / "blobs")):
+                digests[blob.name] = _add_blob(archive, blob)
             _append(archive, _DIGESTS, json.dumps(digests, indent=1).encode())
         rename_durably(raw, temporary, file)
 
@@ -130,13 +129,27 @@ def _copy_database(source: Path, target: Path) -> None:
 
 def _beside(folder: Path) -> list[Path]:
     """Return the files beside database and blobs: tokens and keys."""
-    own = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, "blobs"}
+    own = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, LEASE, "blobs"}
     tops = [path for path in sorted(folder.iterdir()) if path.name not in own and not path.name.startswith(".")]
     return [path for top in tops for path in (sorted(top.rglob("*")) if top.is_dir() else [top]) if path.is_file()]
 
 
-def _blobs(database: Path, blobs: BlobFolder) -> Iterator[tuple[str, Path]]:
-    """Yield the blobs that a database needs, checked, by name in the archive."""
+@dataclass(frozen=True)
+class _Blob:
+    """A blob that a database needs: its digest, where it is, and who needs it, for people."""
+
+    sha256: str
+    path: Path
+    needed_by: str
+
+    @property
+    def name(self) -> str:
+        """In the archive."""
+        return f"blobs/{self.sha256[:2]}/{self.sha256}"
+
+
+def _blobs(database: Path, blobs: BlobFolder) -> Iterator[_Blob]:
+    """Yield the blobs that a database needs."""
     with reading(database) as session:
         there, sent, others = lasting(session), open_uploads(session), other_uploads(session)
     for sha256 in sorted(others - set(there)):
@@ -147,10 +160,16 @@ def _blobs(database: Path, blobs: BlobFolder) -> Iterator[tuple[str, Path]]:
             raise _RoundEndedError
         there[upload.sha256] = f"upload of device {upload.device_id}"
     for sha256, needed_by in sorted(there.items()):
-        path = blobs.path(sha256)
-        if not path.is_file() or digest_of(path) != sha256:
-            raise BackupError(f"blob {path} ({needed_by}) is missing or damaged; `auricle-aggregator check` says more")
-        yield f"blobs/{sha256[:2]}/{sha256}", path
+        yield _Blob(sha256, blobs.path(sha256), needed_by)
+
+
+def _add_blob(archive: tarfile.TarFile, blob: _Blob) -> str:
+    """Add a blob, and compare it with its digest while it is copied."""
+    if not blob.path.is_file() or _add(archive, blob.name, blob.path) != blob.sha256:
+        raise BackupError(
+            f"blob {blob.path} ({blob.needed_by}) is missing or damaged; `auricle-aggregator check` says more"
+        )
+    return blob.sha256
 
 
 @contextlib.contextmanager
@@ -181,12 +200,28 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _add(archive: tarfile.TarFile, name: str, path: Path, digests: dict[str, str]) -> None:
-    digests[name] = digest_of(path)
+class _Digesting:
+    """A file that is digested while it is read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes."""
+        data = self._file.read(size)
+        self.digest.update(data)
+        return data
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
+    """Add a file; return the SHA-256 of what was added."""
     with path.open("rb") as file:
         info = archive.gettarinfo(arcname=name, fileobj=file)
         info.mode, info.uid, info.gid, info.uname, info.gname = 0o600, 0, 0, "", ""
-        archive.addfile(info, file)
+        read = _Digesting(file)
+        archive.addfile(info, read)
+    return read.digest.hexdigest()
 
 
 def _append(archive: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import update
@@ -33,10 +33,6 @@ class Finding:
     what: str
     way_out: str
     repaired: bool = False
-
-    def to_json(self) -> dict[str, object]:
-        """Return the fields."""
-        return asdict(self)
 
 
 _RESTORE = "restore the folder from a backup (`auricle-aggregator restore`)"

@@ -14,9 +14,9 @@ import threading
 from pathlib import Path
 
 from aggregator_server.rounds.notifier import Notifier
+from aggregator_server.store import LEASE
 
 NEW_WORK, DUE, READY = b"w", b"d", b"r"
-LEASE = "step.lock"
 
 
 class Siblings:

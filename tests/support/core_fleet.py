@@ -45,6 +45,13 @@ class CoreFleet:
         for device in self.devices:
             self.enrol(device)
 
+    @classmethod
+    def reopened(cls, folder: Path, fleet: list[FakeDevice] | None = None) -> "CoreFleet":
+        """A fleet whose data folder exists already."""
+        found = cls.__new__(cls)
+        found.store, found.devices = Store(folder), devices() if fleet is None else fleet
+        return found
+
     def enrol(self, device: FakeDevice) -> None:
         message = device.enrolment()
         enrol(self.store, Enrolment(**(message | {"labels": tuple(message["labels"])})), now=0.0)
@@ -91,3 +98,14 @@ class CoreFleet:
         for device in self.devices if learn else ():
             self.learned(device, round_id)
         return round_id
+
+
+def between_rounds(folder: Path, uploads: int) -> CoreFleet:
+    """A closed data folder with a round that is done, and one in which some of four devices uploaded."""
+    fleet = CoreFleet(folder)
+    fleet.run_round()
+    fleet.open(200.0)
+    for device in fleet.devices[:uploads]:
+        fleet.upload(device, 201.0)
+    fleet.store.close()
+    return fleet

@@ -14,7 +14,7 @@ from aggregator_server.fleet.classes import list_classes
 from aggregator_server.rounds.views import describe_round, summarise_round
 from aggregator_server.store import Store, migrations
 from aggregator_server.store.database import MANAGED
-from tests.support.core_fleet import CoreFleet, devices
+from tests.support.core_fleet import CoreFleet
 
 # Made by release 0.1, whose tables have version 3: a round that is done, a shared model, a round with two of four
 # uploads.
@@ -70,8 +70,7 @@ def test_an_old_folder_gets_the_tables_of_a_new_one(folder, tmp_path):
 
 
 def test_its_rows_stay_its_open_round_ends_and_the_next_one_goes_on_from_there(folder):
-    fleet = CoreFleet.__new__(CoreFleet)
-    fleet.store, fleet.devices = Store(folder), devices()
+    fleet = CoreFleet.reopened(folder)
     assert [info.name for info in list_classes(fleet.store)] == ["word 0", "word 1", "word 2", "word 3", "Stop", "go"]
     assert summarise_round(fleet.store, 1).state == "done"
     ended = summarise_round(fleet.store, 2)

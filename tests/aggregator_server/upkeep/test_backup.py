@@ -11,22 +11,16 @@ import pytest
 from aggregator_server.cli import main
 from aggregator_server.errors import BackupError
 from aggregator_server.rounds.views import describe_round
-from aggregator_server.store import Store
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.check import check
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
-from tests.support.core_fleet import CoreFleet
+from tests.support.core_fleet import CoreFleet, between_rounds
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A round that is done, and one with two of four uploads."""
-    fleet = CoreFleet(tmp_path / "data")
-    fleet.run_round()
-    fleet.open(200.0)
-    for device in fleet.devices[:2]:
-        fleet.upload(device, 201.0)
-    fleet.store.close()
+    between_rounds(tmp_path / "data", uploads=2)
     (tmp_path / "data" / "tokens.json").write_text('{"admin": "a", "enrol": "b"}')
     (tmp_path / "data" / "keys").mkdir()
     (tmp_path / "data" / "keys" / "authority.pem").write_text("secret")
@@ -39,16 +33,14 @@ def test_a_backup_is_the_folder_again_and_its_open_round_goes_on(folder, tmp_pat
     assert check(tmp_path / "again") == []
     assert (tmp_path / "again" / "tokens.json").read_text() == (folder / "tokens.json").read_text()
     assert (tmp_path / "again" / "keys" / "authority.pem").read_text() == "secret"
-    fleet, again = CoreFleet.__new__(CoreFleet), CoreFleet.__new__(CoreFleet)
     ends = []
-    for one, path in ((fleet, folder), (again, tmp_path / "again")):
-        one.store = Store(path)
-        one.devices = CoreFleet(tmp_path / f"devices-{path.name}").devices
-        for device in one.devices[2:]:
-            one.upload(device, 202.0)
-        assert one.advance() == 2
-        ends.append(describe_round(one.store, 2).result_consensus)
-        one.store.close()
+    for path in (folder, tmp_path / "again"):
+        fleet = CoreFleet.reopened(path)
+        for device in fleet.devices[2:]:
+            fleet.upload(device, 202.0)
+        assert fleet.advance() == 2
+        ends.append(describe_round(fleet.store, 2).result_consensus)
+        fleet.store.close()
     assert ends[0] == ends[1]
 
 

@@ -11,19 +11,13 @@ from aggregator_server.cli import main
 from aggregator_server.errors import BackupError
 from aggregator_server.store import Store
 from aggregator_server.upkeep.check import check
-from tests.support.core_fleet import CoreFleet
+from tests.support.core_fleet import between_rounds
 
 
 @pytest.fixture
 def fleet(tmp_path):
     """A round that is done, and one with three of four uploads."""
-    fleet = CoreFleet(tmp_path / "data")
-    fleet.run_round()
-    fleet.open(200.0)
-    for device in fleet.devices[:3]:
-        fleet.upload(device, 201.0)
-    fleet.store.close()
-    return fleet
+    return between_rounds(tmp_path / "data", uploads=3)
 
 
 @pytest.fixture
