@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save as _save
@@ -92,16 +91,6 @@ def view(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str,
         ends.append((begin, end))
     _require_no_gaps(sorted(ends), len(whole))
     return arrays, _document(metadata, bounds)
-
-
-def read_document(file: BinaryIO, bounds: TensorBounds = BOUNDS) -> dict[str, Any]:
-    """Read the document of a file that :func:`pack` wrote and leave the arrays where they are.
-
-    Raises:
-        TensorError: the file is no safetensors file, is beyond a bound, or carries no document.
-    """
-    length = _header_length(file.read(_LENGTH_BYTES), os.fstat(file.fileno()).st_size, bounds)
-    return _document(_header(file.read(length), bounds).get("__metadata__"), bounds)
 
 
 def _header_length(start: bytes, size: int, bounds: TensorBounds) -> int:
