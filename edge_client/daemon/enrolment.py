@@ -18,6 +18,18 @@ log = logging.getLogger(__name__)
 _UNKNOWN = 401
 
 
+def client_of_member(url: str, state: DeviceState) -> ServerClient:
+    """Return what speaks to the aggregator at an address as this device, and trusts what it pinned when it joined.
+
+    Raises:
+        LinkError: the address cannot be one, or the authority none.
+        StateError: the state is damaged.
+    """
+    membership = state.membership()
+    authority = None if membership is None else membership.authority
+    return ServerClient(url, state.identity(), authority=authority)
+
+
 def enrol(client: ServerClient, config: Config, state: DeviceState, token: str) -> Enrolled:
     """Say who this device is; saying it again changes nothing.
 
