@@ -68,7 +68,6 @@ class RoundLoop:
         self._training = training
         self._stop = stop
         self._beat = beat
-        state.load_model(config.model.bundle)
         self._token = _token(server, state.membership())
         if is_clear(server.url):
             log.warning(
