@@ -70,7 +70,7 @@ def renew_secret(client: ServerClient, state: DeviceState) -> None:
     state.save_identity(identity)
     client.change_secret(identity.next_secret)
     state.save_identity(dataclasses.replace(identity, secret=identity.next_secret, next_secret=""))
-    client.show(state.identity().secret)
+    client.show(identity.next_secret)
     log.info("this device's secret was changed")
 
 
@@ -83,12 +83,8 @@ def settle_secret(client: ServerClient, state: DeviceState) -> None:
     identity = state.identity()
     if not identity.next_secret:
         return
-    found = identity.secret
-    for secret in (identity.next_secret, identity.secret):
-        client.show(secret)
-        if _is_known(client):
-            found = secret
-            break
+    client.show(identity.next_secret)
+    found = identity.next_secret if _is_known(client) else identity.secret
     state.save_identity(dataclasses.replace(identity, secret=found, next_secret=""))
     client.show(found)
 
