@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ Arrays = dict[str, Array]
 Buffer = bytes | memoryview
 
 _METADATA_KEY = "auricle"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LENGTH_BYTES = 8
 _MAX_DIMENSIONS = 8
 _DTYPES = {
@@ -158,6 +160,11 @@ def _document(metadata: object, bounds: TensorBounds) -> dict[str, Any]:
 def digest(data: bytes) -> str:
     """Return the SHA-256 of bytes as 64 lower-case hex digits: the name of a blob."""
     return hashlib.sha256(data).hexdigest()
+
+
+def is_digest(text: str) -> bool:
+    """Tell whether a text is written as :func:`digest` writes one."""
+    return _DIGEST.fullmatch(text) is not None
 
 
 def require(
