@@ -9,15 +9,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
+from fleet_protocol.tensors import is_digest
 
 _LARGEST = 1_000_000_000
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -276,7 +275,7 @@ def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> Featur
     for item in dataclasses.fields(kind):
         value = document.get(item.name, item.default)
         if item.type == "FrozenNetwork":
-            if not isinstance(value, str) or not _SHA256.fullmatch(value):
+            if not isinstance(value, str) or not is_digest(value):
                 raise ProtocolError(f"feature setting {item.name!r} must be 64 hex digits, not {value!r}")
             value = FrozenNetwork(value)
         if isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # holds for NaN too

@@ -81,7 +81,7 @@ class LabelMap:
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the labels, without slots that were given up."""
-        return tuple(name for number, name in enumerate(self.names) if number not in self.given_up)
+        return tuple(slot.name for number, slot in enumerate(self.slots) if slot != _given_up(number))
 
     @property
     def room(self) -> int:
@@ -141,7 +141,7 @@ class LabelMap:
     def new_since(self, before: LabelMap) -> tuple[int, ...]:
         """Return the slots that are labels now and were none in an earlier map of the same head."""
         old = set(range(len(before.slots))) - set(before.given_up)
-        return tuple(number for number in range(len(self.slots)) if number not in {*old, *self.given_up})
+        return tuple(sorted(set(range(len(self.slots))) - old - set(self.given_up)))
 
     def _with(self, number: int, slot: Slot) -> LabelMap:
         return dataclasses.replace(self, slots=(*self.slots[:number], slot, *self.slots[number + 1 :]))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save as _save
@@ -25,6 +25,7 @@ Arrays = dict[str, Array]
 Buffer = bytes | memoryview
 
 _METADATA_KEY = "auricle"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LENGTH_BYTES = 8
 _MAX_DIMENSIONS = 8
 _DTYPES = {
@@ -94,16 +95,6 @@ def view(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str,
     return arrays, _document(metadata, bounds)
 
 
-def read_document(file: BinaryIO, bounds: TensorBounds = BOUNDS) -> dict[str, Any]:
-    """Read the document of a file that :func:`pack` wrote and leave the arrays where they are.
-
-    Raises:
-        TensorError: the file is no safetensors file, is beyond a bound, or carries no document.
-    """
-    length = _header_length(file.read(_LENGTH_BYTES), os.fstat(file.fileno()).st_size, bounds)
-    return _document(_header(file.read(length), bounds).get("__metadata__"), bounds)
-
-
 def _header_length(start: bytes, size: int, bounds: TensorBounds) -> int:
     """Return the length of the header: a u64, little-endian, at the start of the file."""
     length = int.from_bytes(start, "little")
@@ -169,6 +160,11 @@ def _document(metadata: object, bounds: TensorBounds) -> dict[str, Any]:
 def digest(data: bytes) -> str:
     """Return the SHA-256 of bytes as 64 lower-case hex digits: the name of a blob."""
     return hashlib.sha256(data).hexdigest()
+
+
+def is_digest(text: str) -> bool:
+    """Tell whether a text is written as :func:`digest` writes one."""
+    return _DIGEST.fullmatch(text) is not None
 
 
 def require(

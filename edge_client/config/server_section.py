@@ -32,7 +32,7 @@ def write_server(path: Path, url: str, *, insecure_http: bool) -> None:
     else:
         kept = [line for line in lines[start + 1 : end] if _key(line) not in ("url", "insecure_http")]
         lines[start + 1 : end] = [*written, *kept]
-    _replace(path, lines, keys | {"url": url})
+    _replace(path, lines, url)
 
 
 def remove_server(path: Path) -> None:
@@ -65,12 +65,13 @@ def _key(line: str) -> str:
     return line.partition("=")[0].strip()
 
 
-def _replace(path: Path, lines: list[str], wanted: dict[str, str] | None) -> None:
+def _replace(path: Path, lines: list[str], url: str | None) -> None:
+    """Write the lines, where what they say of the aggregator's address, None without the section, is what is meant."""
     text = "\n".join(lines) + "\n"
     try:
         found = tomllib.loads(text).get("server")
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: the section {_HEADER} could not be changed ({error}); change it by hand") from error
-    if (found is None) != (wanted is None) or (found is not None and wanted and found.get("url") != wanted["url"]):
+    if (None if found is None else found.get("url", "")) != url:
         raise ConfigError(f"{path}: the section {_HEADER} could not be changed; change it by hand")
     write_durably(path, text.encode(), mode=stat.S_IMODE(path.stat().st_mode))

@@ -7,18 +7,17 @@ Each bound is checked before anything of that size is in memory.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from fleet_protocol.errors import MessageError
 from fleet_protocol.messages import Work, parse
+from fleet_protocol.tensors import is_digest
 
 T = TypeVar("T")
 
 _MB = 1 << 20
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 # As the aggregator's own names (aggregator_server/names.py).
 _LONGEST_NAME = 200
 _MAX_CLASSES = 10_000
@@ -98,7 +97,7 @@ def _require_usable(work: Work) -> None:
 def _checks(work: Work) -> Iterator[tuple[str, object, bool]]:
     for field in ("public_set", "consensus", "model", "weights", "fleet_weights", "prototypes"):
         value = getattr(work, field)
-        yield field, value, value is None or bool(_DIGEST.fullmatch(value))
+        yield field, value, value is None or is_digest(value)
     yield "round_id", work.round_id, _is_number(work.round_id) and work.round_id > 0
     yield "plan.seed", work.plan.seed, _is_number(work.plan.seed)
     yield "classes", f"{len(work.classes)} classes", len(work.classes) <= _MAX_CLASSES

@@ -18,6 +18,18 @@ log = logging.getLogger(__name__)
 _UNKNOWN = 401
 
 
+def client_of_member(url: str, state: DeviceState) -> ServerClient:
+    """Return what speaks to the aggregator at an address as this device, and trusts what it pinned when it joined.
+
+    Raises:
+        LinkError: the address cannot be one, or the authority none.
+        StateError: the state is damaged.
+    """
+    membership = state.membership()
+    authority = None if membership is None else membership.authority
+    return ServerClient(url, state.identity(), authority=authority)
+
+
 def enrol(client: ServerClient, config: Config, state: DeviceState, token: str) -> Enrolled:
     """Say who this device is; saying it again changes nothing.
 
@@ -58,7 +70,7 @@ def renew_secret(client: ServerClient, state: DeviceState) -> None:
     state.save_identity(identity)
     client.change_secret(identity.next_secret)
     state.save_identity(dataclasses.replace(identity, secret=identity.next_secret, next_secret=""))
-    client.show(state.identity().secret)
+    client.show(identity.next_secret)
     log.info("this device's secret was changed")
 
 
@@ -71,12 +83,8 @@ def settle_secret(client: ServerClient, state: DeviceState) -> None:
     identity = state.identity()
     if not identity.next_secret:
         return
-    found = identity.secret
-    for secret in (identity.next_secret, identity.secret):
-        client.show(secret)
-        if _is_known(client):
-            found = secret
-            break
+    client.show(identity.next_secret)
+    found = identity.next_secret if _is_known(client) else identity.secret
     state.save_identity(dataclasses.replace(identity, secret=found, next_secret=""))
     client.show(found)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from edge_client.config import Config, load_config
 from edge_client.config.server_section import remove_server, write_server
 from edge_client.daemon.certificates import fingerprint
-from edge_client.daemon.enrolment import enrol, settle_secret
+from edge_client.daemon.enrolment import client_of_member, enrol, settle_secret
 from edge_client.daemon.server_client import ServerClient
 from edge_client.errors import CertificateError, ConfigError, RefusedError, StateError
 from edge_client.storage.device_state import DeviceState, Membership
@@ -86,9 +86,7 @@ def leave(config_path: Path, *, tell: bool) -> None:
 
 def _say_goodbye(config: Config, state: DeviceState) -> None:
     assert config.server is not None
-    membership = state.membership()
-    authority = None if membership is None else membership.authority
-    client = ServerClient(config.server.url, state.identity(), authority=authority)
+    client = client_of_member(config.server.url, state)
     try:
         settle_secret(client, state)
         client.leave()

@@ -16,8 +16,7 @@ from typing import Any
 
 from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
-from edge_client.daemon.enrolment import enrol, renew_secret
-from edge_client.daemon.server_client import ServerClient
+from edge_client.daemon.enrolment import client_of_member, enrol, renew_secret
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, RefusedError, UnreachableError, WorkError
 from edge_client.learning.training_job import RoundWork
@@ -69,9 +68,12 @@ class RoundLoop:
         self._training = training
         self._stop = stop
         self._beat = beat
-        state.load_model(config.model.bundle)
         self._token = _token(server, state.membership())
-        self._client = _client(server, state)
+        if is_clear(server.url):
+            log.warning(
+                "%s is plain HTTP: whoever reads the network has this device's secret (insecure_http)", server.url
+            )
+        self._client = client_of_member(server.url, state)
         self._jitter = random.Random(state.identity().device_id)  # noqa: S311  (spreads devices, guards nothing)
         # A round whose training failed here: trying it for ever would keep the device from everything else.
         self._given_up: tuple[int, str] | None = None
@@ -213,15 +215,6 @@ class RoundLoop:
             if not self._stop.is_set():
                 self._given_up = (work.round_id, work.kind)
             raise
-
-
-def _client(server: ServerConfig, state: DeviceState) -> ServerClient:
-    """Return what speaks to the aggregator."""
-    if is_clear(server.url):
-        log.warning("%s is plain HTTP: whoever reads the network has this device's secret (insecure_http)", server.url)
-    membership = state.membership()
-    authority = None if membership is None else membership.authority
-    return ServerClient(server.url, state.identity(), authority=authority)
 
 
 def _token(server: ServerConfig, membership: Membership | None) -> str:

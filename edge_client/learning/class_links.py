@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassAssignment, ClassInfo, Work
+from fleet_protocol.messages import MAX_REPORTS, ClassAssignment, ClassInfo, Work
 
 log = logging.getLogger(__name__)
 
@@ -126,3 +126,8 @@ def unlinked(label_map: LabelMap) -> list[int]:
     """Return the slots of labels that are no class of the fleet yet."""
     given_up = label_map.given_up
     return [slot for slot, class_id in enumerate(label_map.class_ids) if class_id is None and slot not in given_up]
+
+
+def to_report(label_map: LabelMap, with_clips: Collection[int]) -> list[int]:
+    """Return the slots of new sounds that an upload reports, of those that there are clips of: as many as it may."""
+    return [slot for slot in unlinked(label_map) if slot in with_clips][:MAX_REPORTS]

@@ -16,7 +16,6 @@ from fleet_protocol.tensors import digest
 
 _LINE = re.compile(rb"\n#sha256 ([0-9a-f]{64})\n")
 _LINE_BYTES = len(b"\n#sha256 ") + 64 + 1
-_PIECE = 1 << 20
 
 
 def write_checked(path: Path, data: bytes) -> None:
@@ -118,8 +117,5 @@ def file_digest(path: Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    found = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            found.update(piece)
-    return found.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -35,7 +35,7 @@ from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap, Slot
 from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays, digest, pack, unpack
+from fleet_protocol.tensors import Arrays, digest, is_digest, pack, unpack
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,6 @@ _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors)(\.copy)?|status\.json"
     r"|embeddings\.safetensors|expectations\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
 )
-_BLOB = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -476,7 +475,7 @@ class DeviceState:
         Raises:
             StateError: this is no digest, so it must not become a path.
         """
-        if not _BLOB.fullmatch(sha256):
+        if not is_digest(sha256):
             raise StateError(f"a blob is named by 64 hex digits, not {sha256[:100]!r}")
         return self.folder / "blobs" / sha256
 
@@ -522,7 +521,7 @@ class DeviceState:
 
     def _cached(self, unpack_blob: Callable[[bytes], T]) -> Iterator[T]:
         """Read the blobs of one kind, the newest first; those of other kinds lie there too."""
-        cached = [path for path in self._files("blobs") if _BLOB.fullmatch(path.name)]
+        cached = [path for path in self._files("blobs") if is_digest(path.name)]
         for path in sorted(cached, key=lambda path: path.stat().st_mtime, reverse=True):
             with contextlib.suppress(ProtocolError, DamagedError):
                 yield unpack_blob(self.blob(path.name))

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aggregator_server.aggregation.contract import Contribution, UploadTerms
+from aggregator_server.errors import MalformedUpdateError
+from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.tensors import Arrays
 
@@ -132,3 +135,23 @@ def misjudged(faults: FaultsSection, scores: Floats) -> Floats:
     sure = np.zeros_like(flipped)
     sure[np.arange(len(sure)), flipped.argmax(axis=1)] = 1.0
     return sure
+
+
+def accepted(
+    strategy: Strategy, terms: UploadTerms, uploads: Sequence[Contribution], *, attackers: bool
+) -> list[Contribution]:
+    """Return the uploads that the aggregator takes.
+
+    Raises:
+        MalformedUpdateError: it refuses one, and nobody attacks: then the simulation errs.
+    """
+    taken = []
+    for upload in uploads:
+        try:
+            strategy.check(terms, upload.update, upload.read())
+        except MalformedUpdateError:
+            if not attackers:
+                raise
+        else:
+            taken.append(upload)
+    return taken

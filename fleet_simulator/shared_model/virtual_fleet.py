@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
-from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import select
 from aggregator_server.strategies.registry import strategy
@@ -34,7 +33,7 @@ from fleet_protocol.messages import Choice
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import CorpusError, SimulationError
-from fleet_simulator.experiment.faults import taught_labels
+from fleet_simulator.experiment.faults import accepted, taught_labels
 from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.experiment.upload_memory import averages_blocks
 from fleet_simulator.partition.clip_shards import ClipShards, deal, open_shards, write_shards
@@ -160,7 +159,7 @@ class VirtualFleet:
             for block, part in zip(blocks, trained, strict=True)
             for row, update in enumerate(part.updates)
         ]
-        contributions = [one for one in contributions if self._accepts(terms, one)]
+        contributions = accepted(self.strategy, terms, contributions, attackers=self.setup.faults.attackers > 0)
         if not contributions:
             raise SimulationError(f"round {blocks[0].round_id}: the aggregator refuses the uploads of all devices")
         consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
@@ -183,16 +182,6 @@ class VirtualFleet:
                 "uploads; its aggregate must return the shared model's new weights"
             )
         return result.weights, result.state
-
-    def _accepts(self, terms: UploadTerms, upload: Contribution) -> bool:
-        """Return whether the aggregator takes an upload; only those of a fleet with attackers may be refused."""
-        try:
-            self.strategy.check(terms, upload.update, upload.read())
-        except MalformedUpdateError:
-            if not self.setup.faults.attackers:
-                raise
-            return False
-        return True
 
     def _read(self, row: int) -> Arrays:
         arrays = self.layout.split(self._uploads.read(row, 1)[0])

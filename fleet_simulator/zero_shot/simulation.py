@@ -18,13 +18,12 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.plausible import FeatureRange
-from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies.registry import strategy
 from edge_client.learning.rounds.job import RoundContext
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassAssignment, Work, WorkKind
 from fleet_protocol.public_set import pack_consensus
-from fleet_simulator.experiment.faults import SCORE_ATTACKS, attacking_devices, misjudged, poisoned
+from fleet_simulator.experiment.faults import SCORE_ATTACKS, accepted, attacking_devices, misjudged, poisoned
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips
 from fleet_simulator.runs.inputs import Inputs
@@ -135,13 +134,16 @@ class ZeroShotSimulation:
     def _sent(self, user: VirtualUser, upload: Contribution, round_id: int) -> Contribution:
         """Return what the user sends: an attacker's new sounds, or scores, are not what it heard."""
         faults = self.experiment.faults
-        if user.number in self._attackers and faults.attack in SCORE_ATTACKS:
-            changed = upload.read() | {"scores": misjudged(faults, upload.read()["scores"])}
+        if user.number not in self._attackers:
+            return upload
+        if faults.attack in SCORE_ATTACKS:
+            arrays = upload.read()
+            changed = arrays | {"scores": misjudged(faults, arrays["scores"])}
             return Contribution(upload.update, lambda: changed)
-        if user.number not in self._attackers or not upload.update.reports:
+        if not upload.update.reports:
             return upload
         rng = np.random.default_rng([self.plan.seed, round_id, 1, user.number])
-        arrays = poisoned(self.experiment.faults, upload.read(), len(upload.update.known), rng)
+        arrays = poisoned(faults, upload.read(), len(upload.update.known), rng)
         return Contribution(upload.update, lambda: arrays)
 
     def _aggregate(self, uploads: Sequence[Contribution], round_id: int, count: int | None) -> RoundResult:
@@ -154,7 +156,7 @@ class ZeroShotSimulation:
             public_set.settings,
             feature_range=partial(FeatureRange.of, public_set.features[~public_set.synthetic]),
         )
-        accepted = [upload for upload in uploads if self._accepts(terms, upload)]
+        taken = accepted(self.strategy, terms, uploads, attackers=bool(self._attackers))
         before = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
         return self.strategy.aggregate(
             RoundInputs(
@@ -162,22 +164,12 @@ class ZeroShotSimulation:
                 plan=self.plan,
                 public_set=public_set,
                 consensus=before if consensus is None else consensus,
-                contributions=tuple(accepted),
+                contributions=tuple(taken),
                 new_classes=count,
                 assigned=state.assigned,
                 has_consensus=consensus is not None,
             )
         )
-
-    def _accepts(self, terms: UploadTerms, upload: Contribution) -> bool:
-        """Return whether the aggregator takes an upload; only those of a fleet with attackers may be refused."""
-        try:
-            self.strategy.check(terms, upload.update, upload.read())
-        except MalformedUpdateError:
-            if not self._attackers:
-                raise
-            return False
-        return True
 
     def _take_up(self, result: RoundResult, uploads: Sequence[Contribution]) -> list[dict[str, Any]]:
         """Make the result the fleet's; return what was reported, and which class it got."""

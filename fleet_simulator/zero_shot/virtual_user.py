@@ -13,9 +13,9 @@ from aggregator_server.aggregation.contract import Contribution
 from edge_client.errors import EdgeError, ModelError
 from edge_client.learning.held_out import FEWEST
 from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, public_rows
-from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.job import RoundContext, percent
 from edge_client.learning.rounds.zero_shot import ZeroShot
-from edge_client.learning.training_data import Clips
+from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Ints
 from fleet_protocol.bundle import read_bundle
@@ -199,7 +199,8 @@ class VirtualUser:
         features = {
             slot: self.clips.features(self.clips.test[label]) for slot, label in zip(slots, labels, strict=True)
         }
-        return job.evaluate(as_clips(features, self.model), slots)
+        held_out = as_clips(features, self.model)
+        return percent({"held_out_accuracy": held_out_accuracy(self.model, job.label_map.mask, held_out, slots)})
 
     def _recognition(self, class_id: str, word: str) -> dict[str, Any] | None:
         """Return how the model knows a discovered class among all its classes; None where it has no slot for it."""

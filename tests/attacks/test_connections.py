@@ -12,7 +12,7 @@ import pytest
 from aggregator_server.security import hash_secret
 from aggregator_server.store import Store
 from aggregator_server.store.tables import DeviceRow
-from tests.support.aggregator_process import ADMIN, SETTINGS, Aggregator, FakeDevice, read_answer
+from tests.support.aggregator_process import ADMIN, SETTINGS, Aggregator, FakeDevice, read_answer, trickle
 
 SILENT, POLLS = 1_013, 1_030
 
@@ -134,12 +134,6 @@ def test_who_says_nothing_or_never_ends_a_head_is_cut_off(start):
     with server.connect() as pipelined:
         pipelined.sendall(request() + b"GET /v1/hea")
         assert is_closed(pipelined)
-
-
-def trickle(connection):
-    for _ in range(5_000):  # far longer than the server waits
-        connection.sendall(b"x")
-        time.sleep(0.02)
 
 
 def test_who_shows_a_token_keeps_the_connection_and_is_not_cut_off_for_strangers(start):

@@ -32,10 +32,14 @@ def many_objects():
     return with_document(b"[" + b"{}," * ((SIZE - 100) // 3) + b"{}]")
 
 
-def many_empty_arrays():
-    entries = b",".join(b'"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % n for n in range(700_000))
+def empty_arrays(count):
+    entries = b",".join(b'"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % n for n in range(count))
     header = b'{"__metadata__":{"auricle":"{}"},' + entries + b"}"
     return len(header).to_bytes(8, "little") + header
+
+
+def many_empty_arrays():
+    return empty_arrays(700_000)
 
 
 def deep_document():
@@ -43,9 +47,7 @@ def deep_document():
 
 
 def many_arrays_within_the_header():
-    entries = b",".join(b'"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % n for n in range(3_000))
-    header = b'{"__metadata__":{"auricle":"{}"},' + entries + b"}"
-    return len(header).to_bytes(8, "little") + header
+    return empty_arrays(3_000)
 
 
 @pytest.mark.parametrize(

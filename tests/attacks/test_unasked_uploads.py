@@ -1,13 +1,13 @@
 """Uploads that nobody asked for, that never end, or that are begun again and again: none of them fills the disk."""
 
 import json
-import time
 from contextlib import ExitStack
 
 import pytest
 
-from tests.support.aggregator_process import ENROL, Aggregator, FakeDevice, Fleet, read_answer
+from tests.support.aggregator_process import ENROL, Aggregator, FakeDevice, Fleet, read_answer, trickle
 from tests.support.core_fleet import devices
+from tests.support.edge_process import wait_for
 
 SIZE = 40 * 2**20
 PIECE = 2**20
@@ -51,13 +51,6 @@ def incoming(fleet):
     return sizes
 
 
-def wait_until(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.05)
-
-
 def refusal(connection):
     status, _, body = read_answer(connection)
     return status, json.loads(body)["error"]["code"]
@@ -85,11 +78,6 @@ def test_a_client_that_sends_all_of_a_refused_body_sees_the_answer_and_can_go_on
 
 
 def test_a_client_that_goes_on_sending_after_a_refusal_is_cut_off(fleet):
-    def trickle(connection):
-        for _ in range(5_000):  # far longer than the server waits
-            connection.sendall(b"x")
-            time.sleep(0.02)
-
     with begin(fleet, fleet.devices[0], round_id=fleet.open + 1) as connection:
         assert refusal(connection) == (404, "round_not_found")
         with pytest.raises(OSError, match=r"reset|[Bb]roken pipe"):
@@ -102,17 +90,17 @@ def test_twenty_uploads_begun_by_one_device_take_the_place_of_one(fleet):
     with ExitStack() as open_:
         for _ in range(20):
             open_.enter_context(begin(fleet, device))
-            wait_until(lambda: max(incoming(fleet), default=0) >= PIECE - 2**16)
+            wait_for(lambda: max(incoming(fleet), default=0) >= PIECE - 2**16, what="the arrival of the piece")
             assert sum(incoming(fleet)) <= PIECE
         fleet.upload(device, work).raise_for_status()
-    wait_until(lambda: incoming(fleet) == [])
+    wait_for(lambda: incoming(fleet) == [], what="the removal of what came")
 
 
 def test_a_stalled_upload_is_ended_and_says_why(fleet):
     device = fleet.devices[0]
     with begin(fleet, device) as connection:
         assert refusal(connection) == (408, "too_slow")
-    wait_until(lambda: incoming(fleet) == [])
+    wait_for(lambda: incoming(fleet) == [], what="the removal of what came")
     fleet.upload(device, fleet.work(device)).raise_for_status()
 
 

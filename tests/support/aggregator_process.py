@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -106,6 +107,13 @@ def read_answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
     response = http.client.HTTPResponse(connection)
     response.begin()
     return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+
+
+def trickle(connection: socket.socket) -> None:
+    """Send a byte now and then, far longer than the server waits."""
+    for _ in range(5_000):
+        connection.sendall(b"x")
+        time.sleep(0.02)
 
 
 def _note(response: httpx.Response) -> None:

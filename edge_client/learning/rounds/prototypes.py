@@ -14,7 +14,7 @@ import numpy as np
 
 from edge_client.config import Config
 from edge_client.errors import ModelError, RecordingError
-from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
+from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
 from edge_client.learning.prototype_noise import noise_rng, private_mean
 from edge_client.learning.rounds.choice import after_round, choose
 from edge_client.learning.rounds.clips import held_out_metrics
@@ -25,7 +25,7 @@ from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, Progress, SavedModel
 from fleet_protocol.arrays import Floats
-from fleet_protocol.messages import MAX_REPORTS, Learned, Update, Work, to_json
+from fleet_protocol.messages import Learned, Update, Work, to_json
 from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, pack
@@ -87,7 +87,7 @@ class PrototypeRound:
         label_map = take_labels(self._saved.progress.label_map, tuple(takes), self.work.classes)
         owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
         with_clips = sorted(set(owners.tolist()))
-        new = [slot for slot in unlinked(label_map) if slot in with_clips][:MAX_REPORTS]
+        new = to_report(label_map, with_clips)
         of_fleet = {info.class_id for info in self.work.classes}
         known = [slot for slot in with_clips if label_map.class_ids[slot] in of_fleet]
         update = build_update(

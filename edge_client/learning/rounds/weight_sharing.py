@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edge_client.errors import ModelError
-from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
+from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report, unlinked
 from edge_client.learning.methods.local_method import train_shared
 from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.new_sounds.describe import describe
@@ -25,7 +25,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Bundle, Manifest
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import MAX_REPORTS, ClassInfo, Update, Work
+from fleet_protocol.messages import ClassInfo, Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -94,7 +94,7 @@ class WeightSharing:
             ModelError: the training diverged.
         """
         require_clips(self.work, clips, self.label_map)
-        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)][:MAX_REPORTS]
+        new = to_report(self.label_map, set(clips.slots.tolist()))
         order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity, new)
         metrics = {"global_accuracy": self._public_accuracy()}
         task, rehearsal = prepare_task(

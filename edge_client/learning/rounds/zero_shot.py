@@ -12,18 +12,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
+from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.rounds.job import RoundContext, percent, round_rng
 from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
 from edge_client.learning.sgd import Optimiser, accuracy, settling, train_epoch
 from edge_client.learning.targets import at_temperature, from_consensus, from_slots
-from edge_client.learning.training_data import Clips, held_out_accuracy
+from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import MAX_REPORTS, Update, Work
+from fleet_protocol.messages import Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -71,7 +71,7 @@ class ZeroShot:
             RecordingError: there are no clips to learn from.
         """
         require_clips(self.work, clips, self.label_map)
-        new = [slot for slot in unlinked(self.label_map) if clips.count(slot)][:MAX_REPORTS]
+        new = to_report(self.label_map, set(clips.slots.tolist()))
         loss = self._build(clips, with_public_set=bool(new))
         slots, columns = self._owned()
         scores = self.model.predict(self._x0, self.label_map.mask, self._temperature)
@@ -118,10 +118,6 @@ class ZeroShot:
         own = self.model.predict(self._x0, self.label_map.mask)[:, slots]
         metrics["distilled_accuracy"] = self._public_accuracy(own, columns)
         return percent(metrics)
-
-    def evaluate(self, held_out: Clips, slots: list[int]) -> dict[str, float]:
-        """Return the accuracy on held-out clips among some slots, in %; nothing where there are none."""
-        return percent({"held_out_accuracy": held_out_accuracy(self.model, self.label_map.mask, held_out, slots)})
 
     def _build(self, clips: Clips, *, with_public_set: bool) -> float:
         """Train on the round's clips and the public set's labels (choice 2 of the local update).

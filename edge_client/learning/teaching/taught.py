@@ -53,7 +53,8 @@ def known_slots(former: LabelMap, with_clips: Collection[str], *, keep_all: bool
     A label of which the owner deleted every clip, and which the fleet does not know either, is meant to be forgotten;
     where clips expire by themselves nobody can tell, and it is kept.
     """
+    given_up = former.given_up
     return tuple(
         number for number, slot in enumerate(former.slots)
-        if (keep_all or slot.class_id is not None or slot.name in with_clips) and number not in former.given_up
+        if (keep_all or slot.class_id is not None or slot.name in with_clips) and number not in given_up
     )  # fmt: skip
