@@ -12,7 +12,7 @@ import numpy as np
 
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import CLIPS_CAP, LARGEST_WEIGHT
-from fleet_protocol.arrays import Array, Doubles, Floats
+from fleet_protocol.arrays import Array, Bools, Doubles, Floats
 from fleet_protocol.setting import Setting
 
 # Of probabilities that a device computed in float32, perhaps with float16 weights.
@@ -57,11 +57,16 @@ class FeatureRange:
         low, high = self.low - np.float32(ranges) * width, self.high + np.float32(ranges) * width
         off = (values < low) | (values > high)
         if off.any():
-            where = tuple(int(index) for index in np.argwhere(off)[0])
+            where = _first(off)
             raise MalformedUpdateError(
                 f"array {name!r} holds {values[where]:g} at {where}; the public recordings' features allow "
                 f"{low[where[-1]]:g} to {high[where[-1]]:g} there"
             )
+
+
+def _first(off: Bools) -> tuple[int, ...]:
+    """Return the first place that is True."""
+    return tuple(int(index) for index in np.argwhere(off)[0])
 
 
 def check_probabilities(name: str, scores: Array) -> None:
@@ -76,7 +81,7 @@ def check_probabilities(name: str, scores: Array) -> None:
     """
     off = (scores < -_TOLERANCE) | (scores > 1 + _TOLERANCE)
     if off.any():
-        where = tuple(int(index) for index in np.argwhere(off)[0])
+        where = _first(off)
         raise MalformedUpdateError(
             f"array {name!r} holds {scores[where]:g} at {where}; scores are probabilities, from 0 to 1"
         )
@@ -96,7 +101,7 @@ def check_cosines(name: str, values: Array) -> None:
     """
     off = np.abs(values) > 1 + _TOLERANCE
     if off.any():
-        where = tuple(int(index) for index in np.argwhere(off)[0])
+        where = _first(off)
         raise MalformedUpdateError(f"array {name!r} holds {values[where]:g} at {where}; cosines are from -1 to 1")
 
 

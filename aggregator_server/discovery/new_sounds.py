@@ -28,8 +28,6 @@ from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.messages import MAX_REPORTS, Update
 from fleet_protocol.tensors import Arrays, require
 
-_SLOTS = 65_536
-
 _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
 
 Shapes = dict[str, tuple[int | None, ...]]

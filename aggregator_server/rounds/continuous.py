@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.rounds.opening import insert_round
+from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import lock_open_round
 from aggregator_server.rounds.states import is_open
 from aggregator_server.store.tables import AssignmentRow, LearnedRow, ParticipantRow, RoundRow
@@ -48,7 +49,7 @@ def is_due(session: Session, row: RoundRow, device_id: str, now: float) -> bool:
         .join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
         .where(ParticipantRow.device_id == device_id, RoundRow.series == row.series)
     )
-    return last is None or not 0 <= now - last < parse(RoundPlan, row.plan).every_s
+    return last is None or not 0 <= now - last < parsed_plan(row.plan).every_s
 
 
 def has_learned_as_much(session: Session, row: RoundRow, device_id: str) -> bool:

@@ -14,6 +14,7 @@ from aggregator_server.rounds.candidates import read_candidates
 from aggregator_server.rounds.history import Group, schedule_of
 from aggregator_server.rounds.opening import insert_round
 from aggregator_server.rounds.others import is_other, with_another_network
+from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import count_group_rounds, open_group_index
 from aggregator_server.rounds.states import is_done
 from aggregator_server.selection.draw import data_sizes
@@ -49,7 +50,7 @@ def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
     with another network than the shared model's does not, where the plan has a part for it.
     """
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
-    name = parse(RoundPlan, fleets.plan).personalisation.name
+    name = parsed_plan(fleets.plan).personalisation.name
     if is_other(session, row, device_id):
         return False
     if name != "group_balanced":

@@ -130,8 +130,8 @@ def newest_with_uploads(session: Session, before: int | None = None) -> int | No
         session: any.
         before: only rounds with a smaller number.
     """
-    uploaded = select(ParticipantRow.round_id).where(ParticipantRow.upload.is_not(None))
-    found = select(func.max(RoundRow.round_id)).where(IS_DONE, RoundRow.round_id.in_(uploaded))
+    uploaded = exists().where(ParticipantRow.round_id == RoundRow.round_id, ParticipantRow.upload.is_not(None))
+    found = select(RoundRow.round_id).where(IS_DONE, uploaded).order_by(RoundRow.round_id.desc()).limit(1)
     return session.scalar(found if before is None else found.where(RoundRow.round_id < before))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import Any
 
 from aggregator_server.aggregation.contract import UploadTerms
 from aggregator_server.errors import (
@@ -21,6 +20,7 @@ from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
 from aggregator_server.rounds.admission import admit, note_upload
+from aggregator_server.rounds.others import followed_strategy
 from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
@@ -76,7 +76,8 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     _check(terms, update, round_id, device_id)
     if found.series is None:  # else rounds may have ended since, which let the public set grow
         _check_public_set(terms, update)
-    _check_values(store, _strategy(found), terms, update, arrays, now)
+    chosen = strategy(followed_strategy(parsed_plan(found.plan), found.strategy, other=found.other))
+    _check_values(store, chosen, terms, update, arrays, now)
     sha256 = incoming.keep()
     with store.writing() as session:
         try:
@@ -102,12 +103,6 @@ def check_metrics(metrics: dict[str, float]) -> None:
         check_name(name, "a metric's name")
         if not abs(value) <= 1e300:  # holds for NaN too
             raise InvalidRequestError(f"metric {name!r} is {value!r}; it must be a finite number")
-
-
-def _strategy(found: Any) -> Strategy:  # noqa: ANN401
-    """Return the strategy that a device was asked to follow."""
-    others = parsed_plan(found.plan).others
-    return strategy(others.strategy if others is not None and found.other else found.strategy)
 
 
 def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
+from aggregator_server.rounds.others import followed_strategy
 from aggregator_server.rounds.queries import open_round_id, require_round
 from aggregator_server.schemas import DiscoveryInfo, ParticipantInfo, RoundDetail, RoundSummary, moment
 from aggregator_server.store import Store
@@ -143,7 +144,6 @@ def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no 
 
 
 def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[ParticipantInfo, ...]:
-    round_id, others = row.round_id, row.strategy if plan.others is None else plan.others.strategy
     query = (
         select(ParticipantRow, DeviceRow.name, LearnedRow)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
@@ -151,14 +151,14 @@ def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[Par
             LearnedRow,
             (LearnedRow.device_id == ParticipantRow.device_id) & (LearnedRow.round_id == ParticipantRow.round_id),
         )
-        .where(ParticipantRow.round_id == round_id)
+        .where(ParticipantRow.round_id == row.round_id)
         .order_by(ParticipantRow.device_id)
     )
     return tuple(
         ParticipantInfo(
             device_id=participant.device_id,
             name=name,
-            strategy=others if participant.other else row.strategy,
+            strategy=followed_strategy(plan, row.strategy, other=participant.other),
             upload=participant.upload,
             uploaded_at=None if participant.uploaded_at is None else moment(participant.uploaded_at),
             clips=participant.clips,

@@ -21,19 +21,11 @@ from aggregator_server.rounds.states import mark_failed
 from aggregator_server.store.tables import DONE, BlobRow, PublicSetRow, RoundRow
 from fleet_protocol.public_set import PublicSet
 
-# What a round led to, in columns of its row.
-RESULTS = (
-    "result_public_set", "result_consensus", "result_prototypes", "result_weights", "result_server_state",
-)  # fmt: skip
-_BLOB_KINDS = dict(zip(RESULTS, ("public_set", "consensus", "prototypes", "weights", "server_state"), strict=True))
-# What a round starts from, and the column of the result that takes its place in the next round.
-_STARTS = {
-    "public_set": "result_public_set",
-    "consensus": "result_consensus",
-    "prototypes": "result_prototypes",
-    "weights": "result_weights",
-    "server_state": "result_server_state",
-}
+# What a round starts from, in columns of its row; blobs are of kinds with these names.
+STARTS = ("public_set", "consensus", "prototypes", "weights", "server_state")
+# What it led to, by what takes its place in the next round.
+_RESULT_OF = {start: f"result_{start}" for start in STARTS}
+RESULTS = tuple(_RESULT_OF.values())
 
 
 def require_newest(session: Session) -> RoundRow:
@@ -111,7 +103,7 @@ def insert_operation(
         operation=operation,
         restores=restores,
         details={"operation": details},
-        **{start: getattr(newest, result) for start, result in _STARTS.items()},
+        **{start: getattr(newest, result) for start, result in _RESULT_OF.items()},
         **after,
     )
     session.add(row)
@@ -121,9 +113,10 @@ def insert_operation(
 
 def note_blobs(session: Session, results: dict[str, str | None]) -> None:
     """Insert the rows of a result's blobs."""
-    for name, sha256 in results.items():
+    for kind, name in _RESULT_OF.items():
+        sha256 = results[name]
         if sha256 is not None:
-            session.merge(BlobRow(sha256=sha256, kind=_BLOB_KINDS[name]))
+            session.merge(BlobRow(sha256=sha256, kind=kind))
     session.flush()
 
 

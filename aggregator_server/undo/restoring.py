@@ -35,7 +35,7 @@ from aggregator_server.store.tables import (
     ParticipantRow,
     RoundRow,
 )
-from aggregator_server.undo.operations import RESULTS, go_on, insert_operation, make_way, note_public_set
+from aggregator_server.undo.operations import RESULTS, STARTS, go_on, insert_operation, make_way, note_public_set
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 
@@ -119,9 +119,6 @@ def _again(
     now: float,
 ) -> int:
     """Go back to the state before a round, and close it again with fewer uploads, as a round of its own."""
-    starts = {
-        name: getattr(based_on, name) for name in ("public_set", "consensus", "prototypes", "weights", "server_state")
-    }
     row = RoundRow(
         state=OPEN,  # within this transaction alone
         strategy=based_on.strategy,
@@ -132,7 +129,7 @@ def _again(
         operation=_RESTORE,
         restores=based_on.round_id,
         details={},
-        **starts,
+        **{name: getattr(based_on, name) for name in STARTS},
     )
     session.add(row)
     session.flush()
