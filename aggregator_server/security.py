@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aggregator_server.errors import StartError
-from aggregator_server.store.free_space import full, is_full
 from fleet_protocol.atomic_files import write_durably
 
 ADMIN_VARIABLE = "AURICLE_ADMIN_TOKEN"
@@ -56,6 +55,8 @@ def load_tokens(folder: Path, environment: Mapping[str, str]) -> Tokens:
     try:
         stored = {} if all(given.values()) else _stored(path)
     except (OSError, ValueError, TypeError, KeyError) as error:
+        from aggregator_server.store.free_space import full, is_full  # heavy: SQLAlchemy
+
         if is_full(error):
             raise full(folder) from error
         raise StartError(f"{path} cannot be used ({error!r}); delete it and new tokens are drawn") from error

@@ -126,3 +126,8 @@ def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
 def test_the_runtime_and_the_sound_library_are_loaded_only_when_needed():
     loaded = loaded_by("import edge_client.cli")
     assert loaded & {"tflite_runtime", "ai_edge_litert", "sounddevice", "soundfile", "httpx", "paho"} == set()
+
+
+def test_the_database_and_the_web_server_are_loaded_only_when_needed():
+    loaded = loaded_by("import aggregator_server.cli")
+    assert loaded & {"sqlalchemy", "alembic", "pydantic", "fastapi", "uvicorn", "cryptography"} == set()
