@@ -1,7 +1,8 @@
 """Which parts earn their place in the recommended plan: each exchanged or left out, tuned alike and at equal compute.
 
-No paper has this table. The plan is that of fleets that share a network: FedAvg, a trimmed mean, rehearsal by public
-labels, personalisation. A variant is judged by the models that its devices listen with.
+No paper has this table. The plan is that of fleets that share a network, with the rule of the time when this was
+measured: FedAvg, a trimmed mean, rehearsal by public labels, personalisation. A variant is judged by the models that
+its devices listen with.
 """
 
 from __future__ import annotations

@@ -7,13 +7,15 @@ import socket
 import threading
 import time
 
+from tests.support.listener import Listener
+
 _PATIENCE_S = 90
 _HOP_BY_HOP = {"connection", "content-length", "transfer-encoding"}
 FAULTS = ("drop the request", "drop the answer", "cut the request", "cut the answer", "delay", "duplicate")
 
 
-class FaultyProxy:
-    """Listens on a free port; ``server`` may be moved to another port at any time.
+class FaultyProxy(Listener):
+    """Stands in front of a server; ``server`` may be moved to another port at any time.
 
     Attributes:
         server: Port of the server.
@@ -26,22 +28,11 @@ class FaultyProxy:
         self.done = dict.fromkeys(FAULTS, 0)
         self._rng = random.Random(seed)
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
 
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # closed
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
+    def serve(self, client: socket.socket) -> None:
         """Pass on one request after another, until a side hangs up or a fault ends the connection."""
-        with client, client.makefile("rb") as stream, contextlib.suppress(OSError, http.client.HTTPException):
+        with client.makefile("rb") as stream, contextlib.suppress(http.client.HTTPException):
             while head := _head(stream):
                 body = stream.read(int(head[2].get("content-length", 0)))
                 answer = self._pass_on(*head, body)

@@ -1,40 +1,28 @@
 """An HTTP server that answers whatever a test says, byte by byte if need be, on a real socket."""
 
-import contextlib
 import socket
-import threading
 import time
 from collections.abc import Callable
+
+from tests.support.listener import Listener
 
 # Writes an answer to a request, given the request's first line.
 Answer = Callable[[socket.socket, str], None]
 MB = 1 << 20
 
 
-class HostileServer:
-    """Listens on a free port; ``answer`` may be replaced at any time; ``asked`` has every request's first line."""
+class HostileServer(Listener):
+    """``answer`` may be replaced at any time; ``asked`` has every request's first line."""
 
     def __init__(self, answer: Answer):
         self.answer = answer
         self.asked: list[str] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
 
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # closed
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):  # the client hung up, as it should
-            request = _request(connection)
-            self.asked.append(request.split("\r\n", 1)[0])
-            self.answer(connection, self.asked[-1])
+    def serve(self, client: socket.socket) -> None:
+        request = _request(client)
+        self.asked.append(request.split("\r\n", 1)[0])
+        self.answer(client, self.asked[-1])
 
 
 def _request(connection: socket.socket) -> str:

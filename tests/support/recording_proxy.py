@@ -4,6 +4,8 @@ import socket
 import threading
 from dataclasses import dataclass
 
+from tests.support.listener import Listener
+
 
 @dataclass(frozen=True)
 class Request:
@@ -16,15 +18,13 @@ class Request:
     body: bytes
 
 
-class RecordingProxy:
-    """Listens on a free port, in front of one server; ``sent`` grows while clients speak."""
+class RecordingProxy(Listener):
+    """Stands in front of one server; ``sent`` grows while clients speak."""
 
     def __init__(self, host: str, port: int):
         self._server = (host, port)
         self._connections: list[list[bytes]] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
 
     @property
     def sent(self) -> bytes:
@@ -35,20 +35,14 @@ class RecordingProxy:
         """The requests that arrived whole, connection by connection; they account for every byte of ``sent``."""
         return [request for chunks in self._connections for request in requests_in(b"".join(chunks))]
 
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return  # closed
-            server = socket.create_connection(self._server)
-            chunks: list[bytes] = []
-            self._connections.append(chunks)
-            threading.Thread(target=self._pass_on, args=(client, server, chunks), daemon=True).start()
-            threading.Thread(target=self._pass_on, args=(server, client, None), daemon=True).start()
+    def serve(self, client: socket.socket) -> None:
+        chunks: list[bytes] = []
+        self._connections.append(chunks)
+        with socket.create_connection(self._server) as server:
+            answering = threading.Thread(target=self._pass_on, args=(server, client, None), daemon=True)
+            answering.start()
+            self._pass_on(client, server, chunks)
+            answering.join()
 
     @staticmethod
     def _pass_on(source: socket.socket, target: socket.socket, keep: list[bytes] | None) -> None:

@@ -1,17 +1,16 @@
 """A TLS server with an authority of its own, whose certificate and answers are what a test wants."""
 
-import contextlib
 import socket
 import ssl
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
 from aggregator_server import tls
+from tests.support.listener import Listener
 
 
-class TlsServer:
-    """Listens on a free port. ``received`` is every byte that a client sent over TLS, ``asked`` the requests' lines."""
+class TlsServer(Listener):
+    """``received`` is every byte that a client sent over TLS, ``asked`` the requests' lines."""
 
     def __init__(self, folder: Path, made: datetime | None = None, names: list[str] | None = None):
         made = datetime.now(UTC) if made is None else made
@@ -24,28 +23,13 @@ class TlsServer:
         self._answers: dict[str, bytes] = {}
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._context.load_cert_chain(certificate.file)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
+        super().__init__("https")
 
     def answer(self, path: str, body: bytes) -> None:
         self._answers[path] = body
 
-    def __enter__(self):
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # closed
-            while True:
-                connection, _ = self._listener.accept()
-                with contextlib.suppress(OSError):  # the client does not trust this server, as it should
-                    self._serve(connection)
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, self._context.wrap_socket(connection, server_side=True) as stream:
+    def serve(self, client: socket.socket) -> None:
+        with self._context.wrap_socket(client, server_side=True) as stream:  # fails where it is not trusted
             data = b""
             while b"\r\n\r\n" not in data:
                 piece = stream.recv(65_536)
