@@ -8,7 +8,7 @@ from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import built, run_python
 from tests.support.speech_package import models
 
-pytest_plugins = ["tests.support.fixtures_aggregator", "tests.support.sound_server"]
+pytest_plugins = ["tests.support.browser", "tests.support.fixtures_aggregator", "tests.support.sound_server"]
 
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
 

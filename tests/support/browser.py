@@ -1,0 +1,34 @@
+"""Fixtures of a browser: Debian's Chromium, without a window, driven by Playwright."""
+
+import shutil
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Playwright browser; skips the test where Chromium is not installed.
+
+    It ends with its module: while it runs, no other event loop can run in this thread.
+    """
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("not installed: chromium (on Debian: apt-get install chromium)")
+    from playwright.sync_api import sync_playwright  # here: a device's tests run where it is not installed
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser):
+    """An empty page that shares no cookies with another test; an uncaught error of a script fails the test."""
+    context = browser.new_context()
+    empty = context.new_page()
+    errors: list[str] = []
+    empty.on("pageerror", lambda error: errors.append(str(error)))
+    yield empty
+    context.close()
+    assert errors == []
