@@ -12,15 +12,20 @@ from fleet_protocol.errors import AuricleError
 _COMMANDS = (run, tokens, invite, devices, audit, publish, upkeep)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return the process' exit status."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    root = argparse.ArgumentParser(
         prog="auricle-aggregator", description="Combine what devices learned about sounds, without their audio."
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in _COMMANDS:
         group.add(commands)
-    options = parser.parse_args(arguments)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return the process' exit status."""
+    options = parser().parse_args(arguments)
     try:
         return int(options.run(options))
     except AuricleError as error:

@@ -13,13 +13,18 @@ from fleet_protocol.errors import AuricleError
 _COMMANDS = (run, status, record, import_clips, label, clips, devices, public_set, fleet)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(prog="auricle-edge", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    root = argparse.ArgumentParser(prog="auricle-edge", description=__doc__)
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in _COMMANDS:
         group.add(commands)
-    options = parser.parse_args(arguments)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    options = parser().parse_args(arguments)
     # NumPy, which is not loaded yet, multiplies small matrices here: several threads would only wait for each other
     # (resampling a live 44.1 kHz took ten times the processor time).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

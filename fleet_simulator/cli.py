@@ -11,10 +11,10 @@ from pathlib import Path
 from fleet_protocol.errors import AuricleError
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(prog="auricle-sim", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    root = argparse.ArgumentParser(prog="auricle-sim", description=__doc__)
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run an experiment, or go on with one that was interrupted")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.toml")
     run.add_argument("--output", type=Path, metavar="FOLDER", help="of the run (the experiment's name without .toml)")
@@ -28,7 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     run.set_defaults(command=_run)
     _add_fetch(commands)
-    options = parser.parse_args(arguments)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    options = parser().parse_args(arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: small matrices, many processes
     try:
         return int(options.command(options))
