@@ -7,7 +7,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test coverage lint demo bundles experiments soak bench-pi armv7-root test-armv7 test-pi clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-pi clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ $(DEMO_VENV)/.ready: pyproject.toml constraints.txt
 demo: $(DEMO_VENV)/.ready  ## three devices learn sounds together [DATA=folder NEW=a,b JSON=file REPORT=report.html]
 	$(DEMO_VENV)/bin/python -m benchmarks.demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
 		$(if $(NEW),--new '$(NEW)') $(if $(JSON),--json '$(JSON)')
+
+site: $(READY)  ## write the documentation as a site into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 bundles: $(READY)  ## make the bundles that come with Auricle anew, from the front ends in edge_client/front_ends
 	$(BIN)/python -m model_export.ready_bundles

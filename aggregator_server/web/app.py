@@ -31,6 +31,7 @@ from aggregator_server.web.routes import (
     devices,
     health,
     invitations,
+    metrics,
     model,
     public_set,
     rounds,
@@ -44,7 +45,7 @@ from aggregator_server.web.siblings import Siblings
 
 # A request is compared with one after the other: those that a whole fleet sends come first.
 _ROUTES = (
-    work, uploads, blobs, health, devices, invitations, tokens, public_set, model, rounds, classes, audit,
+    work, uploads, blobs, health, devices, invitations, tokens, public_set, model, rounds, classes, audit, metrics,
 )  # fmt: skip
 _DESCRIPTION = (
     "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "

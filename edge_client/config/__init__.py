@@ -16,6 +16,7 @@ from edge_client.config.sections import (
     DetectorConfig,
     DeviceConfig,
     EventsConfig,
+    MetricsConfig,
     MicrophoneConfig,
     ModelConfig,
     RecordingsConfig,
@@ -62,6 +63,7 @@ class Config:
     events: EventsConfig = field(default_factory=EventsConfig)
     clips: ClipsConfig = field(default_factory=ClipsConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    metrics: MetricsConfig | None = None
     sinks: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -252,6 +252,23 @@ class ClipsConfig:
 
 
 @dataclass(frozen=True)
+class MetricsConfig:
+    """``[metrics]``; with this section the daemon answers Prometheus at ``/metrics``.
+
+    Attributes:
+        address: Address of this machine at which it answers; whoever reaches it may read, so the default is this
+            machine alone.
+        port: Port; 0: one that is free.
+    """
+
+    address: str = "127.0.0.1"
+    port: int = 9471
+
+    def __post_init__(self) -> None:
+        require(0 <= self.port <= 65_535, "port", self.port, "must be from 0 to 65535")
+
+
+@dataclass(frozen=True)
 class TrainingConfig:
     """``[training]``.
 

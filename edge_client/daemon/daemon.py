@@ -22,6 +22,7 @@ from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.board import resident_mb, temperature_c
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
+from edge_client.daemon.metrics import MetricsServer
 from edge_client.daemon.round_loop import RoundLoop
 from edge_client.daemon.status_file import StatusFile, model_status
 from edge_client.daemon.supervisor import Supervisor
@@ -108,6 +109,7 @@ class Daemon:
         self._publisher = Publisher(sinks, self._keep_unknown)
         self._rounds = self._add_round_loop() if config.server is not None else None
         self._teaching = self._add_teaching_loop()
+        self._metrics = MetricsServer(config.metrics, self._status) if config.metrics else None
         if config.microphone is not None:
             loop = self._supervisor.add("listening", lambda: self._listen(loop.beat), _LISTENING_STUCK_S)
 
@@ -128,6 +130,8 @@ class Daemon:
         for name in self._supervisor.join(_GRACE_S):
             log.info("left the loop %s waiting", name)
         self._publisher.close()
+        if self._metrics is not None:
+            self._metrics.close()
         self._write_status()
 
     def _add_round_loop(self) -> RoundLoop:

@@ -24,11 +24,11 @@ BASE = {"numpy", "safetensors", "dacite"}
 ALLOWED = {
     "fleet_protocol": BASE,
     "edge_client": BASE | {
-        "fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho",
+        "fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho", "prometheus_client",
     },
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio",
-        "h11", "cryptography", "segno",
+        "h11", "cryptography", "segno", "prometheus_client",
     },
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }  # fmt: skip

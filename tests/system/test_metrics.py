@@ -1,0 +1,112 @@
+"""Metrics of a real server and a real daemon, and whether dashboard and document name the metrics that there are."""
+
+import json
+import os
+import re
+import signal
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.aggregator_process import ADMIN, Fleet
+from tests.support.checkout import ROOT
+from tests.support.core_fleet import devices
+from tests.support.edge_process import EdgeDaemon, wait_for
+
+pytestmark = pytest.mark.slow
+
+
+def read(text):
+    """Samples by name; each is a dictionary from its labels, as a tuple of pairs, to its value."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(aggregator):
+    """Metrics before, within and after a round of four devices."""
+    fleet = Fleet(aggregator, devices())
+    told = []
+
+    def ask():
+        answer = fleet.admin.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain")
+        told.append(read(answer.text))
+
+    ask()
+    fleet.publish()
+    fleet.enrol()
+    round_id = fleet.open_round()
+    for device in fleet.devices:
+        fleet.upload(device, fleet.work(device)).raise_for_status()
+        if device is fleet.devices[0]:
+            ask()
+    wait_for(lambda: fleet.round(round_id)["summary"]["state"] == "done", what="the end of the round")
+    ask()
+    yield aggregator, told
+    fleet.close()
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory):
+    daemon = EdgeDaemon(tmp_path_factory.mktemp("device") / "kitchen", "base", "[metrics]\nport = 0\n")
+    daemon.start(dict(os.environ))
+    address = wait_for(lambda: re.search(r"metrics at (\S+)", daemon.log()), what="the address of the metrics")[1]
+    text = wait_for(lambda: httpx.get(address).text, what="an answer")
+    yield read(text)
+    assert daemon.end(signal.SIGTERM) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(address)
+
+
+def test_the_server_counts_devices_rounds_and_uploads(server):
+    _, (before, within, after) = server
+    assert before["auricle_devices"] == {(("state", name),): 0 for name in ("active", "waiting", "revoked")}
+    assert before["auricle_open_round"] == {(): 0}
+    assert "auricle_last_round_seconds" not in before
+    assert within["auricle_devices"][(("state", "active"),)] == 4
+    assert within["auricle_devices_present"] == {(): 4}
+    assert within["auricle_open_round"] == {(): 1}
+    assert within["auricle_open_round_devices"] == {(("uploaded", "yes"),): 1, (("uploaded", "no"),): 3}
+    assert after["auricle_open_round"] == {(): 0}
+    assert after["auricle_last_round_uploads"] == {(): 4}
+    assert after["auricle_last_round_seconds"][()] > 0
+    assert after["auricle_rounds"][(("state", "done"),)] == 1
+    assert after["auricle_audit_entries_total"][(("what", "device_enrolled"),)] == 4
+    assert 0 < after["auricle_disk_free_bytes"][()] <= after["auricle_disk_bytes"][()]
+
+
+def test_the_server_tells_nobody_without_a_token(server):
+    aggregator, _ = server
+    with aggregator.client(None) as stranger, aggregator.client(ADMIN) as person:
+        assert stranger.get("/metrics").status_code == 401
+        assert person.get("/metrics").status_code == 200
+
+
+def test_the_device_tells_how_its_loops_are(device):
+    assert device["auricle_loop_well"] == {(("loop", "teaching"),): 1}
+    assert device["auricle_trained_total"] == {(): 0}
+    assert 10e6 < device["auricle_resident_bytes"][()] < 2e9
+    ((labels, value),) = device["auricle_device_info"].items()
+    assert value == 1
+    assert dict(labels)["name"] == "kitchen"
+
+
+def test_dashboard_and_document_name_metrics_that_exist(server, device):
+    there = set(server[1][2]) | set(device)
+    dashboard = json.loads((ROOT / "docs/grafana/auricle.json").read_text())
+    drawn = {
+        name for panel in dashboard["panels"] for target in panel["targets"]
+        for name in re.findall(r"auricle_\w+", target["expr"])
+    }  # fmt: skip
+    listens = {"auricle_level_db", "auricle_real_time_factor", "auricle_overflows_total"}
+    sensor = {"auricle_temperature_celsius"}  # a virtual machine has none
+    assert listens & there == set()  # a device without a microphone does not tell them
+    assert drawn - there <= listens | sensor
+    described = set(re.findall(r"`(auricle_\w+)", (ROOT / "docs/monitoring.md").read_text()))
+    assert {name for name in there if not name.endswith("_created")} <= described
+    assert drawn <= described
