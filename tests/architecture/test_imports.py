@@ -24,7 +24,8 @@ BASE = {"numpy", "safetensors", "dacite"}
 ALLOWED = {
     "fleet_protocol": BASE,
     "edge_client": BASE | {
-        "fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho", "prometheus_client",
+        "fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho",
+        "prometheus_client",
     },
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio",
