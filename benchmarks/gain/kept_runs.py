@@ -10,9 +10,9 @@ from pathlib import Path
 from benchmarks.bundles import ROOT, BenchmarkError
 from benchmarks.papers.processes import run_all
 from benchmarks.papers.run import Figures, Run, RunFiles
+from fleet_simulator.runs.about import code_digest as packages_digest
 
-# Whose code decides what a run finds, beside its settings, which name its file.
-_PACKAGES = ("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulator")
+# Whose code decides what a run finds, beside the packages' and its settings, which name its file.
 _FILES = ("benchmarks/zero_shot.py", "benchmarks/papers/zero_shot_users.py", "benchmarks/papers/simulated.py")
 
 
@@ -49,8 +49,7 @@ def figures_of(runs: Sequence[Run], folder: Path, processes: int) -> Mapping[str
 
 def code_digest() -> str:
     """Return a digest of the sources that a run's figures depend on."""
-    sources = [path for package in _PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    digest = hashlib.sha256()
-    for path in (*sources, *(ROOT / name for name in _FILES)):
+    digest = hashlib.sha256(packages_digest().encode())
+    for path in (ROOT / name for name in _FILES):
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

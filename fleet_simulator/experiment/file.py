@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.toml_sections import TomlFile
 from fleet_simulator.errors import ExperimentError
+from fleet_simulator.experiment.changes import apply_changes
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import (
     BaselinesSection,
@@ -26,13 +28,17 @@ from fleet_simulator.experiment.upload_memory import require_memory
 _OPTIONAL = ("faults", "baselines")
 
 
-def load_experiment(path: Path) -> Experiment:
+def load_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
     """Read and check an experiment. Relative paths in it are relative to the file.
+
+    Args:
+        path: of the file.
+        changes: of its settings (:func:`apply_changes`).
 
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
     """
-    file = read_toml(path)
+    file = read_toml(path, changes)
     document = file.document
     kinds: dict[str, type[Any]] = {
         "data": DataSection, "fleet": FleetSection, "model": ModelSection, "rounds": RoundsSection,
@@ -72,13 +78,15 @@ def load_experiment(path: Path) -> Experiment:
     return experiment
 
 
-def read_toml(path: Path) -> TomlFile:
-    """Read an experiment's file.
+def read_toml(path: Path, changes: Sequence[str] = ()) -> TomlFile:
+    """Read an experiment's file, with changes to it.
 
     Raises:
         ExperimentError: naming what is wrong with it.
     """
-    return TomlFile.read(path, "experiment", ExperimentError)
+    file = TomlFile.read(path, "experiment", ExperimentError)
+    apply_changes(file.document, changes)
+    return file
 
 
 def _require_personal(experiment: Experiment, local: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,24 +22,28 @@ STRATEGY = "zero_shot"
 _NEEDED = ("data", "users", "rounds")
 
 
-def has_users(path: Path) -> bool:
+def has_users(path: Path, changes: Sequence[str] = ()) -> bool:
     """Return whether an experiment is one of the strategy ``zero_shot``, in which every user has a section.
 
     Raises:
         ExperimentError: the file cannot be read.
     """
-    document = read_toml(path).document
+    document = read_toml(path, changes).document
     rounds = document.get("rounds")
     return "users" in document or (isinstance(rounds, dict) and rounds.get("strategy") == STRATEGY)
 
 
-def load_zero_shot(path: Path) -> ZeroShotExperiment:
+def load_zero_shot(path: Path, changes: Sequence[str] = ()) -> ZeroShotExperiment:
     """Read and check an experiment. Relative paths in it are relative to the file.
+
+    Args:
+        path: of the file.
+        changes: of its settings (``apply_changes`` of changes.py).
 
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
     """
-    file = read_toml(path)
+    file = read_toml(path, changes)
     document = file.document
     kinds: dict[str, type[Any]] = {
         "data": DataSection, "rounds": RoundsSection, "zero_shot": ZeroShotSection, "faults": FaultsSection,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,7 +32,11 @@ class Simulation(Protocol):
 
 
 def simulate(
-    folder: Path, count: int, progress: Progress, open_simulation: Callable[[], AbstractContextManager[Simulation]]
+    folder: Path,
+    count: int,
+    progress: Progress,
+    open_simulation: Callable[[], AbstractContextManager[Simulation]],
+    told: Mapping[str, Any],
 ) -> tuple[dict[str, Any], list[float]]:
     """Play the rounds that a folder lacks; a killed run so goes on from its last finished round.
 
@@ -41,6 +45,7 @@ def simulate(
         count: of rounds, those before this run among them.
         progress: shows how it goes.
         open_simulation: reads the state in the folder, or makes the first one.
+        told: what ``result.json`` says of how it was made, JSON-ready.
 
     Returns:
         What ``result.json`` holds, and the seconds of each round that was played here.
@@ -61,7 +66,7 @@ def simulate(
                 entry = simulation.play(round_id, progress)
                 seconds.append(time.perf_counter() - start)
                 progress.round_done(entry, seconds[-1])
-            result = simulation.result()
+            result = simulation.result() | {"about": dict(told)}
         write_durably(folder / RESULT, (json.dumps(result, indent=1, sort_keys=True) + "\n").encode(), 0o644)
     return result, seconds
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_simulator.experiment.sections import Experiment
+from fleet_simulator.runs.about import about
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.loop import available_cores, simulate
 from fleet_simulator.runs.progress import Progress
@@ -73,7 +74,9 @@ def run(
         with _pool(fleet, workers, cluster, inputs) as pool:
             yield SharedModelSimulation(fleet, pool)
 
-    result, seconds = simulate(folder, experiment.rounds.count, progress, opened)
+    result, seconds = simulate(
+        folder, experiment.rounds.count, progress, opened, about(experiment, experiment.rounds.seed)
+    )
     return Result(result["rounds"], result.get("devices", []), seconds, folder)
 
 

@@ -26,6 +26,7 @@ from fleet_protocol.public_set import pack_consensus
 from fleet_simulator.experiment.faults import SCORE_ATTACKS, accepted, attacking_devices, misjudged, poisoned
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips
+from fleet_simulator.runs.about import about
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.loop import available_cores, simulate
 from fleet_simulator.runs.progress import Progress
@@ -58,7 +59,8 @@ def run_zero_shot(
         with ThreadPoolExecutor(available_cores() if workers is None else max(1, workers)) as threads:
             yield ZeroShotSimulation(experiment, folder, inputs or Inputs(), threads)
 
-    rounds: list[dict[str, Any]] = simulate(folder, experiment.rounds.count, progress, opened)[0]["rounds"]
+    told = about(experiment, experiment.rounds.seed)
+    rounds: list[dict[str, Any]] = simulate(folder, experiment.rounds.count, progress, opened, told)[0]["rounds"]
     return rounds
 
 

@@ -1,0 +1,43 @@
+"""What a result was made with: settings, seed, versions, and a digest of the code."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+# Whose code decides what a run finds, beside its settings.
+PACKAGES = ("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulator")
+
+
+def about(experiment: Any, seed: int) -> dict[str, Any]:  # noqa: ANN401  (a dataclass of either kind of experiment)
+    """Return what ``result.json`` tells of a run, JSON-ready.
+
+    Args:
+        experiment: with its sections, and a ``digest`` of them and of the bundles.
+        seed: of everything random.
+    """
+    settings = json.loads(json.dumps(dataclasses.asdict(experiment), default=str))
+    return {
+        "version": version("auricle"), "code": code_digest(), "experiment": experiment.digest, "seed": seed,
+        "settings": settings,
+    }  # fmt: skip
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of the sources that a run's result depends on."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        folder = Path(spec.submodule_search_locations[0])
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"{package}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
