@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from edge_client.commands import clips, devices, fleet, import_clips, label, public_set, record, run, status
+from edge_client.commands import clips, devices, fleet, import_clips, label, public_set, record, run, status, wyoming
 from fleet_protocol.errors import AuricleError
 
-_COMMANDS = (run, status, record, import_clips, label, clips, devices, public_set, fleet)
+_COMMANDS = (run, status, record, import_clips, label, clips, devices, public_set, fleet, wyoming)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,0 +1,1 @@
+"""Taught words for a voice assistant."""

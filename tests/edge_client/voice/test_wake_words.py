@@ -1,0 +1,130 @@
+"""A taught sound as a wake word: the real service, spoken to by the protocol's own client."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncClient
+from wyoming.error import Error
+from wyoming.info import Describe, Info
+from wyoming.ping import Ping, Pong
+from wyoming.wake import Detect, Detection, NotDetected
+
+from edge_client.audio.resampling import resample
+from tests.support.checkout import ROOT
+from tests.support.edge_process import wait_for
+from tests.support.sounds import RATE, melody, write_clips
+from tests.support.taught_device import Device
+
+pytestmark = pytest.mark.slow
+LABELS = ("down", "stop", "up")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory, pretrained_bundle):
+    """A device that was taught three sounds, and its service at a Unix socket."""
+    device = Device(tmp_path_factory.mktemp("device"), pretrained_bundle)
+    for label in LABELS:
+        write_clips(device.clips, label, 8, seed=1)
+    device.teach()
+    uri = f"unix://{device.folder / 'voice'}"
+    command = [sys.executable, "-m", "edge_client.cli", "wyoming", "--uri", uri]
+    with (device.folder / "log").open("w") as log:
+        process = subprocess.Popen([*command, "--config", str(device.folder / "edge.toml")], cwd=ROOT, stderr=log)
+        wait_for((device.folder / "voice").exists, what="the socket")
+        yield uri
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert "Traceback" not in (device.folder / "log").read_text()
+
+
+def sound(label: str, rate: int, channels: int) -> list[bytes]:
+    """Six seconds of quiet noise with the sound in it, 16-bit PCM, in pieces of a tenth of a second."""
+    rng = np.random.default_rng(5)
+    stream = rng.normal(0, 0.001, 6 * RATE).astype(np.float32)
+    taught = melody(label, rng)
+    stream[3 * RATE : 3 * RATE + len(taught)] += taught
+    pcm = (resample(stream, RATE, rate) * 32_767).clip(-32_768, 32_767).astype("<i2")
+    pcm = np.repeat(pcm[:, None], channels, axis=1)
+    return [pcm[start : start + rate // 10].tobytes() for start in range(0, len(pcm), rate // 10)]
+
+
+async def listen(uri, label, names, rate=16_000, channels=1):
+    """What the service says of a sound until its end."""
+    found = []
+    async with AsyncClient.from_uri(uri) as client:
+        await client.write_event(Detect(names=names).event())
+        await client.write_event(AudioStart(rate, 2, channels).event())
+        for number, piece in enumerate(sound(label, rate, channels)):
+            await client.write_event(AudioChunk(rate, 2, channels, piece, timestamp=100 * number).event())
+        await client.write_event(AudioStop().event())
+        await client.write_event(Ping("done").event())
+        while not Pong.is_type((event := await client.read_event()).type):
+            found.append(event)
+    return found
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(16_000, 1), (44_100, 2)])
+def test_a_taught_sound_is_a_wake_word(service, rate, channels):
+    (event,) = asyncio.run(listen(service, "stop", ["stop"], rate, channels))
+    detection = Detection.from_event(event)
+    assert detection.name == "stop"
+    assert 3_000 <= detection.timestamp <= 5_000
+
+
+def test_another_sound_does_not_wake(service):
+    (event,) = asyncio.run(listen(service, "up", ["stop"]))
+    assert NotDetected.is_type(event.type)
+
+
+def test_any_taught_sound_wakes_where_none_is_named(service):
+    (event,) = asyncio.run(listen(service, "up", None))
+    assert Detection.from_event(event).name == "up"
+
+
+def test_the_service_tells_its_words(service):
+    async def ask():
+        async with AsyncClient.from_uri(service) as client:
+            await client.write_event(Describe().event())
+            return Info.from_event(await client.read_event())
+
+    (program,) = asyncio.run(ask()).wake
+    assert sorted(model.name for model in program.models) == sorted(LABELS)
+    assert all(model.installed and model.phrase == model.name for model in program.models)
+
+
+def test_nonsense_is_refused_and_the_service_goes_on(service):
+    async def send(*events):
+        async with AsyncClient.from_uri(service) as client:
+            for event in events:
+                await client.write_event(event)
+            return await client.read_event()
+
+    refused = asyncio.run(send(AudioStart(16_000, 4, 1).event()))
+    assert "16-bit PCM, not 32-bit" in Error.from_event(refused).text
+    refused = asyncio.run(send(AudioChunk(16_000, 2, 1, b"\0\0").event()))
+    assert "before audio-start" in Error.from_event(refused).text
+    for line in (b"no json\n", b"[" * 60_000, json.dumps({"type": "x", "payload_length": 10**12}).encode() + b"\n"):
+        with socket.socket(socket.AF_UNIX) as raw:
+            raw.settimeout(60)
+            raw.connect(service.removeprefix("unix://"))
+            raw.sendall(line)
+            raw.shutdown(socket.SHUT_WR)
+            assert raw.recv(1) == b""
+    test_the_service_tells_its_words(service)
+
+
+def test_a_wrong_address_is_named(service):
+    config = os.path.join(os.path.dirname(service.removeprefix("unix://")), "edge.toml")  # noqa: PTH118, PTH120
+    command = [sys.executable, "-m", "edge_client.cli", "wyoming", "--uri", "http://x", "--config", config]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "--uri http://x" in done.stderr
+    assert "tcp://127.0.0.1:10400" in done.stderr
