@@ -27,12 +27,6 @@ QUARANTINED = select(ConductRow.device_id).where(ConductRow.quarantined_at.is_no
 _REASON_LENGTH = 1_000
 
 
-def in_quarantine(session: Session, device_id: str) -> bool:
-    """Tell whether a device is in quarantine."""
-    row = session.get(ConductRow, device_id)
-    return row is not None and row.quarantined_at is not None
-
-
 def note_refusal(session: Session, device_id: str, round_id: int, message: str, now: float) -> None:
     """Note that an upload was refused for its values; once for each round, because devices try again."""
     row = _row(session, device_id)

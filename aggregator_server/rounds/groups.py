@@ -51,10 +51,10 @@ def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
     """
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
     name = parsed_plan(fleets.plan).personalisation.name
-    if is_other(session, row, device_id):
+    if name == "none" or is_other(session, row, device_id):
         return False
     if name != "group_balanced":
-        return name != "none"
+        return True
     training = open_group_index(session, fleets.round_id)
     if training is None or fleets.groups is None:
         return True

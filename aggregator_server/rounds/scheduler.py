@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _MAX_SLEEP_S = 30.0  # deadlines are wall-clock times, and somebody may set the clock
 _RETRY_S = 5.0
 _LEASE_RETRY_S = 1.0  # the process that has the lease may die
-_LEAST_PAUSE_S = 0.02  # uploads may come by the hundred in a second
+_LEAST_PAUSE_S = 0.005  # uploads may come by the hundred in a second
 
 
 class RoundScheduler:

@@ -21,7 +21,7 @@ from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
 from aggregator_server.rounds.admission import admit, note_upload
 from aggregator_server.rounds.others import followed_strategy
-from aggregator_server.rounds.plan import parsed_plan
+from aggregator_server.rounds.plan import plan_of_text
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.strategies.registry import strategy
@@ -76,7 +76,7 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     _check(terms, update, round_id, device_id)
     if found.series is None:  # else rounds may have ended since, which let the public set grow
         _check_public_set(terms, update)
-    chosen = strategy(followed_strategy(parsed_plan(found.plan), found.strategy, other=found.other))
+    chosen = strategy(followed_strategy(plan_of_text(found.plan), found.strategy, other=found.other))
     _check_values(store, chosen, terms, update, arrays, now)
     sha256 = incoming.keep()
     with store.writing() as session:

@@ -2,28 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Text, and_, bindparam, cast, insert, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotDoneError
-from aggregator_server.fleet.classes import all_classes, as_merged, classes_in_state, given_up, merged_classes
-from aggregator_server.fleet.conduct import in_quarantine
-from aggregator_server.fleet.devices import require_active, standing_of
+from aggregator_server.fleet.classes import all_classes, as_merged, given_up, merged_classes
+from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.shared_models import model_blob
-from aggregator_server.rounds.continuous import has_learned_as_much, is_due, open_round_of_series
+from aggregator_server.rounds.continuous import has_learned_as_much, is_due
 from aggregator_server.rounds.groups import fine_tuning_due
 from aggregator_server.rounds.history import newest_result
 from aggregator_server.rounds.others import is_other, plan_for_others
-from aggregator_server.rounds.plan import parsed_plan
-from aggregator_server.rounds.queries import open_round_waiting_for, require_round
+from aggregator_server.rounds.plan import parsed_plan, plan_of_text
+from aggregator_server.rounds.queries import newest_of_fleet, no_such_round, open_number
 from aggregator_server.rounds.states import is_done
 from aggregator_server.rounds.uploads import check_metrics
 from aggregator_server.store import Store
-from aggregator_server.store.tables import PROPOSED, AssignmentRow, ClassRow, LearnedRow, ParticipantRow, RoundRow
+from aggregator_server.store.tables import (
+    PROPOSED,
+    AssignmentRow,
+    ClassRow,
+    ConductRow,
+    DeviceRow,
+    LearnedRow,
+    ParticipantRow,
+    RoundRow,
+    table_of,
+)
 from fleet_protocol.messages import ClassAssignment, Learned, Work, WorkKind
+
+_D, _K, _L, _P = table_of(DeviceRow), table_of(ConductRow), table_of(LearnedRow), table_of(ParticipantRow)
+_NEWEST, _OPEN = table_of(RoundRow).alias("newest"), table_of(RoundRow).alias("open")
+# What decides whether a device has work, in one statement: a fleet that wakes asks it all at once, most of it in vain.
+_PLACE = (
+    select(
+        *(_D.c[name] for name in STANDING),
+        _K.c.quarantined_at,
+        _NEWEST.c.round_id.label("newest"), cast(_NEWEST.c.plan, Text).label("plan"),
+        _NEWEST.c.groups.is_not(None).label("has_groups"), _L.c.personalised,
+        _OPEN.c.round_id.label("open"), _OPEN.c.series, _OPEN.c.deadline_at,
+        and_(_P.c.device_id.is_not(None), _P.c.upload.is_(None)).label("is_asked"),
+    )
+    .select_from(
+        _D.outerjoin(_K, _K.c.device_id == _D.c.device_id)
+        .outerjoin(_NEWEST, _NEWEST.c.round_id == newest_of_fleet())
+        .outerjoin(_L, and_(_L.c.round_id == _NEWEST.c.round_id, _L.c.device_id == _D.c.device_id))
+        .outerjoin(_OPEN, _OPEN.c.round_id == open_number())
+        .outerjoin(_P, and_(_P.c.round_id == _OPEN.c.round_id, _P.c.device_id == _D.c.device_id))
+    )
+    .where(_D.c.device_id == bindparam("of_device"))
+)  # fmt: skip
+_A, _C, _R = table_of(AssignmentRow), table_of(ClassRow), table_of(RoundRow)
+_REPORT = (
+    select(_R.c.state, _L.c.personalised)
+    .select_from(_R.outerjoin(_L, and_(_L.c.round_id == _R.c.round_id, _L.c.device_id == bindparam("of_device"))))
+    .where(_R.c.round_id == bindparam("of_round"))
+    .with_for_update(of=_R)
+)
+_REPORTED: dict[str, Any] = {name: bindparam(name) for name in ("personalised", "kept_own", "metrics")}
+_NOTE = insert(_L).values({"round_id": bindparam("of_round"), "device_id": bindparam("of_device"), **_REPORTED})
+_NOTE_AGAIN = (
+    update(_L).where(_L.c.round_id == bindparam("of_round"), _L.c.device_id == bindparam("of_device")).values(_REPORTED)
+)
+_REACHED = (
+    update(_A)
+    .where(_A.c.device_id == bindparam("of_device"), _A.c.round_id <= bindparam("of_round"))
+    .where(_A.c.class_id.not_in(select(_C.c.class_id).where(_C.c.state == PROPOSED)))
+    .values(acknowledged=True)
+)
+_PENDING = (
+    select(_A.c.slot, _A.c.class_id)
+    .join(_C, _C.c.class_id == _A.c.class_id)
+    .where(_A.c.device_id == bindparam("of_device"), _A.c.acknowledged.is_(False), _C.c.state != PROPOSED)
+    .order_by(_A.c.slot)
+)
 
 
 def next_work(store: Store, device_id: str, now: float) -> Work | None:
@@ -39,13 +95,12 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     """
     store.note_seen(device_id, now)
     with store.reading() as session:
-        require_active(standing_of(session, device_id))
-        finished = _to_learn(session, device_id)
+        place: Any = session.execute(_PLACE, {"of_device": device_id}).one()
+        require_active(Standing(*place[: len(STANDING)]))
+        finished = _to_learn(session, device_id, place)
         if finished is not None:
             return _work(session, "learn", finished, device_id)
-        if in_quarantine(session, device_id):
-            return None
-        open_round = open_round_waiting_for(session, device_id, now) or _continuous(session, device_id, now)
+        open_round = None if place.quarantined_at is not None else _to_contribute(session, device_id, place, now)
         if open_round is not None:
             return _work(session, "contribute", open_round, device_id)
     return None
@@ -61,27 +116,26 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
     """
     check_metrics(learned.metrics)
     with store.writing() as session:
-        row = require_round(session, learned.round_id)
-        if not is_done(row):
-            raise RoundNotDoneError(f"round {learned.round_id} is {row.state}, so there is nothing to learn from it")
-        before = session.get(LearnedRow, (learned.round_id, device_id))
-        if before is not None and (before.personalised or not learned.personalised):
+        whose = {"of_round": learned.round_id, "of_device": device_id}
+        found: Any = session.execute(_REPORT, whose).first()
+        if found is None:
+            raise no_such_round(learned.round_id)
+        if not is_done(found):
+            raise RoundNotDoneError(f"round {learned.round_id} is {found.state}, so there is nothing to learn from it")
+        if found.personalised is not None and (found.personalised or not learned.personalised):
             return
-        session.merge(
-            LearnedRow(
-                round_id=learned.round_id, device_id=device_id,
-                personalised=learned.personalised, kept_own=learned.kept_own, metrics=learned.metrics,
-            )
-        )  # fmt: skip
-        reached = (AssignmentRow.device_id == device_id) & (AssignmentRow.round_id <= learned.round_id)
-        proposed = AssignmentRow.class_id.in_(classes_in_state(session, PROPOSED))
-        session.execute(update(AssignmentRow).where(reached, ~proposed).values(acknowledged=True))
+        reported = {name: getattr(learned, name) for name in _REPORTED}
+        session.execute(_NOTE if found.personalised is None else _NOTE_AGAIN, whose | reported)
+        session.execute(_REACHED, whose)
 
 
-def _to_learn(session: Session, device_id: str) -> RoundRow | None:
-    row = newest_result(session, device_id)
-    if row is None:
+def _to_learn(session: Session, device_id: str, place: Any) -> RoundRow | None:  # noqa: ANN401  (a row of _PLACE)
+    if place.newest is None:
         return None
+    if not place.has_groups and (place.personalised or (place.personalised is False and not _fine_tunes(place.plan))):
+        return None
+    row = newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest)
+    assert row is not None
     learned = session.get(LearnedRow, (row.round_id, device_id))
     if learned is None and has_learned_as_much(session, row, device_id):
         return None
@@ -90,9 +144,18 @@ def _to_learn(session: Session, device_id: str) -> RoundRow | None:
     return None
 
 
-def _continuous(session: Session, device_id: str, now: float) -> RoundRow | None:
-    row = open_round_of_series(session)
-    return row if row is not None and is_due(session, row, device_id, now) else None
+def _fine_tunes(plan: str) -> bool:
+    """Tell whether a plan, as it is stored, may have devices fine-tune its result."""
+    return plan_of_text(plan).personalisation.name != "none"
+
+
+def _to_contribute(session: Session, device_id: str, place: Any, now: float) -> RoundRow | None:  # noqa: ANN401
+    if place.open is None:
+        return None
+    if place.series is None and not (place.is_asked and place.deadline_at > now):
+        return None
+    row = session.get_one(RoundRow, place.open)
+    return row if row.series is None or is_due(session, row, device_id, now) else None
 
 
 def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Work:
@@ -132,11 +195,5 @@ def _is_other(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -
 
 def _pending(session: Session, device_id: str, merged: Mapping[str, str]) -> tuple[ClassAssignment, ...]:
     """Return what a device has not been told of its new sounds; nothing of classes that wait for an operator."""
-    rows = (
-        select(AssignmentRow.slot, AssignmentRow.class_id)
-        .join(ClassRow, ClassRow.class_id == AssignmentRow.class_id)
-        .where(AssignmentRow.device_id == device_id, AssignmentRow.acknowledged.is_(False))
-        .where(ClassRow.state != PROPOSED)
-        .order_by(AssignmentRow.slot)
-    )
-    return tuple(ClassAssignment(slot, merged.get(class_id, class_id)) for slot, class_id in session.execute(rows))
+    rows: Iterable[Any] = session.execute(_PENDING, {"of_device": device_id})
+    return tuple(ClassAssignment(slot, merged.get(class_id, class_id)) for slot, class_id in rows)

@@ -6,12 +6,13 @@ docs/architecture.md, "A round is rows in a database", says why.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, Select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import StartError
@@ -34,6 +35,7 @@ class Tables:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._glancing: Connection | None = None
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -48,8 +50,25 @@ class Tables:
         with Session(writer, expire_on_commit=False) as session, session.begin():
             yield session
 
+    def glance(self, statement: Select[Any], parameters: Mapping[str, object]) -> Any:  # noqa: ANN401  (a row)
+        """Return the first row that a statement finds by a key, or None.
+
+        Only the thread of the event loop may call this. To read one row of SQLite takes a tenth of what it takes to
+        have another thread do it, and no writer keeps a reader waiting.
+        """
+        if self._glancing is None:
+            self._glancing = self._engine.connect().execution_options(auricle_glance=True)
+        try:
+            return self._glancing.execute(statement, parameters).first()
+        except SQLAlchemyError:
+            self._glancing.close()
+            self._glancing = None
+            raise
+
     def close(self) -> None:
         """Close every connection."""
+        if self._glancing is not None:
+            self._glancing.close()
         self._engine.dispose()
 
 

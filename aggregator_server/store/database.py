@@ -117,6 +117,8 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if options.get("auricle_glance", False):
+        return  # every statement sees the newest state
     # A writer takes the lock at once: upgrading a reader's lock later fails whenever somebody else wrote between.
-    write = connection.get_execution_options().get("auricle_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("auricle_write", False) else "BEGIN")
