@@ -91,6 +91,8 @@ class Entry:
 def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()) -> Enrolled:
     """Take a device into the fleet. A device may enrol again, which updates what the server knows of it.
 
+    It is a member for good once the store is flushed.
+
     Raises:
         InvalidRequestError: a field cannot be used.
         ForeignFeaturesError: its features are not those of the public set.
@@ -103,7 +105,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
     """
     settings = _check(enrolment)
     secret_hash = hash_secret(enrolment.secret)
-    with store.writing() as session:
+    with store.writing(durable=False) as session:
         _require_fleets_features(session, settings, enrolment.name)
         row = session.get(DeviceRow, enrolment.device_id)
         if row is None:

@@ -36,15 +36,15 @@ from aggregator_server.store.tables import (
 from fleet_protocol.messages import ClassAssignment, Learned, Work, WorkKind
 
 _D, _K, _L, _P = table_of(DeviceRow), table_of(ConductRow), table_of(LearnedRow), table_of(ParticipantRow)
-_NEWEST, _OPEN = table_of(RoundRow).alias("newest"), table_of(RoundRow).alias("open")
+_NEWEST, _OPEN = table_of(RoundRow).alias("newest"), table_of(RoundRow).alias("present")
 # What decides whether a device has work, in one statement: a fleet that wakes asks it all at once, most of it in vain.
 _PLACE = (
     select(
         *(_D.c[name] for name in STANDING),
         _K.c.quarantined_at,
-        _NEWEST.c.round_id.label("newest"), cast(_NEWEST.c.plan, Text).label("plan"),
+        _NEWEST.c.round_id.label("newest_round"), cast(_NEWEST.c.plan, Text).label("plan"),
         _NEWEST.c.groups.is_not(None).label("has_groups"), _L.c.personalised,
-        _OPEN.c.round_id.label("open"), _OPEN.c.series, _OPEN.c.deadline_at,
+        _OPEN.c.round_id.label("open_round"), _OPEN.c.series, _OPEN.c.deadline_at,
         and_(_P.c.device_id.is_not(None), _P.c.upload.is_(None)).label("is_asked"),
     )
     .select_from(
@@ -109,13 +109,15 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
 def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
     """Note that a device learned from a round: that round's and older assignments have reached it. Idempotent.
 
+    The note holds once the store is flushed.
+
     Raises:
         RoundNotFoundError: there is no such round.
         RoundNotDoneError: it has no result.
         InvalidRequestError: the metrics cannot be stored.
     """
     check_metrics(learned.metrics)
-    with store.writing() as session:
+    with store.writing(durable=False) as session:
         whose = {"of_round": learned.round_id, "of_device": device_id}
         found: Any = session.execute(_REPORT, whose).first()
         if found is None:
@@ -130,11 +132,11 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
 
 
 def _to_learn(session: Session, device_id: str, place: Any) -> RoundRow | None:  # noqa: ANN401  (a row of _PLACE)
-    if place.newest is None:
+    if place.newest_round is None:
         return None
     if not place.has_groups and (place.personalised or (place.personalised is False and not _fine_tunes(place.plan))):
         return None
-    row = newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest)
+    row = newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest_round)
     assert row is not None
     learned = session.get(LearnedRow, (row.round_id, device_id))
     if learned is None and has_learned_as_much(session, row, device_id):
@@ -150,11 +152,11 @@ def _fine_tunes(plan: str) -> bool:
 
 
 def _to_contribute(session: Session, device_id: str, place: Any, now: float) -> RoundRow | None:  # noqa: ANN401
-    if place.open is None:
+    if place.open_round is None:
         return None
     if place.series is None and not (place.is_asked and place.deadline_at > now):
         return None
-    row = session.get_one(RoundRow, place.open)
+    row = session.get_one(RoundRow, place.open_round)
     return row if row.series is None or is_due(session, row, device_id, now) else None
 
 

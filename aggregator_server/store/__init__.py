@@ -6,6 +6,7 @@ docs/architecture.md, "A round is rows in a database", says why.
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,11 +45,30 @@ class Tables:
             yield session
 
     @contextmanager
-    def writing(self) -> Iterator[Session]:
-        """A session that holds the write lock and commits durably at the end, or changes nothing on an error."""
-        writer = self._engine.execution_options(auricle_write=True)
+    def writing(self, *, durable: bool = True) -> Iterator[Session]:
+        """A session that holds the write lock and commits durably at the end, or changes nothing on an error.
+
+        Without ``durable``, a power cut may undo the commit until :meth:`flush` was called. It then undoes every later
+        one too: the log is read up to its first damaged page.
+        """
+        writer = self._engine.execution_options(auricle_write="durable" if durable else "soon")
         with Session(writer, expire_on_commit=False) as session, session.begin():
             yield session
+
+    def flush(self) -> None:
+        """Make durable whatever was committed before.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        try:
+            log = os.open(f"{self._engine.url.database}-wal", os.O_RDONLY)
+        except FileNotFoundError:  # all of it is in the database itself
+            return
+        try:
+            os.fdatasync(log)
+        finally:
+            os.close(log)
 
     def glance(self, statement: Select[Any], parameters: Mapping[str, object]) -> Any:  # noqa: ANN401  (a row)
         """Return the first row that a statement finds by a key, or None.

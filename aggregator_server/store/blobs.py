@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from aggregator_server.errors import BlobError, UploadReplacedError
-from fleet_protocol.atomic_files import make_folder, rename_durably
+from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably
 
 
 class Incoming:
@@ -80,8 +80,16 @@ class BlobFolder:
         """Open the folder, which may be new."""
         self.folder = folder
         self._incoming = folder / "incoming"
-        self._incoming.mkdir(parents=True, exist_ok=True)
+        if not self._incoming.exists():
+            self._make_folders()
         self._receiving: dict[str, Incoming] = {}
+
+    def _make_folders(self) -> None:
+        """Make the folders of all digests at once: each needs a flush of its own when it comes with its first blob."""
+        for number in range(256):
+            (self.folder / f"{number:02x}").mkdir(parents=True, exist_ok=True)
+        flush_folder(self.folder)
+        self._incoming.mkdir(exist_ok=True)
 
     def remove_leftovers(self) -> None:
         """Remove what an earlier process left in ``incoming/``; only whoever has the data folder alone may."""

@@ -8,12 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 
 from aggregator_server import errors
-from aggregator_server.rounds.uploads import accept_update, require_expected
+from aggregator_server.rounds.uploads import check_update, note_update, require_expected
+from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.bodies import BINARY_BODY
 from aggregator_server.web.routes.rounds import RoundId
+from aggregator_server.web.service import Service
 from fleet_protocol.messages import Receipt
 
 router = APIRouter(tags=["work"])
@@ -62,6 +64,17 @@ async def upload(
                 f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again"
             )
         try:
-            return await service.for_device(accept_update, service.store, round_id, device_id, incoming, time.time())
+            receipt = await _accept(service, round_id, device_id, incoming, time.time())
         finally:  # also where an upload was refused: a round does not wait for a device in quarantine
             service.scheduler.wake()
+    await service.flushed()
+    return receipt
+
+
+async def _accept(service: Service, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
+    """Check an upload, put it on the disk and note it; one that is there already changes nothing."""
+    update = await service.for_device(check_update, service.store, round_id, device_id, incoming, now)
+    if update is None:
+        return Receipt(round_id, incoming.sha256, repeated=True)
+    sha256 = await service.on_disk(incoming.keep)
+    return await service.for_device(note_update, service.store, update, sha256, now)

@@ -71,3 +71,4 @@ async def learned(service: CurrentService, device_id: Device, round_id: RoundId,
     if message.round_id != round_id:
         raise errors.InvalidRequestError(f"the message names round {message.round_id}, the address round {round_id}")
     await service.for_device(acknowledge, service.store, device_id, message)
+    await service.flushed()
