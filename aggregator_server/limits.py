@@ -41,7 +41,7 @@ RETRY_AFTER_S = 5
 
 # Threads. Administrators' requests have their own, so that they do not queue behind a fleet that wakes.
 DEVICE_THREADS = 2
-DISK_THREADS = 8  # that wait for the disk to have an upload, and compute nothing
+DISK_THREADS = 8  # that mostly wait for the disk to have an upload
 OTHER_THREADS = 6
 UPLOADS_READ_AT_ONCE = 16
 TURN_S = 0.5  # without a byte, after which another is read

@@ -15,6 +15,7 @@ from aggregator_server.errors import DuplicateUpdateError, NotSelectedError, Rou
 from aggregator_server.rounds.continuous import is_due, present_round
 from aggregator_server.rounds.queries import no_such_round
 from aggregator_server.rounds.states import is_open
+from aggregator_server.store import Store
 from aggregator_server.store.tables import (
     BlobRow,
     ConductRow,
@@ -73,6 +74,23 @@ class Place:
     found: Any
 
 
+def expects(store: Store, round_id: int, device_id: str, sha256: str | None, now: float) -> bool:
+    """Tell whether a round expects an upload, as :func:`admit` does, where one row tells.
+
+    It does not for continuous rounds. Only the thread of the event loop may call this.
+
+    Raises:
+        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
+    """
+    found = store.glance(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id})
+    if found is None:
+        raise no_such_round(round_id)
+    if found.series is not None:
+        return False
+    _is_new(found, round_id, device_id, sha256, now)
+    return True
+
+
 def admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> Place | None:
     """Return where the upload belongs, or None where it is there already, or may be: only its bytes tell.
 
@@ -92,12 +110,21 @@ def admit(session: Session, round_id: int, device_id: str, sha256: str | None, n
     if found.series is not None:
         current = _admit_to_series(session, found, device_id, sha256, now)
         return None if current is None else Place(current, found)
+    return Place(round_id, found) if _is_new(found, round_id, device_id, sha256, now) else None
+
+
+def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: float) -> bool:  # noqa: ANN401
+    """Tell whether a round takes an upload that is not there yet.
+
+    Raises:
+        NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
+    """
     if found.device_id is None:
         raise NotSelectedError(
             f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
         )
     if found.upload is not None and sha256 in (None, found.upload):
-        return None
+        return False
     if found.upload is not None:
         raise DuplicateUpdateError(f"device {device_id} uploaded {found.upload} for round {round_id}; that one stands")
     if not is_open(found):
@@ -106,7 +133,7 @@ def admit(session: Session, round_id: int, device_id: str, sha256: str | None, n
     if now >= found.deadline_at:
         late = now - found.deadline_at
         raise RoundClosedError(f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work")
-    return Place(round_id, found)
+    return True
 
 
 def _admit_to_series(session: Session, found: Any, device_id: str, sha256: str | None, now: float) -> int | None:  # noqa: ANN401

@@ -73,9 +73,8 @@ class RoundScheduler:
         with self._store.reading() as session:
             is_due, deadline = read_waiting(session, time.time())
         if is_due:
-            closed = advance(self._store, time.time(), self._compute)
+            closed = advance(self._store, time.time(), self._compute, self._new_work.notify)
             if closed is not None:
                 _log.info("round %d closed", closed)
-                self._new_work.notify()
             return 0.0  # another round may have followed, and even be over already
         return _MAX_SLEEP_S if deadline is None else min(_MAX_SLEEP_S, max(0.0, deadline - time.time()))

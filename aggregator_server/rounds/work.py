@@ -82,6 +82,20 @@ _PENDING = (
 )
 
 
+def may_have_work(store: Store, device_id: str, now: float) -> bool:
+    """Tell whether :func:`next_work` may find some. Only the thread of the event loop may call this.
+
+    A fleet asks often, and mostly in vain.
+
+    Raises:
+        DeviceRevokedError, DeviceWaitingError: the device may not take part, perhaps since it began to wait.
+    """
+    store.note_seen(device_id, now)
+    place = store.glance(_PLACE, {"of_device": device_id})
+    require_active(Standing(*place[: len(STANDING)]))
+    return _may_learn(place) or _may_contribute(place, now)
+
+
 def next_work(store: Store, device_id: str, now: float) -> Work | None:
     """Return a device's next work, or None.
 
@@ -97,10 +111,10 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     with store.reading() as session:
         place: Any = session.execute(_PLACE, {"of_device": device_id}).one()
         require_active(Standing(*place[: len(STANDING)]))
-        finished = _to_learn(session, device_id, place)
+        finished = _to_learn(session, device_id, place) if _may_learn(place) else None
         if finished is not None:
             return _work(session, "learn", finished, device_id)
-        open_round = None if place.quarantined_at is not None else _to_contribute(session, device_id, place, now)
+        open_round = _to_contribute(session, device_id, place, now) if _may_contribute(place, now) else None
         if open_round is not None:
             return _work(session, "contribute", open_round, device_id)
     return None
@@ -131,11 +145,23 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
         session.execute(_REACHED, whose)
 
 
-def _to_learn(session: Session, device_id: str, place: Any) -> RoundRow | None:  # noqa: ANN401  (a row of _PLACE)
+def _may_learn(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
+    """Tell whether there may be a result that a device has not learned, or not fine-tuned; of groups it is not told."""
     if place.newest_round is None:
-        return None
-    if not place.has_groups and (place.personalised or (place.personalised is False and not _fine_tunes(place.plan))):
-        return None
+        return False
+    if place.has_groups or place.personalised is None:
+        return True
+    return not place.personalised and plan_of_text(place.plan).personalisation.name != "none"
+
+
+def _may_contribute(place: Any, now: float) -> bool:  # noqa: ANN401  (a row of _PLACE)
+    """Tell whether the open round may want something of a device; of a series it is not told."""
+    if place.open_round is None or place.quarantined_at is not None:
+        return False
+    return place.series is not None or bool(place.is_asked and place.deadline_at > now)
+
+
+def _to_learn(session: Session, device_id: str, place: Any) -> RoundRow | None:  # noqa: ANN401  (a row of _PLACE)
     row = newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest_round)
     assert row is not None
     learned = session.get(LearnedRow, (row.round_id, device_id))
@@ -146,16 +172,7 @@ def _to_learn(session: Session, device_id: str, place: Any) -> RoundRow | None: 
     return None
 
 
-def _fine_tunes(plan: str) -> bool:
-    """Tell whether a plan, as it is stored, may have devices fine-tune its result."""
-    return plan_of_text(plan).personalisation.name != "none"
-
-
 def _to_contribute(session: Session, device_id: str, place: Any, now: float) -> RoundRow | None:  # noqa: ANN401
-    if place.open_round is None:
-        return None
-    if place.series is None and not (place.is_asked and place.deadline_at > now):
-        return None
     row = session.get_one(RoundRow, place.open_round)
     return row if row.series is None or is_due(session, row, device_id, now) else None
 

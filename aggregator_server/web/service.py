@@ -72,7 +72,7 @@ class Service:
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self.device_threads)
 
     async def on_disk(self, function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
-        """Run what waits for the disk, and computes nothing."""
+        """Run what mostly waits for the disk."""
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self.disk_threads)
 
     async def flushed(self) -> None:

@@ -8,7 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 
 from aggregator_server import errors
+from aggregator_server.rounds.admission import expects
 from aggregator_server.rounds.uploads import check_update, note_update, require_expected
+from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
@@ -16,7 +18,7 @@ from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, D
 from aggregator_server.web.routes.bodies import BINARY_BODY
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
-from fleet_protocol.messages import Receipt
+from fleet_protocol.messages import Receipt, Update
 
 router = APIRouter(tags=["work"])
 
@@ -53,7 +55,9 @@ async def upload(
     Its body is read only if the round expects it. An upload that the device begins anew takes the place of the former.
     """
     announced = None if x_content_sha256 is None else x_content_sha256.lower()
-    await service.for_device(require_expected, service.store, round_id, device_id, announced, time.time())
+    asked = (service.store, round_id, device_id, announced, time.time())
+    if not expects(*asked):
+        await service.for_device(require_expected, *asked)
     require_room(service.store.blobs.folder)
     with service.store.blobs.receive(owner=device_id) as incoming:
         async for chunk in request.stream():
@@ -76,5 +80,8 @@ async def _accept(service: Service, round_id: int, device_id: str, incoming: Inc
     update = await service.for_device(check_update, service.store, round_id, device_id, incoming, now)
     if update is None:
         return Receipt(round_id, incoming.sha256, repeated=True)
-    sha256 = await service.on_disk(incoming.keep)
-    return await service.for_device(note_update, service.store, update, sha256, now)
+    return await service.on_disk(_keep, service.store, update, incoming, now)
+
+
+def _keep(store: Store, update: Update, incoming: Incoming, now: float) -> Receipt:
+    return note_update(store, update, incoming.keep(), now)

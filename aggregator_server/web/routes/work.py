@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from aggregator_server import errors
-from aggregator_server.rounds.work import acknowledge, next_work
+from aggregator_server.rounds.work import acknowledge, may_have_work, next_work
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.rounds import RoundId
@@ -43,9 +43,10 @@ async def work(
     end = time.monotonic() + wait_s
     while True:
         event = service.new_work.subscribe(device_id)
-        found = await service.for_device(next_work, service.store, device_id, time.time())
-        if found is not None:
-            return found
+        if may_have_work(service.store, device_id, time.time()):
+            found = await service.for_device(next_work, service.store, device_id, time.time())
+            if found is not None:
+                return found
         left = end - time.monotonic()
         if left <= 0 or service.new_work.closed:
             return Response(status_code=204, headers=headers)
