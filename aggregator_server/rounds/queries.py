@@ -28,7 +28,8 @@ _WAITING = select(
     exists().where(_ACTIVE, _P.c.upload.is_(None)).label("missing"),
     exists().where(_ACTIVE, _P.c.upload.is_not(None)).label("uploaded"),
 ).where(TABLE_IS_OPEN)
-_OPEN_ROUND = select(_R.c.round_id).where(TABLE_IS_OPEN)
+OPEN_ROUND = select(_R.c.round_id).where(TABLE_IS_OPEN)
+"""The number of the open round."""
 
 
 def of_group(follows: int, index: int) -> ColumnElement[bool]:
@@ -69,7 +70,7 @@ def read_waiting(session: Session, now: float) -> tuple[bool, float | None]:
 
 def open_round_id(session: Session) -> int | None:
     """Return the number of the open round."""
-    found: int | None = session.execute(_OPEN_ROUND).scalar()
+    found: int | None = session.execute(OPEN_ROUND).scalar()
     return found
 
 
@@ -91,7 +92,7 @@ def newest_of_fleet() -> ScalarSelect[int]:
 
 def open_number() -> ScalarSelect[int]:
     """Return a select of the number of the open round."""
-    return _OPEN_ROUND.scalar_subquery()
+    return OPEN_ROUND.scalar_subquery()
 
 
 def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow | None:
