@@ -34,6 +34,7 @@ router = APIRouter(tags=["work"])
         errors.RoundClosedError,
         errors.DuplicateUpdateError,
         errors.UploadReplacedError,
+        errors.BusyError,
         errors.TooLargeError,
         errors.InvalidRequestError,
         errors.DigestMismatchError,
