@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Text, and_, bindparam, cast, insert, select, update
@@ -33,7 +34,7 @@ from aggregator_server.store.tables import (
     RoundRow,
     table_of,
 )
-from fleet_protocol.messages import ClassAssignment, Learned, Work, WorkKind
+from fleet_protocol.messages import ClassAssignment, Learned, MergedClass, Work, WorkKind
 
 _D, _K, _L, _P = table_of(DeviceRow), table_of(ConductRow), table_of(LearnedRow), table_of(ParticipantRow)
 _NEWEST, _OPEN = table_of(RoundRow).alias("newest"), table_of(RoundRow).alias("present")
@@ -43,7 +44,7 @@ _PLACE = (
         *(_D.c[name] for name in STANDING),
         _K.c.quarantined_at,
         _NEWEST.c.round_id.label("newest_round"), cast(_NEWEST.c.plan, Text).label("plan"),
-        _NEWEST.c.groups.is_not(None).label("has_groups"), _L.c.personalised,
+        _NEWEST.c.series.label("newest_series"), _NEWEST.c.groups.is_not(None).label("has_groups"), _L.c.personalised,
         _OPEN.c.round_id.label("open_round"), _OPEN.c.series, _OPEN.c.deadline_at,
         and_(_P.c.device_id.is_not(None), _P.c.upload.is_(None)).label("is_asked"),
     )
@@ -82,10 +83,13 @@ _PENDING = (
 )
 
 
-def may_have_work(store: Store, device_id: str, now: float) -> bool:
+def may_have_work(store: Store, device_id: str, now: float) -> int | None:
     """Tell whether :func:`next_work` may find some. Only the thread of the event loop may call this.
 
     A fleet asks often, and mostly in vain.
+
+    Returns:
+        The database's version, for :func:`next_work`; None where there is no work.
 
     Raises:
         DeviceRevokedError, DeviceWaitingError: the device may not take part, perhaps since it began to wait.
@@ -93,16 +97,22 @@ def may_have_work(store: Store, device_id: str, now: float) -> bool:
     store.note_seen(device_id, now)
     place = store.glance(_PLACE, {"of_device": device_id})
     require_active(Standing(*place[: len(STANDING)]))
-    return _may_learn(place) or _may_contribute(place, now)
+    return store.version() if _may_learn(place) or _may_contribute(place, now) else None
 
 
-def next_work(store: Store, device_id: str, now: float) -> Work | None:
+def next_work(store: Store, device_id: str, now: float, version: int | None = None) -> Work | None:
     """Return a device's next work, or None.
 
     Learning from the newest finished round comes before contributing to the open one: the device then contributes
     from the state that the fleet agreed on, and knows which of its new sounds are classes by now.
 
     A device in quarantine learns, and is asked for nothing.
+
+    Args:
+        store: the fleet's.
+        device_id: the device.
+        now: seconds since 1970.
+        version: the database's, of late; what is the same for all devices is then read once for each version.
 
     Raises:
         DeviceRevokedError: the device was revoked, perhaps while it waited.
@@ -113,10 +123,10 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
         require_active(Standing(*place[: len(STANDING)]))
         finished = _to_learn(session, device_id, place) if _may_learn(place) else None
         if finished is not None:
-            return _work(session, "learn", finished, device_id)
+            return _work(session, _shared(store, session, version, "learn", finished), device_id)
         open_round = _to_contribute(session, device_id, place, now) if _may_contribute(place, now) else None
         if open_round is not None:
-            return _work(session, "contribute", open_round, device_id)
+            return _work(session, _shared(store, session, version, "contribute", open_round), device_id)
     return None
 
 
@@ -161,48 +171,65 @@ def _may_contribute(place: Any, now: float) -> bool:  # noqa: ANN401  (a row of 
     return place.series is not None or bool(place.is_asked and place.deadline_at > now)
 
 
-def _to_learn(session: Session, device_id: str, place: Any) -> RoundRow | None:  # noqa: ANN401  (a row of _PLACE)
+def _to_learn(session: Session, device_id: str, place: Any) -> int | None:  # noqa: ANN401  (a row of _PLACE)
+    if place.personalised is None and place.newest_series is None and not place.has_groups:
+        return int(place.newest_round)
     row = newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest_round)
     assert row is not None
     learned = session.get(LearnedRow, (row.round_id, device_id))
     if learned is None and has_learned_as_much(session, row, device_id):
         return None
     if learned is None or (not learned.personalised and fine_tuning_due(session, row, device_id)):
-        return row
+        return row.round_id
     return None
 
 
-def _to_contribute(session: Session, device_id: str, place: Any, now: float) -> RoundRow | None:  # noqa: ANN401
-    row = session.get_one(RoundRow, place.open_round)
-    return row if row.series is None or is_due(session, row, device_id, now) else None
+def _to_contribute(session: Session, device_id: str, place: Any, now: float) -> int | None:  # noqa: ANN401
+    if place.series is not None and not is_due(session, session.get_one(RoundRow, place.open_round), device_id, now):
+        return None
+    return int(place.open_round)
 
 
-def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Work:
-    learning = kind == "learn"
-    public_set = row.result_public_set if learning else row.public_set
-    consensus = row.result_consensus if learning else row.consensus
-    merged = merged_classes(session)
-    work = Work(
+def _shared(store: Store, session: Session, version: int | None, kind: WorkKind, round_id: int) -> Work:
+    """Return what is the same for all devices of the work for a round."""
+    return _read(session, kind, round_id) if version is None else _read_once(store, version, kind, round_id)
+
+
+@lru_cache(maxsize=4)
+def _read_once(store: Store, _version: int, kind: WorkKind, round_id: int) -> Work:
+    with store.reading() as session:
+        return _read(session, kind, round_id)
+
+
+def _read(session: Session, kind: WorkKind, round_id: int) -> Work:
+    row, learning = session.get_one(RoundRow, round_id), kind == "learn"
+    return Work(
         kind=kind,
-        round_id=row.round_id,
+        round_id=round_id,
         plan=parsed_plan(row.plan),
-        public_set=str(public_set),
-        consensus=consensus,
+        public_set=str(row.result_public_set if learning else row.public_set),
+        consensus=row.result_consensus if learning else row.consensus,
         classes=all_classes(session),
-        assignments=_pending(session, device_id, merged) if learning else (),
         model=model_blob(session, row.model_version),
         weights=row.result_weights if learning else row.weights,
-        fine_tune=learning and fine_tuning_due(session, row, device_id),
         prototypes=row.result_prototypes if learning else row.prototypes,
         fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
-        merged=as_merged(merged),
+        merged=as_merged(merged_classes(session)),
         retired=given_up(session),
     )
-    if work.plan.others is None or not _is_other(session, kind, row, device_id):
+
+
+def _work(session: Session, shared: Work, device_id: str) -> Work:
+    """Return a device's work, from what is the same for all."""
+    learning, plan = shared.kind == "learn", shared.plan
+    work = replace(shared, assignments=_pending(session, device_id, shared.merged) if learning else ())
+    if plan.others is None and not (learning and plan.personalisation.name != "none"):
         return work
-    return replace(
-        work, plan=plan_for_others(work.plan, work.plan.others), model=None, weights=None, fleet_weights=None
-    )
+    row = session.get_one(RoundRow, shared.round_id)
+    work = replace(work, fine_tune=learning and fine_tuning_due(session, row, device_id))
+    if plan.others is None or not _is_other(session, shared.kind, row, device_id):
+        return work
+    return replace(work, plan=plan_for_others(plan, plan.others), model=None, weights=None, fleet_weights=None)
 
 
 def _is_other(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> bool:
@@ -212,7 +239,8 @@ def _is_other(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -
     return is_other(session, row, device_id)
 
 
-def _pending(session: Session, device_id: str, merged: Mapping[str, str]) -> tuple[ClassAssignment, ...]:
+def _pending(session: Session, device_id: str, merged: Sequence[MergedClass]) -> tuple[ClassAssignment, ...]:
     """Return what a device has not been told of its new sounds; nothing of classes that wait for an operator."""
     rows: Iterable[Any] = session.execute(_PENDING, {"of_device": device_id})
-    return tuple(ClassAssignment(slot, merged.get(class_id, class_id)) for slot, class_id in rows)
+    present = {item.class_id: item.into for item in merged}
+    return tuple(ClassAssignment(slot, present.get(class_id, class_id)) for slot, class_id in rows)

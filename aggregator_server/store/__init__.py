@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Select
+from sqlalchemy import Connection, Engine, Executable, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -27,6 +27,7 @@ __all__ = ["DATABASE", "LEASE", "LOCK", "KeptUploads", "Store", "Tables", "is_da
 # Files of a data folder; of several processes that serve it, the one that moves rounds locks the last.
 DATABASE, LOCK, LEASE = "auricle.db", "lock", "step.lock"
 
+_VERSION = text("PRAGMA data_version")  # changes with what other connections commit, and glances commit nothing
 KeptUploads = Literal["none", "last", "all"]
 """Of which rounds that are over the uploads are kept: the last one's are what a restoration without a device needs."""
 
@@ -70,7 +71,7 @@ class Tables:
         finally:
             os.close(log)
 
-    def glance(self, statement: Select[Any], parameters: Mapping[str, object]) -> Any:  # noqa: ANN401  (a row)
+    def glance(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401  (a row)
         """Return the first row that a statement finds by a key, or None.
 
         Only the thread of the event loop may call this. To read one row of SQLite takes a tenth of what it takes to
@@ -84,6 +85,10 @@ class Tables:
             self._glancing.close()
             self._glancing = None
             raise
+
+    def version(self) -> int:
+        """Return a number that changes with every commit. Only the thread of the event loop may call this."""
+        return int(self.glance(_VERSION, {})[0])
 
     def close(self) -> None:
         """Close every connection."""

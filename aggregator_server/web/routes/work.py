@@ -43,8 +43,9 @@ async def work(
     end = time.monotonic() + wait_s
     while True:
         event = service.new_work.subscribe(device_id)
-        if may_have_work(service.store, device_id, time.time()):
-            found = await service.for_device(next_work, service.store, device_id, time.time())
+        version = may_have_work(service.store, device_id, time.time())
+        if version is not None:
+            found = await service.for_device(next_work, service.store, device_id, time.time(), version)
             if found is not None:
                 return found
         left = end - time.monotonic()

@@ -154,7 +154,7 @@ def test_enrolment(fleet):
 
 JSON = {"Content-Type": "application/json"}
 EVERYWHERE = {
-    "internal_error", "storage_full", "too_slow", "upload_replaced", "unauthorised", "device_revoked", "device_waiting",
+    "internal_error", "storage_full", "too_slow", "upload_replaced", "busy", "unauthorised", "device_revoked", "device_waiting",
     "role_too_low", "too_many",
 }  # fmt: skip
 
