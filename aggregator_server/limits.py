@@ -35,17 +35,22 @@ WORKERS = 32  # processes that serve one fleet
 CONNECTIONS_PER_DEVICE = 8
 FILES_PER_CONNECTION = 2  # its socket, and a file that it uploads or downloads
 FILES_OF_SERVER = 256  # the database, the log, and connections that were accepted and are not counted yet
+HANDSHAKES = 1_024  # of TLS that have begun and not ended; they come before a connection is counted
 ACCEPTED_AT_ONCE = 64
 WAITING_TO_BE_ACCEPTED = 1_024
 RETRY_AFTER_S = 5
 
 # Threads. Administrators' requests have their own, so that they do not queue behind a fleet that wakes.
 DEVICE_THREADS = 2
+DISK_THREADS = 8  # that mostly wait for the disk to have an upload
 OTHER_THREADS = 6
 UPLOADS_READ_AT_ONCE = 16
 TURN_S = 0.5  # without a byte, after which another is read
+# Of all uploads together that are coming in, in each process: twice what those can have whose turn it is.
+INCOMING_BYTES = 2 * UPLOADS_READ_AT_ONCE * UPDATE_BYTES
 READ_BYTES = 256 * 2**10  # at once of a body, when its reader asks for more
 WOKEN_AT_ONCE = 16
+BEGUN_AT_ONCE = 8  # of devices' requests, before others have their turn
 
 # What is parsed.
 MESSAGE = JsonBounds(size=MESSAGE_BYTES, values=2**14, depth=16)
@@ -94,6 +99,11 @@ DEVICES_PER_INVITATION = 1_000
 def most_connections(files: int) -> int:
     """Return how many connections fit a number of open files, at most ``CONNECTIONS``."""
     return max(16, min(CONNECTIONS, (files - FILES_OF_SERVER) // FILES_PER_CONNECTION))
+
+
+def most_handshakes(connections: int) -> int:
+    """Return how many handshakes may be unfinished: few beside the connections, for their files are others'."""
+    return max(2, min(HANDSHAKES, connections // 8))
 
 
 def files_for_all_connections() -> int:

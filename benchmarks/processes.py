@@ -45,6 +45,12 @@ def _family(root: int) -> list[int]:
     return found
 
 
+def children(pid: int) -> tuple[int, ...]:
+    """Return the processes that a process started and that still run."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return tuple(int(child) for task in tasks for child in task.read_text().split())
+
+
 def peak_mb(pid: int) -> float:
     """Return the largest resident memory of a process, MB."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())

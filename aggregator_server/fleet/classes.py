@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import ClassNameTakenError, ClassNotFoundError
@@ -18,6 +18,9 @@ from fleet_protocol.messages import ClassInfo, MergedClass
 
 _C = table_of(ClassRow)
 _ALL = select(_C.c.class_id, _C.c.name, _C.c.discovered_in).where(_C.c.state == ACTIVE).order_by(_C.c.position)
+_MERGED = select(_C.c.class_id, _C.c.merged_into).where(_C.c.state == MERGED).order_by(_C.c.class_id)
+_IN_STATE = select(_C.c.class_id).where(_C.c.state.in_(bindparam("states", expanding=True))).order_by(_C.c.class_id)
+_IDENTIFIERS = select(_C.c.class_id).order_by(_C.c.class_id)
 
 
 def all_classes(session: Session) -> tuple[ClassInfo, ...]:
@@ -83,19 +86,17 @@ def require_free_name(session: Session, name: str, class_id: str) -> None:
 
 def classes_in_state(session: Session, *states: str) -> tuple[str, ...]:
     """Return the identifiers of the classes that have one of some states, in order of the identifiers."""
-    rows = select(ClassRow.class_id).where(ClassRow.state.in_(states)).order_by(ClassRow.class_id)
-    return tuple(session.scalars(rows))
+    return tuple(session.execute(_IN_STATE, {"states": states}).scalars())
 
 
 def identifiers(session: Session) -> tuple[str, ...]:
     """Return the identifiers of all classes that the fleet has, had or may get: none is given twice."""
-    return tuple(session.scalars(select(ClassRow.class_id).order_by(ClassRow.class_id)))
+    return tuple(session.execute(_IDENTIFIERS).scalars())
 
 
 def merged_classes(session: Session) -> dict[str, str]:
     """Return by merged class the class that it is now; one that was merged itself is followed to its end."""
-    rows = select(ClassRow.class_id, ClassRow.merged_into).where(ClassRow.state == MERGED).order_by(ClassRow.class_id)
-    direct = {class_id: str(into) for class_id, into in session.execute(rows)}
+    direct = {str(class_id): str(into) for class_id, into in session.execute(_MERGED)}
     found = {}
     for class_id, target in direct.items():
         into = target

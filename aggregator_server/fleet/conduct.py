@@ -19,18 +19,13 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.limits import SUSPICION
 from aggregator_server.schemas import ConductInfo, DeviceInfo, moment
 from aggregator_server.store import Store
-from aggregator_server.store.tables import ConductRow, DeviceRow
+from aggregator_server.store.tables import ConductRow, DeviceRow, table_of
 
-QUARANTINED = select(ConductRow.device_id).where(ConductRow.quarantined_at.is_not(None))
+_K = table_of(ConductRow)
+QUARANTINED = select(_K.c.device_id).where(_K.c.quarantined_at.is_not(None))
 """The devices in quarantine, for conditions of queries."""
 
 _REASON_LENGTH = 1_000
-
-
-def in_quarantine(session: Session, device_id: str) -> bool:
-    """Tell whether a device is in quarantine."""
-    row = session.get(ConductRow, device_id)
-    return row is not None and row.quarantined_at is not None
 
 
 def note_refusal(session: Session, device_id: str, round_id: int, message: str, now: float) -> None:

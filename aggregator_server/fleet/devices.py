@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import Any
 
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
@@ -62,10 +61,12 @@ class Standing:
     enrolled_at: float
 
 
+STANDING = tuple(field.name for field in fields(Standing))
+"""The columns of a device's row that a :class:`Standing` has, in order."""
+
 _D = table_of(DeviceRow)
-_STANDING = select(*(_D.c[field.name] for field in fields(Standing)))
+_STANDING = select(*(_D.c[name] for name in STANDING))
 _OF_SECRET = _STANDING.where(_D.c.secret_hash == bindparam("hash"))
-_OF_ID = _STANDING.where(_D.c.device_id == bindparam("of_device"))
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class Entry:
 def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()) -> Enrolled:
     """Take a device into the fleet. A device may enrol again, which updates what the server knows of it.
 
+    It is a member for good once the store is flushed.
+
     Raises:
         InvalidRequestError: a field cannot be used.
         ForeignFeaturesError: its features are not those of the public set.
@@ -102,7 +105,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
     """
     settings = _check(enrolment)
     secret_hash = hash_secret(enrolment.secret)
-    with store.writing() as session:
+    with store.writing(durable=False) as session:
         _require_fleets_features(session, settings, enrolment.name)
         row = session.get(DeviceRow, enrolment.device_id)
         if row is None:
@@ -161,7 +164,7 @@ def _require_quota(session: Session, per_minute: int, invitation_id: int | None,
 
 
 def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
-    """Return the device that a secret belongs to.
+    """Return the device that a secret belongs to. Only the thread of the event loop may call this.
 
     Args:
         tables: the fleet's.
@@ -173,8 +176,7 @@ def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
         DeviceRevokedError: the device was revoked.
         DeviceWaitingError: an operator has yet to admit the device.
     """
-    with tables.reading() as session:
-        found: Any = session.execute(_OF_SECRET, {"hash": hash_secret(secret)}).first()
+    found = tables.glance(_OF_SECRET, {"hash": hash_secret(secret)})
     if found is None:
         raise NotAuthenticatedError("no device is enrolled with this secret; enrol at POST /v1/devices first")
     known = Standing(*found)
@@ -184,16 +186,9 @@ def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
     return known
 
 
-def standing_of(session: Session, device_id: str) -> Standing:
-    """Return what decides whether a device may take part."""
-    found: Any = session.execute(_OF_ID, {"of_device": device_id}).one()
-    return Standing(*found)
-
-
 def is_enrolled(tables: Tables, secret: str) -> bool:
-    """Tell whether a device has a secret, revoked or not."""
-    with tables.reading() as session:
-        return session.execute(_OF_SECRET, {"hash": hash_secret(secret)}).first() is not None
+    """Tell whether a device has a secret, revoked or not. Only the thread of the event loop may call this."""
+    return tables.glance(_OF_SECRET, {"hash": hash_secret(secret)}) is not None
 
 
 def wants_new_secret(row: Standing, now: float, days: float) -> bool:

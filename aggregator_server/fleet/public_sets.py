@@ -9,7 +9,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import UploadTerms
@@ -34,7 +34,8 @@ from fleet_protocol.tensors import Buffer
 _SERVED = ("public_set", "consensus", "model", "weights", "prototypes")
 
 
-_S = table_of(PublicSetRow)
+_S, _B = table_of(PublicSetRow), table_of(BlobRow)
+_KIND = select(_B.c.kind).where(_B.c.sha256 == bindparam("of_blob"))
 _NEWEST = select(_S.c.sha256, _S.c.samples, _S.c.features).order_by(_S.c.version.desc()).limit(1)
 
 
@@ -92,8 +93,8 @@ def require_served(store: Store, sha256: str) -> None:
         BlobNotFoundError: it is not.
     """
     with store.reading() as session:
-        row = session.get(BlobRow, sha256)
-    if row is None or row.kind not in _SERVED:
+        kind = session.execute(_KIND, {"of_blob": sha256}).scalar()
+    if kind not in _SERVED:
         raise BlobNotFoundError(
             f"no public set, consensus, model, weights or prototypes have the digest {sha256!r}; ask /v1/work for the "
             "current ones"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import (
@@ -23,11 +23,14 @@ from aggregator_server.fleet.public_sets import current_version as current_publi
 from aggregator_server.names import check_name
 from aggregator_server.schemas import ModelInfo
 from aggregator_server.store import Store
-from aggregator_server.store.tables import BlobRow, DeviceRow, ModelRow
+from aggregator_server.store.tables import BlobRow, DeviceRow, ModelRow, table_of
 from fleet_protocol.bundle import Manifest, unpack_bundle
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.tensors import Buffer
+
+_M = table_of(ModelRow)
+_BLOB = select(_M.c.sha256).where(_M.c.version == bindparam("of_version"))
 
 
 def current_model(session: Session) -> ModelRow | None:
@@ -88,7 +91,7 @@ def has_network(device: DeviceRow, model: ModelRow) -> bool:
 
 def model_blob(session: Session, version: int | None) -> str | None:
     """Return the blob of a model's bundle; None where a round has no model."""
-    return None if version is None else session.get_one(ModelRow, version).sha256
+    return None if version is None else str(session.execute(_BLOB, {"of_version": version}).scalar_one())
 
 
 @lru_cache(maxsize=4)

@@ -8,27 +8,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, bindparam, case, exists, insert, literal, select, update
+from sqlalchemy import Text, and_, bindparam, case, cast, exists, insert, literal, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import DuplicateUpdateError, NotSelectedError, RoundClosedError
-from aggregator_server.fleet.conduct import in_quarantine
 from aggregator_server.rounds.continuous import is_due, present_round
 from aggregator_server.rounds.queries import no_such_round
 from aggregator_server.rounds.states import is_open
-from aggregator_server.store.tables import BlobRow, DeviceRow, ModelRow, ParticipantRow, RoundRow, table_of
+from aggregator_server.store import Store
+from aggregator_server.store.tables import (
+    BlobRow,
+    ConductRow,
+    DeviceRow,
+    ModelRow,
+    ParticipantRow,
+    RoundRow,
+    table_of,
+)
 from fleet_protocol.messages import Update
 
 _R, _P, _M = table_of(RoundRow), table_of(ParticipantRow), table_of(ModelRow)
-_B, _D = table_of(BlobRow), table_of(DeviceRow)
+_B, _D, _K = table_of(BlobRow), table_of(DeviceRow), table_of(ConductRow)
 _ROUND_AND_PARTICIPANT = (
     select(
-        _R.c.round_id, _R.c.state, _R.c.deadline_at, _R.c.series, _R.c.strategy, _R.c.plan,
-        _M.c.sha256.label("model"), _P.c.device_id, _P.c.upload, _P.c.other,
+        _R.c.round_id, _R.c.state, _R.c.deadline_at, _R.c.series, _R.c.strategy, cast(_R.c.plan, Text).label("plan"),
+        _M.c.sha256.label("model"), _P.c.device_id, _P.c.upload, _P.c.other, _K.c.quarantined_at,
     )
     .select_from(
         _R.outerjoin(_P, and_(_P.c.round_id == _R.c.round_id, _P.c.device_id == bindparam("device_id")))
         .outerjoin(_M, _M.c.version == _R.c.model_version)
+        .outerjoin(_K, _K.c.device_id == bindparam("device_id"))
     )
     .where(_R.c.round_id == bindparam("round_id"))
     .with_for_update(of=_R)
@@ -65,6 +74,23 @@ class Place:
     found: Any
 
 
+def expects(store: Store, round_id: int, device_id: str, sha256: str | None, now: float) -> bool:
+    """Tell whether a round expects an upload, as :func:`admit` does, where one row tells.
+
+    It does not for continuous rounds. Only the thread of the event loop may call this.
+
+    Raises:
+        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
+    """
+    found = store.glance(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id})
+    if found is None:
+        raise no_such_round(round_id)
+    if found.series is not None:
+        return False
+    _is_new(found, round_id, device_id, sha256, now)
+    return True
+
+
 def admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> Place | None:
     """Return where the upload belongs, or None where it is there already, or may be: only its bytes tell.
 
@@ -82,29 +108,37 @@ def admit(session: Session, round_id: int, device_id: str, sha256: str | None, n
     if found is None:
         raise no_such_round(round_id)
     if found.series is not None:
-        current = _admit_to_series(session, session.get_one(RoundRow, round_id), device_id, sha256, now)
+        current = _admit_to_series(session, found, device_id, sha256, now)
         return None if current is None else Place(current, found)
+    return Place(round_id, found) if _is_new(found, round_id, device_id, sha256, now) else None
+
+
+def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: float) -> bool:  # noqa: ANN401
+    """Tell whether a round takes an upload that is not there yet.
+
+    Raises:
+        NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
+    """
     if found.device_id is None:
         raise NotSelectedError(
             f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
         )
     if found.upload is not None and sha256 in (None, found.upload):
-        return None
+        return False
     if found.upload is not None:
         raise DuplicateUpdateError(f"device {device_id} uploaded {found.upload} for round {round_id}; that one stands")
     if not is_open(found):
         raise RoundClosedError(f"round {round_id} is {found.state}; GET /v1/work says what to do next")
-    _require_trusted(session, device_id)
+    _require_trusted(found, device_id)
     if now >= found.deadline_at:
         late = now - found.deadline_at
         raise RoundClosedError(f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work")
-    return Place(round_id, found)
+    return True
 
 
-def _admit_to_series(
-    session: Session, round_row: RoundRow, device_id: str, sha256: str | None, now: float
-) -> int | None:
+def _admit_to_series(session: Session, found: Any, device_id: str, sha256: str | None, now: float) -> int | None:  # noqa: ANN401
     """Return the open round of a series, or None where the upload is in one of its rounds already."""
+    round_row = session.get_one(RoundRow, found.round_id)
     same = ParticipantRow.device_id == device_id
     if sha256 is not None:
         same &= ParticipantRow.upload == sha256
@@ -114,7 +148,7 @@ def _admit_to_series(
     current = present_round(session, round_row)
     if not is_open(current):
         raise RoundClosedError(f"the continuous rounds that round {round_row.round_id} was one of are over")
-    _require_trusted(session, device_id)
+    _require_trusted(found, device_id)
     if not is_due(session, current, device_id, now):
         raise NotSelectedError(f"device {device_id} contributed lately; GET /v1/work says when it is asked again")
     return current.round_id
@@ -132,13 +166,13 @@ def note_upload(session: Session, place: Place, sha256: str, update: Update, now
     session.execute(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
 
 
-def _require_trusted(session: Session, device_id: str) -> None:
+def _require_trusted(found: Any, device_id: str) -> None:  # noqa: ANN401
     """Check that a device's uploads count.
 
     Raises:
         NotSelectedError: it is in quarantine.
     """
-    if in_quarantine(session, device_id):
+    if found.quarantined_at is not None:
         raise NotSelectedError(
             f"device {device_id} is in quarantine, so its uploads do not count; GET /v1/devices/me says why. "
             "An operator can release it"

@@ -52,6 +52,6 @@ def write_seen(store: Store) -> None:
     """
     seen = store.take_seen()
     if seen:
-        with store.writing() as session:
+        with store.writing(durable=False) as session:
             values = [{"of_device": device_id, "now": now} for device_id, now in sorted(seen.items())]
             session.connection().execute(_NOTE_SEEN, values)

@@ -20,14 +20,13 @@ from aggregator_server.rounds.states import is_done
 from aggregator_server.selection.draw import data_sizes
 from aggregator_server.store.tables import RoundRow
 from aggregator_server.strategies.personalisation import schedule
-from fleet_protocol.messages import RoundPlan, parse
 
 
 def go_on(session: Session, round_id: int, now: float) -> None:
     """Open the next round of a group after a round that was just closed, where there is one."""
     row = session.get_one(RoundRow, round_id)
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
-    plan = parse(RoundPlan, fleets.plan)
+    plan = parsed_plan(fleets.plan)
     if not is_done(fleets) or plan.personalisation.name != "group_balanced":
         return
     if fleets.groups is None:
@@ -51,10 +50,10 @@ def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
     """
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
     name = parsed_plan(fleets.plan).personalisation.name
-    if is_other(session, row, device_id):
+    if name == "none" or is_other(session, row, device_id):
         return False
     if name != "group_balanced":
-        return name != "none"
+        return True
     training = open_group_index(session, fleets.round_id)
     if training is None or fleets.groups is None:
         return True

@@ -8,6 +8,8 @@ Killed anywhere, it can start again and comes to the same bytes. The states stan
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundClosedError, RoundOpenError
@@ -67,7 +69,9 @@ def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) ->
     remove_uploads(store, round_id)
 
 
-def advance(store: Store, now: float, compute: Compute = compute_here) -> int | None:
+def advance(
+    store: Store, now: float, compute: Compute = compute_here, closed: Callable[[], None] = lambda: None
+) -> int | None:
     """Move the open round as far as it goes now; return its number when that closed it.
 
     Any process may call it at any time and any number of times.
@@ -76,6 +80,7 @@ def advance(store: Store, now: float, compute: Compute = compute_here) -> int | 
         store: the fleet's tables and blobs.
         now: seconds since 1970.
         compute: makes the result of a round, or says why there is none (rounds/computation.py).
+        closed: called as soon as the round's end is durable; files that are needed no more are removed afterwards.
 
     Raises:
         OSError, MemoryError: the result says nothing about the round: call again later.
@@ -99,6 +104,7 @@ def advance(store: Store, now: float, compute: Compute = compute_here) -> int | 
             _note_end(session, snapshot.round_id, now)
             go_on(session, snapshot.round_id, now)
             open_next(session, snapshot.round_id, now)
+        closed()
         remove_uploads(store, snapshot.round_id)
         return snapshot.round_id
 

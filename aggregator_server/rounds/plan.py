@@ -20,11 +20,12 @@ _MAX_DEADLINE_S = 30 * 86_400.0
 
 def parsed_plan(plan: Json) -> RoundPlan:
     """Return the plan of a round's row. Every request of every device needs it, so it is parsed once."""
-    return _parsed(json.dumps(plan, sort_keys=True))
+    return plan_of_text(json.dumps(plan))
 
 
-@lru_cache(maxsize=16)
-def _parsed(plan: str) -> RoundPlan:
+@lru_cache(maxsize=32)
+def plan_of_text(plan: str) -> RoundPlan:
+    """Return a plan from the JSON text that a round's row holds."""
     return parse(RoundPlan, json.loads(plan))
 
 

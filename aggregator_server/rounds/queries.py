@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, func, select
+from sqlalchemy import ColumnElement, ScalarSelect, Select, exists, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.conduct import QUARANTINED
-from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_IS_OPEN
+from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_COUNTS, TABLE_IS_OPEN
 from aggregator_server.store.tables import DeviceRow, ParticipantRow, RoundRow, table_of
 
 # Rounds with the whole fleet; the others are those of a group.
@@ -28,7 +28,8 @@ _WAITING = select(
     exists().where(_ACTIVE, _P.c.upload.is_(None)).label("missing"),
     exists().where(_ACTIVE, _P.c.upload.is_not(None)).label("uploaded"),
 ).where(TABLE_IS_OPEN)
-_OPEN_ROUND = select(_R.c.round_id).where(TABLE_IS_OPEN)
+OPEN_ROUND = select(_R.c.round_id).where(TABLE_IS_OPEN)
+"""The number of the open round."""
 
 
 def of_group(follows: int, index: int) -> ColumnElement[bool]:
@@ -69,7 +70,7 @@ def read_waiting(session: Session, now: float) -> tuple[bool, float | None]:
 
 def open_round_id(session: Session) -> int | None:
     """Return the number of the open round."""
-    found: int | None = session.execute(_OPEN_ROUND).scalar()
+    found: int | None = session.execute(OPEN_ROUND).scalar()
     return found
 
 
@@ -83,14 +84,15 @@ def lock_open_round(session: Session) -> RoundRow | None:
     return session.scalar(select(RoundRow).where(IS_OPEN).with_for_update())
 
 
-def open_round_waiting_for(session: Session, device_id: str, now: float) -> RoundRow | None:
-    """Return the open round where it waits for a device: selected, not uploaded, and the deadline has not passed."""
-    return session.scalar(
-        select(RoundRow)
-        .join(ParticipantRow, ParticipantRow.round_id == RoundRow.round_id)
-        .where(IS_OPEN, RoundRow.deadline_at > now)
-        .where(ParticipantRow.device_id == device_id, ParticipantRow.upload.is_(None))
-    )
+def newest_of_fleet() -> ScalarSelect[int]:
+    """Return a select of the number of the newest round of the whole fleet that is done and was not undone."""
+    found = select(_R.c.round_id).where(TABLE_COUNTS, _R.c.follows.is_(None))
+    return found.order_by(_R.c.round_id.desc()).limit(1).scalar_subquery()
+
+
+def open_number() -> ScalarSelect[int]:
+    """Return a select of the number of the open round."""
+    return OPEN_ROUND.scalar_subquery()
 
 
 def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from sqlalchemy import delete, insert, select, tuple_
+from sqlalchemy import bindparam, delete, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
@@ -33,6 +33,7 @@ from aggregator_server.store.tables import (
     Json,
     ParticipantRow,
     RoundRow,
+    table_of,
 )
 from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
@@ -42,6 +43,9 @@ from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensu
 from fleet_protocol.tensors import Arrays, pack, unpack, view
 
 _log = logging.getLogger(__name__)
+_B = table_of(BlobRow)
+_CHANGE_KIND = update(_B).where(_B.c.sha256 == bindparam("of_blob")).values(kind=bindparam("as_kind"))
+_NOTE_BLOB = insert(_B).values(sha256=bindparam("of_blob"), kind=bindparam("as_kind"))
 ROWS = "rows"
 """Array of a proposal: the rows of the public set that will stand for the class; the others are head columns."""
 
@@ -209,10 +213,9 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
     }
     for kind, sha256 in (*blobs.items(), *(("proposal", sha256) for sha256 in stored.proposals.values())):
         if sha256 is not None:
-            session.merge(BlobRow(sha256=sha256, kind=kind))
+            _note_blob(session, sha256, kind)
     if stored.grown:
-        session.merge(BlobRow(sha256=stored.public_set, kind="public_set"))
-        session.flush()
+        _note_blob(session, stored.public_set, "public_set")
         session.add(public_set_row(stored.public_set, result.public_set, round_id))
         for position, info in enumerate(result.public_set.classes):
             if info.discovered_in == round_id:
@@ -247,6 +250,13 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
         "training_loss": training_loss(session, round_id),
     }
     mark_done(session, round_id, now, columns)
+
+
+def _note_blob(session: Session, sha256: str, kind: str) -> None:
+    """Let a blob be of a kind, whatever it was: an upload may have the very bytes of a result."""
+    values = {"of_blob": sha256, "as_kind": kind}
+    if not session.connection().execute(_CHANGE_KIND, values).rowcount:
+        session.execute(_NOTE_BLOB, values)
 
 
 def _uploaders(session: Session, round_id: int) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _MAX_SLEEP_S = 30.0  # deadlines are wall-clock times, and somebody may set the clock
 _RETRY_S = 5.0
 _LEASE_RETRY_S = 1.0  # the process that has the lease may die
-_LEAST_PAUSE_S = 0.02  # uploads may come by the hundred in a second
+_LEAST_PAUSE_S = 0.005  # uploads may come by the hundred in a second
 
 
 class RoundScheduler:
@@ -73,9 +73,8 @@ class RoundScheduler:
         with self._store.reading() as session:
             is_due, deadline = read_waiting(session, time.time())
         if is_due:
-            closed = advance(self._store, time.time(), self._compute)
+            closed = advance(self._store, time.time(), self._compute, self._new_work.notify)
             if closed is not None:
                 _log.info("round %d closed", closed)
-                self._new_work.notify()
             return 0.0  # another round may have followed, and even be over already
         return _MAX_SLEEP_S if deadline is None else min(_MAX_SLEEP_S, max(0.0, deadline - time.time()))

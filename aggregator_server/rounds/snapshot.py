@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import ClassTerms
@@ -13,8 +15,27 @@ from aggregator_server.fleet.conduct import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, model_blob
 from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.queries import lock_open_round
-from aggregator_server.store.tables import PROPOSED, AssignmentRow, DeviceRow, Json, ParticipantRow
+from aggregator_server.store.tables import PROPOSED, AssignmentRow, DeviceRow, Json, ParticipantRow, table_of
 from fleet_protocol.messages import ClassInfo
+
+_A, _D, _P = table_of(AssignmentRow), table_of(DeviceRow), table_of(ParticipantRow)
+_PARTICIPANTS = (
+    select(_P.c.device_id, _P.c.upload, _P.c.other)
+    .join(_D, _D.c.device_id == _P.c.device_id)
+    .where(_P.c.round_id == bindparam("of_round"), _D.c.revoked_at.is_(None), _D.c.device_id.not_in(QUARANTINED))
+    .order_by(_P.c.device_id)
+)
+_ASSIGNED = (
+    select(_A.c.device_id, _A.c.slot, _A.c.class_id)
+    .join(_P, _P.c.device_id == _A.c.device_id)
+    .where(_P.c.round_id == bindparam("of_round"))
+    .order_by(_A.c.device_id, _A.c.slot)
+)
+_REVOKED = (
+    select(_D.c.device_id)
+    .where(_D.c.revoked_at.is_not(None) | _D.c.device_id.in_(QUARANTINED))
+    .order_by(_D.c.device_id)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,20 +92,9 @@ def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot 
     row = lock_open_round(session)
     if row is None:
         return None
-    active = (
-        select(ParticipantRow.device_id, ParticipantRow.upload, ParticipantRow.other)
-        .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
-        .where(ParticipantRow.round_id == row.round_id, DeviceRow.revoked_at.is_(None))
-        .where(DeviceRow.device_id.not_in(QUARANTINED))
-        .order_by(ParticipantRow.device_id)
-    )
-    participants = session.execute(active).all()
-    assigned = (
-        select(AssignmentRow.device_id, AssignmentRow.slot, AssignmentRow.class_id)
-        .join(ParticipantRow, ParticipantRow.device_id == AssignmentRow.device_id)
-        .where(ParticipantRow.round_id == row.round_id)
-        .order_by(AssignmentRow.device_id, AssignmentRow.slot)
-    )
+    of_round = {"of_round": row.round_id}
+    participants: Sequence[Any] = session.execute(_PARTICIPANTS, of_round).all()
+    assigned: Iterable[Any] = session.execute(_ASSIGNED, of_round)
     terms = read_class_terms(session, review=review)
     return RoundSnapshot(
         round_id=row.round_id,
@@ -98,8 +108,7 @@ def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot 
         uploads=tuple((device_id, upload, other) for device_id, upload, other in participants if upload is not None),
         classes=all_classes(session),
         assigned=tuple(
-            (device_id, slot, terms.merged.get(class_id, class_id))
-            for device_id, slot, class_id in session.execute(assigned)
+            (device_id, slot, terms.merged.get(class_id, class_id)) for device_id, slot, class_id in assigned
         ),
         model=model_blob(session, row.model_version),
         weights=row.weights,
@@ -124,7 +133,4 @@ def read_class_terms(session: Session, *, review: bool = False) -> ClassTerms:
 
 def revoked_devices(session: Session) -> tuple[str, ...]:
     """Return the devices that were revoked or are in quarantine, in order."""
-    revoked = select(DeviceRow.device_id).where(
-        DeviceRow.revoked_at.is_not(None) | DeviceRow.device_id.in_(QUARANTINED)
-    )
-    return tuple(session.scalars(revoked.order_by(DeviceRow.device_id)))
+    return tuple(session.execute(_REVOKED).scalars())

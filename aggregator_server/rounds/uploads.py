@@ -21,7 +21,7 @@ from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
 from aggregator_server.rounds.admission import admit, note_upload
 from aggregator_server.rounds.others import followed_strategy
-from aggregator_server.rounds.plan import parsed_plan
+from aggregator_server.rounds.plan import plan_of_text
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.strategies.registry import strategy
@@ -49,8 +49,8 @@ def require_expected(store: Store, round_id: int, device_id: str, announced: str
         admit(session, round_id, device_id, announced, now)
 
 
-def accept_update(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
-    """Check a device's upload for a round and keep it durably.
+def check_update(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Update | None:
+    """Check a device's upload for a round; None where it is there already.
 
     Raises:
         RoundNotFoundError, NotSelectedError: the round does not exist, or is not the device's.
@@ -58,11 +58,10 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
         RoundClosedError: too late.
         MalformedUpdateError, ForeignUpdateError, WrongPublicSetError, ForeignFeaturesError: the upload is wrong.
     """
-    repeated = Receipt(round_id, incoming.sha256, repeated=True)
     with store.reading() as session:
         place = admit(session, round_id, device_id, incoming.sha256, now)
         if place is None:
-            return repeated
+            return None
         terms = upload_terms(session)
     found = place.found
     terms = dataclasses.replace(terms, feature_range=partial(feature_range, store, terms.public_set))
@@ -76,19 +75,26 @@ def accept_update(store: Store, round_id: int, device_id: str, incoming: Incomin
     _check(terms, update, round_id, device_id)
     if found.series is None:  # else rounds may have ended since, which let the public set grow
         _check_public_set(terms, update)
-    chosen = strategy(followed_strategy(parsed_plan(found.plan), found.strategy, other=found.other))
+    chosen = strategy(followed_strategy(plan_of_text(found.plan), found.strategy, other=found.other))
     _check_values(store, chosen, terms, update, arrays, now)
-    sha256 = incoming.keep()
-    with store.writing() as session:
+    return update
+
+
+def note_update(store: Store, update: Update, sha256: str, now: float) -> Receipt:
+    """Note an upload that was checked, and whose bytes are on disk; the receipt holds once the store is flushed.
+
+    Raises:
+        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it has no place any more.
+    """
+    with store.writing(durable=False) as session:
         try:
-            place = admit(session, round_id, device_id, sha256, now)
+            place = admit(session, update.round_id, update.device_id, sha256, now)
         except AggregatorError:  # the round ended meanwhile: no row will ever name these bytes
             store.blobs.remove(sha256)
             raise
-        if place is None:
-            return repeated
-        note_upload(session, place, sha256, update, now)
-    return Receipt(round_id, sha256, repeated=False)
+        if place is not None:
+            note_upload(session, place, sha256, update, now)
+    return Receipt(update.round_id, sha256, repeated=place is None)
 
 
 def check_metrics(metrics: dict[str, float]) -> None:

@@ -2,31 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Text, and_, bindparam, cast, insert, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotDoneError
-from aggregator_server.fleet.classes import all_classes, as_merged, classes_in_state, given_up, merged_classes
-from aggregator_server.fleet.conduct import in_quarantine
-from aggregator_server.fleet.devices import require_active, standing_of
+from aggregator_server.fleet.classes import all_classes, as_merged, given_up, merged_classes
+from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.shared_models import model_blob
-from aggregator_server.rounds.continuous import has_learned_as_much, is_due, open_round_of_series
+from aggregator_server.rounds.continuous import has_learned_as_much, is_due
 from aggregator_server.rounds.groups import fine_tuning_due
 from aggregator_server.rounds.history import newest_result
 from aggregator_server.rounds.others import is_other, plan_for_others
-from aggregator_server.rounds.plan import parsed_plan
-from aggregator_server.rounds.queries import open_round_waiting_for, require_round
+from aggregator_server.rounds.plan import parsed_plan, plan_of_text
+from aggregator_server.rounds.queries import newest_of_fleet, no_such_round, open_number
 from aggregator_server.rounds.states import is_done
 from aggregator_server.rounds.uploads import check_metrics
 from aggregator_server.store import Store
-from aggregator_server.store.tables import PROPOSED, AssignmentRow, ClassRow, LearnedRow, ParticipantRow, RoundRow
-from fleet_protocol.messages import ClassAssignment, Learned, Work, WorkKind
+from aggregator_server.store.tables import (
+    PROPOSED,
+    AssignmentRow,
+    ClassRow,
+    ConductRow,
+    DeviceRow,
+    LearnedRow,
+    ParticipantRow,
+    RoundRow,
+    table_of,
+)
+from fleet_protocol.messages import ClassAssignment, Learned, MergedClass, Work, WorkKind
+
+_D, _K, _L, _P = table_of(DeviceRow), table_of(ConductRow), table_of(LearnedRow), table_of(ParticipantRow)
+_NEWEST, _OPEN = table_of(RoundRow).alias("newest"), table_of(RoundRow).alias("present")
+# What decides whether a device has work, in one statement: a fleet that wakes asks it all at once, most of it in vain.
+_PLACE = (
+    select(
+        *(_D.c[name] for name in STANDING),
+        _K.c.quarantined_at,
+        _NEWEST.c.round_id.label("newest_round"), cast(_NEWEST.c.plan, Text).label("plan"),
+        _NEWEST.c.series.label("newest_series"), _NEWEST.c.groups.is_not(None).label("has_groups"), _L.c.personalised,
+        _OPEN.c.round_id.label("open_round"), _OPEN.c.series, _OPEN.c.deadline_at,
+        and_(_P.c.device_id.is_not(None), _P.c.upload.is_(None)).label("is_asked"),
+    )
+    .select_from(
+        _D.outerjoin(_K, _K.c.device_id == _D.c.device_id)
+        .outerjoin(_NEWEST, _NEWEST.c.round_id == newest_of_fleet())
+        .outerjoin(_L, and_(_L.c.round_id == _NEWEST.c.round_id, _L.c.device_id == _D.c.device_id))
+        .outerjoin(_OPEN, _OPEN.c.round_id == open_number())
+        .outerjoin(_P, and_(_P.c.round_id == _OPEN.c.round_id, _P.c.device_id == _D.c.device_id))
+    )
+    .where(_D.c.device_id == bindparam("of_device"))
+)  # fmt: skip
+_A, _C, _R = table_of(AssignmentRow), table_of(ClassRow), table_of(RoundRow)
+_REPORT = (
+    select(_R.c.state, _L.c.personalised)
+    .select_from(_R.outerjoin(_L, and_(_L.c.round_id == _R.c.round_id, _L.c.device_id == bindparam("of_device"))))
+    .where(_R.c.round_id == bindparam("of_round"))
+    .with_for_update(of=_R)
+)
+_REPORTED: dict[str, Any] = {name: bindparam(name) for name in ("personalised", "kept_own", "metrics")}
+_NOTE = insert(_L).values({"round_id": bindparam("of_round"), "device_id": bindparam("of_device"), **_REPORTED})
+_NOTE_AGAIN = (
+    update(_L).where(_L.c.round_id == bindparam("of_round"), _L.c.device_id == bindparam("of_device")).values(_REPORTED)
+)
+_REACHED = (
+    update(_A)
+    .where(_A.c.device_id == bindparam("of_device"), _A.c.round_id <= bindparam("of_round"))
+    .where(_A.c.class_id.not_in(select(_C.c.class_id).where(_C.c.state == PROPOSED)))
+    .values(acknowledged=True)
+)
+_PENDING = (
+    select(_A.c.slot, _A.c.class_id)
+    .join(_C, _C.c.class_id == _A.c.class_id)
+    .where(_A.c.device_id == bindparam("of_device"), _A.c.acknowledged.is_(False), _C.c.state != PROPOSED)
+    .order_by(_A.c.slot)
+)
 
 
-def next_work(store: Store, device_id: str, now: float) -> Work | None:
+def may_have_work(store: Store, device_id: str, now: float) -> int | None:
+    """Tell whether :func:`next_work` may find some. Only the thread of the event loop may call this.
+
+    A fleet asks often, and mostly in vain.
+
+    Returns:
+        The database's version, for :func:`next_work`; None where there is no work.
+
+    Raises:
+        DeviceRevokedError, DeviceWaitingError: the device may not take part, perhaps since it began to wait.
+    """
+    store.note_seen(device_id, now)
+    place = store.glance(_PLACE, {"of_device": device_id})
+    require_active(Standing(*place[: len(STANDING)]))
+    return store.version() if _may_learn(place) or _may_contribute(place, now) else None
+
+
+def next_work(store: Store, device_id: str, now: float, version: int | None = None) -> Work | None:
     """Return a device's next work, or None.
 
     Learning from the newest finished round comes before contributing to the open one: the device then contributes
@@ -34,25 +108,32 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
 
     A device in quarantine learns, and is asked for nothing.
 
+    Args:
+        store: the fleet's.
+        device_id: the device.
+        now: seconds since 1970.
+        version: the database's, of late; what is the same for all devices is then read once for each version.
+
     Raises:
         DeviceRevokedError: the device was revoked, perhaps while it waited.
     """
     store.note_seen(device_id, now)
     with store.reading() as session:
-        require_active(standing_of(session, device_id))
-        finished = _to_learn(session, device_id)
+        place: Any = session.execute(_PLACE, {"of_device": device_id}).one()
+        require_active(Standing(*place[: len(STANDING)]))
+        finished = _to_learn(session, device_id, place) if _may_learn(place) else None
         if finished is not None:
-            return _work(session, "learn", finished, device_id)
-        if in_quarantine(session, device_id):
-            return None
-        open_round = open_round_waiting_for(session, device_id, now) or _continuous(session, device_id, now)
+            return _work(session, _shared(store, session, version, "learn", finished), device_id)
+        open_round = _to_contribute(session, device_id, place, now) if _may_contribute(place, now) else None
         if open_round is not None:
-            return _work(session, "contribute", open_round, device_id)
+            return _work(session, _shared(store, session, version, "contribute", open_round), device_id)
     return None
 
 
 def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
     """Note that a device learned from a round: that round's and older assignments have reached it. Idempotent.
+
+    The note holds once the store is flushed.
 
     Raises:
         RoundNotFoundError: there is no such round.
@@ -60,67 +141,95 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
         InvalidRequestError: the metrics cannot be stored.
     """
     check_metrics(learned.metrics)
-    with store.writing() as session:
-        row = require_round(session, learned.round_id)
-        if not is_done(row):
-            raise RoundNotDoneError(f"round {learned.round_id} is {row.state}, so there is nothing to learn from it")
-        before = session.get(LearnedRow, (learned.round_id, device_id))
-        if before is not None and (before.personalised or not learned.personalised):
+    with store.writing(durable=False) as session:
+        whose = {"of_round": learned.round_id, "of_device": device_id}
+        found: Any = session.execute(_REPORT, whose).first()
+        if found is None:
+            raise no_such_round(learned.round_id)
+        if not is_done(found):
+            raise RoundNotDoneError(f"round {learned.round_id} is {found.state}, so there is nothing to learn from it")
+        if found.personalised is not None and (found.personalised or not learned.personalised):
             return
-        session.merge(
-            LearnedRow(
-                round_id=learned.round_id, device_id=device_id,
-                personalised=learned.personalised, kept_own=learned.kept_own, metrics=learned.metrics,
-            )
-        )  # fmt: skip
-        reached = (AssignmentRow.device_id == device_id) & (AssignmentRow.round_id <= learned.round_id)
-        proposed = AssignmentRow.class_id.in_(classes_in_state(session, PROPOSED))
-        session.execute(update(AssignmentRow).where(reached, ~proposed).values(acknowledged=True))
+        reported = {name: getattr(learned, name) for name in _REPORTED}
+        session.execute(_NOTE if found.personalised is None else _NOTE_AGAIN, whose | reported)
+        session.execute(_REACHED, whose)
 
 
-def _to_learn(session: Session, device_id: str) -> RoundRow | None:
-    row = newest_result(session, device_id)
-    if row is None:
-        return None
+def _may_learn(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
+    """Tell whether there may be a result that a device has not learned, or not fine-tuned; of groups it is not told."""
+    if place.newest_round is None:
+        return False
+    if place.has_groups or place.personalised is None:
+        return True
+    return not place.personalised and plan_of_text(place.plan).personalisation.name != "none"
+
+
+def _may_contribute(place: Any, now: float) -> bool:  # noqa: ANN401  (a row of _PLACE)
+    """Tell whether the open round may want something of a device; of a series it is not told."""
+    if place.open_round is None or place.quarantined_at is not None:
+        return False
+    return place.series is not None or bool(place.is_asked and place.deadline_at > now)
+
+
+def _to_learn(session: Session, device_id: str, place: Any) -> int | None:  # noqa: ANN401  (a row of _PLACE)
+    if place.personalised is None and place.newest_series is None and not place.has_groups:
+        return int(place.newest_round)
+    row = newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest_round)
+    assert row is not None
     learned = session.get(LearnedRow, (row.round_id, device_id))
     if learned is None and has_learned_as_much(session, row, device_id):
         return None
     if learned is None or (not learned.personalised and fine_tuning_due(session, row, device_id)):
-        return row
+        return row.round_id
     return None
 
 
-def _continuous(session: Session, device_id: str, now: float) -> RoundRow | None:
-    row = open_round_of_series(session)
-    return row if row is not None and is_due(session, row, device_id, now) else None
+def _to_contribute(session: Session, device_id: str, place: Any, now: float) -> int | None:  # noqa: ANN401
+    if place.series is not None and not is_due(session, session.get_one(RoundRow, place.open_round), device_id, now):
+        return None
+    return int(place.open_round)
 
 
-def _work(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> Work:
-    learning = kind == "learn"
-    public_set = row.result_public_set if learning else row.public_set
-    consensus = row.result_consensus if learning else row.consensus
-    merged = merged_classes(session)
-    work = Work(
+def _shared(store: Store, session: Session, version: int | None, kind: WorkKind, round_id: int) -> Work:
+    """Return what is the same for all devices of the work for a round."""
+    return _read(session, kind, round_id) if version is None else _read_once(store, version, kind, round_id)
+
+
+@lru_cache(maxsize=4)
+def _read_once(store: Store, _version: int, kind: WorkKind, round_id: int) -> Work:
+    with store.reading() as session:
+        return _read(session, kind, round_id)
+
+
+def _read(session: Session, kind: WorkKind, round_id: int) -> Work:
+    row, learning = session.get_one(RoundRow, round_id), kind == "learn"
+    return Work(
         kind=kind,
-        round_id=row.round_id,
+        round_id=round_id,
         plan=parsed_plan(row.plan),
-        public_set=str(public_set),
-        consensus=consensus,
+        public_set=str(row.result_public_set if learning else row.public_set),
+        consensus=row.result_consensus if learning else row.consensus,
         classes=all_classes(session),
-        assignments=_pending(session, device_id, merged) if learning else (),
         model=model_blob(session, row.model_version),
         weights=row.result_weights if learning else row.weights,
-        fine_tune=learning and fine_tuning_due(session, row, device_id),
         prototypes=row.result_prototypes if learning else row.prototypes,
         fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
-        merged=as_merged(merged),
+        merged=as_merged(merged_classes(session)),
         retired=given_up(session),
     )
-    if work.plan.others is None or not _is_other(session, kind, row, device_id):
+
+
+def _work(session: Session, shared: Work, device_id: str) -> Work:
+    """Return a device's work, from what is the same for all."""
+    learning, plan = shared.kind == "learn", shared.plan
+    work = replace(shared, assignments=_pending(session, device_id, shared.merged) if learning else ())
+    if plan.others is None and not (learning and plan.personalisation.name != "none"):
         return work
-    return replace(
-        work, plan=plan_for_others(work.plan, work.plan.others), model=None, weights=None, fleet_weights=None
-    )
+    row = session.get_one(RoundRow, shared.round_id)
+    work = replace(work, fine_tune=learning and fine_tuning_due(session, row, device_id))
+    if plan.others is None or not _is_other(session, shared.kind, row, device_id):
+        return work
+    return replace(work, plan=plan_for_others(plan, plan.others), model=None, weights=None, fleet_weights=None)
 
 
 def _is_other(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> bool:
@@ -130,13 +239,8 @@ def _is_other(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -
     return is_other(session, row, device_id)
 
 
-def _pending(session: Session, device_id: str, merged: Mapping[str, str]) -> tuple[ClassAssignment, ...]:
+def _pending(session: Session, device_id: str, merged: Sequence[MergedClass]) -> tuple[ClassAssignment, ...]:
     """Return what a device has not been told of its new sounds; nothing of classes that wait for an operator."""
-    rows = (
-        select(AssignmentRow.slot, AssignmentRow.class_id)
-        .join(ClassRow, ClassRow.class_id == AssignmentRow.class_id)
-        .where(AssignmentRow.device_id == device_id, AssignmentRow.acknowledged.is_(False))
-        .where(ClassRow.state != PROPOSED)
-        .order_by(AssignmentRow.slot)
-    )
-    return tuple(ClassAssignment(slot, merged.get(class_id, class_id)) for slot, class_id in session.execute(rows))
+    rows: Iterable[Any] = session.execute(_PENDING, {"of_device": device_id})
+    present = {item.class_id: item.into for item in merged}
+    return tuple(ClassAssignment(slot, present.get(class_id, class_id)) for slot, class_id in rows)

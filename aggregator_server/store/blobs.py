@@ -15,14 +15,42 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from aggregator_server.errors import BlobError, UploadReplacedError
-from fleet_protocol.atomic_files import make_folder, rename_durably
+from aggregator_server import limits
+from aggregator_server.errors import BlobError, BusyError, UploadReplacedError
+from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably
+
+
+class Room:
+    """The room that uploads have together while they come in."""
+
+    def __init__(self) -> None:
+        """Make one that nothing has come into."""
+        self._taken = 0
+
+    def take(self, count: int) -> None:
+        """Take room for bytes that have arrived.
+
+        Raises:
+            BusyError: there is none.
+        """
+        if self._taken + count > limits.INCOMING_BYTES:
+            raise BusyError(
+                f"the uploads that are coming in have {self._taken} bytes; all together may have "
+                f"{limits.INCOMING_BYTES}. Send it again later"
+            )
+        self._taken += count
+
+    def give_back(self, count: int) -> None:
+        """Give back the room of bytes that are gone, or have their place."""
+        self._taken -= count
 
 
 class Incoming:
     """A blob that is being received: its bytes are written, checked, and then kept or dropped."""
 
-    def __init__(self, file: BinaryIO, path: Path, folder: Path) -> None:
+    def __init__(self, file: BinaryIO, path: Path, folder: Path, room: Room | None = None) -> None:
+        self._room = room
+        self._taken = 0  # of that room
         self._file = file
         self._path = path
         self._folder = folder
@@ -40,9 +68,13 @@ class Incoming:
 
         Raises:
             UploadReplacedError: the same owner began anew meanwhile.
+            BusyError: what comes in has no more room.
         """
         if self._replaced:
             raise UploadReplacedError("the upload was begun anew on another connection; that one counts")
+        if self._room is not None:
+            self._room.take(len(chunk))
+            self._taken += len(chunk)
         self._file.write(chunk)
         self._hash.update(chunk)
         self.size += len(chunk)
@@ -57,6 +89,13 @@ class Incoming:
             self._replaced = True
             self._file.seek(0)
             self._file.truncate()
+            self.leave_room()
+
+    def leave_room(self) -> None:
+        """Give back the room that the bytes took."""
+        if self._room is not None:
+            self._room.give_back(self._taken)
+            self._taken = 0
 
     def content(self) -> memoryview:
         """Return everything that was written, read-only; it stays on disk and is not read into memory."""
@@ -80,8 +119,17 @@ class BlobFolder:
         """Open the folder, which may be new."""
         self.folder = folder
         self._incoming = folder / "incoming"
-        self._incoming.mkdir(parents=True, exist_ok=True)
+        if not self._incoming.exists():
+            self._make_folders()
         self._receiving: dict[str, Incoming] = {}
+        self._room = Room()
+
+    def _make_folders(self) -> None:
+        """Make the folders of all digests at once: each needs a flush of its own when it comes with its first blob."""
+        for number in range(256):
+            (self.folder / f"{number:02x}").mkdir(parents=True, exist_ok=True)
+        flush_folder(self.folder)
+        self._incoming.mkdir(exist_ok=True)
 
     def remove_leftovers(self) -> None:
         """Remove what an earlier process left in ``incoming/``; only whoever has the data folder alone may."""
@@ -93,14 +141,15 @@ class BlobFolder:
         """Open a temporary file for bytes that come in; it is gone at the end unless it was kept.
 
         Args:
-            owner: whose earlier file, if it is not whole yet, makes room; None: nobody's.
+            owner: whose earlier file, if it is not whole yet, makes room; None: nobody's. Those that have one share a
+                room; the thread of the event loop alone may write them.
         """
         handle, name = tempfile.mkstemp(dir=self._incoming)
         path = Path(name)
         try:
             with (
                 os.fdopen(handle, "w+b") as file,
-                self._only_one(owner, Incoming(file, path, self.folder)) as incoming,
+                self._only_one(owner, Incoming(file, path, self.folder, self._room if owner else None)) as incoming,
             ):
                 yield incoming
         finally:
@@ -118,6 +167,7 @@ class BlobFolder:
         try:
             yield incoming
         finally:
+            incoming.leave_room()
             if self._receiving[owner] is incoming:
                 del self._receiving[owner]
 

@@ -48,7 +48,7 @@ def create_database(path: Path, identity: FolderIdentity) -> Engine:
     event.listen(engine, "begin", _begin)
     try:
         # In one transaction: killed within it, the next start finds the database as it was.
-        with engine.execution_options(auricle_write=True).begin() as connection:
+        with engine.execution_options(auricle_write="durable").begin() as connection:
             empty = not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
             identity.require(connection, path, empty=empty)
             _bring_up_to_date(connection, path, empty=empty)
@@ -117,6 +117,13 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if options.get("auricle_glance", False):
+        return  # every statement sees the newest state
+    write = options.get("auricle_write")
+    if write is None:
+        connection.exec_driver_sql("BEGIN")
+        return
+    connection.exec_driver_sql(f"PRAGMA synchronous = {'NORMAL' if write == 'soon' else 'FULL'}")
     # A writer takes the lock at once: upgrading a reader's lock later fails whenever somebody else wrote between.
-    write = connection.get_execution_options().get("auricle_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -22,6 +22,7 @@ from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.web import http_errors
 from aggregator_server.web.docs_page import render
+from aggregator_server.web.flusher import Flusher
 from aggregator_server.web.guard import Guard
 from aggregator_server.web.intake import Intake
 from aggregator_server.web.routes import (
@@ -75,9 +76,17 @@ def create_app(
         if siblings is None:
             await asyncio.to_thread(computation.start)
         scheduler = RoundScheduler(store, new_work, computation, due, others.has_lease)
-        device_threads = anyio.CapacityLimiter(limits.DEVICE_THREADS)
         app.state.service = Service(
-            store, first_tokens, new_work, scheduler, computation, Guard(store), terms or Terms(), device_threads
+            store=store,
+            tokens=first_tokens,
+            new_work=new_work,
+            scheduler=scheduler,
+            compute=computation,
+            guard=Guard(store),
+            terms=terms or Terms(),
+            device_threads=anyio.CapacityLimiter(limits.DEVICE_THREADS),
+            disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),
+            flusher=Flusher(store.flush),
         )
         await asyncio.to_thread(remove_left_uploads, store)
         moving = asyncio.create_task(scheduler.run())

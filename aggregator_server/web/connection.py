@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from aggregator_server import limits
 from aggregator_server.errors import BusyError
+from aggregator_server.web.turns import Turns, is_of_fleet
 
 _BUSY = json.dumps({"error": {"code": BusyError.code, "message": "too many connections are open; try again later"}})
 _SHED = (
@@ -89,11 +90,13 @@ class BoundedProtocol(H11Protocol):
 
     Attributes:
         table: The connections of the server; a subclass for each server sets it.
+        turns: Those of the server's requests; set likewise.
         address: Where the client comes from, as the table counts it.
         device_id: The device that the client is; empty for others, and for those who are not known yet.
     """
 
     table: ConnectionTable
+    turns: Turns
     app: ASGIApp
     address = ""
     device_id = ""
@@ -107,6 +110,8 @@ class BoundedProtocol(H11Protocol):
     async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application, which finds this connection in a request's state."""
         scope["state"]["connection"] = self
+        if is_of_fleet(scope["path"]):
+            await self.turns.turn()
         await self.config.loaded_app(scope, receive, send)
 
     def know(self, device_id: str = "") -> None:
@@ -239,4 +244,4 @@ def network_of(host: str) -> str:
 
 def bounded_protocol(table: ConnectionTable) -> type[BoundedProtocol]:
     """Return the protocol of a server whose connections a table holds."""
-    return type("BoundedProtocol", (BoundedProtocol,), {"table": table})
+    return type("BoundedProtocol", (BoundedProtocol,), {"table": table, "turns": Turns()})

@@ -27,6 +27,7 @@ from aggregator_server.errors import (
     TooManyError,
     TooSlowError,
 )
+from aggregator_server.limits import RETRY_AFTER_S
 from aggregator_server.store.free_space import is_full
 from fleet_protocol.messages import ErrorReply
 
@@ -85,6 +86,8 @@ def refusal(error: AggregatorError) -> JSONResponse:
     response = error_response(status_of(type(error)), error.code, str(error))
     if isinstance(error, TooManyError):
         response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    if isinstance(error, BusyError):
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
     return response
 
 

@@ -8,6 +8,7 @@ import logging
 import resource
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -25,8 +26,9 @@ from aggregator_server.server_address import note_address, reachable_host
 from aggregator_server.store import KeptUploads, Store
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
-from aggregator_server.web.connection import ConnectionTable, bounded_protocol
+from aggregator_server.web.connection import ConnectionTable, bounded_protocol, network_of
 from aggregator_server.web.endpoint import Endpoint, url_of
+from aggregator_server.web.handshakes import Handshakes
 from aggregator_server.web.service import Terms
 from aggregator_server.web.siblings import Siblings, Worker
 from aggregator_server.web.workers import Workers, start_process
@@ -45,10 +47,32 @@ class _WithoutMalformedRequests(logging.Filter):
 class _Loop(asyncio.SelectorEventLoop):
     """Bounds the parts of a TLS connection that the protocol does not see: its begin and its end."""
 
+    def __init__(self, handshakes: Handshakes) -> None:
+        super().__init__()
+        self._handshakes = handshakes
+
     async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:  # noqa: ANN401  (asyncio's own)
         if options.get("ssl") is not None:
             options |= {"ssl_handshake_timeout": limits.HEAD_S, "ssl_shutdown_timeout": limits.DRAIN_S}
         return await super().create_server(*arguments, **options)
+
+    def _make_ssl_transport(  # what asyncio begins a handshake with
+        self,
+        rawsock: socket.socket,
+        protocol: asyncio.Protocol,
+        sslcontext: ssl.SSLContext,
+        waiter: asyncio.Future[None],
+        **options: Any,  # noqa: ANN401
+    ) -> asyncio.Transport:
+        try:
+            address = network_of(rawsock.getpeername()[0])
+        except OSError:  # it is gone already
+            address = ""
+        make = super()._make_ssl_transport  # type: ignore[misc]  # not in the stubs
+        transport: asyncio.Transport = make(rawsock, protocol, sslcontext, waiter, **options)
+        self._handshakes.begin(transport, address)
+        waiter.add_done_callback(lambda _: self._handshakes.end(transport))
+        return transport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +129,10 @@ class _Server(uvicorn.Server):
         logging.getLogger("uvicorn.error").addFilter(_WithoutMalformedRequests())
         self._app = app
         self._ready = ready
+        self._most_handshakes = limits.most_handshakes(setup.connections)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        with asyncio.Runner(loop_factory=_Loop) as runner:
+        with asyncio.Runner(loop_factory=lambda: _Loop(Handshakes(self._most_handshakes))) as runner:
             runner.run(self.serve(sockets))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

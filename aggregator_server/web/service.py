@@ -15,6 +15,7 @@ from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.rounds.scheduler import RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
+from aggregator_server.web.flusher import Flusher
 from aggregator_server.web.guard import Guard
 
 T = TypeVar("T")
@@ -51,6 +52,8 @@ class Service:
         guard: Notes and slows down what is refused.
         terms: What whoever runs the server asks of devices.
         device_threads: How many threads serve devices; other requests have threads of their own.
+        disk_threads: How many threads wait for the disk to have uploads.
+        flusher: Makes what is noted for devices durable.
     """
 
     store: Store
@@ -61,7 +64,17 @@ class Service:
     guard: Guard
     terms: Terms
     device_threads: anyio.CapacityLimiter
+    disk_threads: anyio.CapacityLimiter
+    flusher: Flusher
 
     async def for_device(self, function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         """Run what a device asks for in a thread for devices."""
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self.device_threads)
+
+    async def on_disk(self, function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
+        """Run what mostly waits for the disk."""
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self.disk_threads)
+
+    async def flushed(self) -> None:
+        """Wait until all that was committed before is durable."""
+        await self.flusher.flushed()

@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.bundles import ROOT, BenchmarkError
 from benchmarks.load.connection import Connection
 from benchmarks.load.fleet import Fleet, public_set, shared_model
-from benchmarks.processes import cpu_s, peak_mb
+from benchmarks.processes import children, cpu_s, peak_mb
 
 _TOKENS = {"AURICLE_ADMIN_TOKEN": "administrator-of-the-load", "AURICLE_ENROL_TOKEN": "enrolment-of-the-load"}
 _QUIET_CPU_S, _QUIET_FOR_S = 0.2, 1.0  # so little of the processor, for so long: the server only waits
@@ -37,6 +37,7 @@ class Load:
 
     Attributes:
         devices: Number of devices.
+        workers: Number of processes that served.
         errors: Number of requests that failed.
         enrol_s: Seconds until all were enrolled.
         wake_s: Seconds from the request that opens a round until every device, all of which waited, has its work.
@@ -47,10 +48,11 @@ class Load:
         enrol_cpu_ms: Processor time of the server for an enrolment, without what the probe costs.
         wake_cpu_ms: The same for a device that wakes.
         upload_cpu_ms: The same for an upload.
-        rss_mb: Largest resident memory of the server.
+        rss_mb: Largest resident memory of the server; of several processes, the sum.
     """
 
     devices: int
+    workers: int
     errors: int
     enrol_s: float
     wake_s: float
@@ -66,10 +68,27 @@ class Load:
 
 @dataclass(frozen=True)
 class Server:
-    """A running aggregator."""
+    """A running aggregator.
+
+    Attributes:
+        url: Its address.
+        workers: Number of processes that serve.
+        pids: Its processes but for those that compute results.
+    """
 
     url: str
-    pid: int
+    workers: int
+    pids: tuple[int, ...]
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds that it has used."""
+        return sum(map(cpu_s, self.pids))
+
+    @property
+    def peak_mb(self) -> float:
+        """Sum of what its processes held at most, MB."""
+        return sum(map(peak_mb, self.pids))
 
 
 class Phases:
@@ -84,11 +103,11 @@ class Phases:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Measure what happens within."""
-        begun, used = time.perf_counter(), cpu_s(self._server.pid)
+        begun, used = time.perf_counter(), self._server.cpu_s
         yield
         seconds = time.perf_counter() - begun
         self.seconds[name] = round(seconds, 3)
-        used = cpu_s(self._server.pid) - used - seconds * self.idle
+        used = self._server.cpu_s - used - seconds * self.idle
         self.cpu_ms[name] = round(used * 1000 / self._devices, 2)
 
 
@@ -123,6 +142,7 @@ async def measure(server: Server, devices: int) -> Load:
     admin.close()
     return Load(
         devices=devices,
+        workers=server.workers,
         errors=fleet.errors + probed["errors"],
         enrol_s=phases.seconds["enrol"],
         wake_s=phases.seconds["wake"],
@@ -133,7 +153,7 @@ async def measure(server: Server, devices: int) -> Load:
         enrol_cpu_ms=phases.cpu_ms["enrol"],
         wake_cpu_ms=phases.cpu_ms["wake"],
         upload_cpu_ms=phases.cpu_ms["upload"],
-        rss_mb=round(peak_mb(server.pid), 1),
+        rss_mb=round(server.peak_mb, 1),
     )
 
 
@@ -148,9 +168,9 @@ async def _asked(admin: Connection, method: str, path: str, body: bytes = b"") -
 async def _quiet(server: Server) -> float:
     """Wait until the server has nothing to do but to answer the probe; return what that costs, in seconds a second."""
     while True:
-        used = cpu_s(server.pid)
+        used = server.cpu_s
         await asyncio.sleep(_QUIET_FOR_S)
-        used = cpu_s(server.pid) - used
+        used = server.cpu_s - used
         if used <= _QUIET_CPU_S:
             return used / _QUIET_FOR_S
 
@@ -171,10 +191,10 @@ def _p99_ms(seconds: list[float]) -> float:
 
 
 @contextmanager
-def running(folder: Path, devices: int) -> Iterator[Server]:
-    """Run an aggregator with a data folder, which so many devices may join at once."""
+def running(folder: Path, devices: int, workers: int) -> Iterator[Server]:
+    """Run an aggregator of so many processes with a data folder, which so many devices may join at once."""
     command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(folder), "--port", "0"]
-    command += ["--enrol-per-minute", str(devices)]
+    command += ["--enrol-per-minute", str(devices), "--workers", str(workers)]
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **_TOKENS}, stdout=subprocess.PIPE, stderr=log, text=True
@@ -184,7 +204,8 @@ def running(folder: Path, devices: int) -> Iterator[Server]:
         line = process.stdout.readline()
         if not line:
             raise BenchmarkError((folder / "server.log").read_text())
-        yield Server(json.loads(line)["url"], process.pid)
+        serving = children(process.pid) if workers > 1 else ()
+        yield Server(json.loads(line)["url"], workers, (process.pid, *serving))
     finally:
         process.terminate()
         process.wait(30)
@@ -210,10 +231,11 @@ def main() -> None:
     """Print what the fleet cost and, with ``--json``, one object as the last line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", type=int, default=1000, metavar="N", help="of the fleet (1000)")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes that serve (1)")
     parser.add_argument("--limit", type=int, default=300, metavar="S", help="seconds after which it is given up (300)")
     parser.add_argument("--json", action="store_true", help="end with a JSON object")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder), options.devices) as server:
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder), options.devices, options.workers) as server:
         load = asyncio.run(asyncio.wait_for(measure(server, options.devices), options.limit))
     print(
         f"{load.devices} devices, {load.errors} errors: enrolled in {load.enrol_s} s, woken in {load.wake_s} s, "

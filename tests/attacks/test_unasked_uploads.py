@@ -1,6 +1,7 @@
 """Uploads that nobody asked for, that never end, or that are begun again and again: none of them fills the disk."""
 
 import json
+import select
 from contextlib import ExitStack
 
 import pytest
@@ -102,6 +103,32 @@ def test_a_stalled_upload_is_ended_and_says_why(fleet):
         assert refusal(connection) == (408, "too_slow")
     wait_for(lambda: incoming(fleet) == [], what="the removal of what came")
     fleet.upload(device, fleet.work(device)).raise_for_status()
+
+
+def test_all_uploads_together_have_a_bound_and_who_is_beyond_it_is_told_when_to_come_back(start_aggregator):
+    room = 3 * PIECE
+    server = start_aggregator(INCOMING_BYTES=room, STALL_S=600.0, BODY_S=600.0, TURN_S=0.05)
+    fleet = Fleet(server, devices(8))
+    fleet.publish().raise_for_status()
+    fleet.enrol()
+    fleet.open = fleet.open_round()
+    work = fleet.work(fleet.devices[7])
+    refused = 0
+    with ExitStack() as open_:
+        begun = [open_.enter_context(begin(fleet, device)) for device in fleet.devices[:6]]
+        answered = set()
+        while len(answered) < 3:  # three pieces have room; how much of the others' came first is chance
+            answered.update(select.select([one for one in begun if one not in answered], [], [])[0])
+            assert sum(incoming(fleet)) <= room
+        for connection in answered:
+            status, headers, body = read_answer(connection)
+            assert (status, json.loads(body)["error"]["code"]) == (503, "busy")
+            assert int(headers["retry-after"]) > 0
+            refused += 1
+        assert refused == 3
+    wait_for(lambda: incoming(fleet) == [], what="the removal of what came")
+    fleet.upload(fleet.devices[7], work).raise_for_status()  # the room is free again
+    fleet.close()
 
 
 def test_an_upload_that_trickles_is_ended(fleet):

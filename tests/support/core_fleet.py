@@ -7,10 +7,11 @@ from aggregator_server.fleet.devices import enrol
 from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_model, publish_public_set
 from aggregator_server.rounds.queries import read_waiting
-from aggregator_server.rounds.uploads import accept_update
+from aggregator_server.rounds.uploads import check_update, note_update
 from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.schemas import ModelInfo, RoundRequest
 from aggregator_server.store import Store
+from aggregator_server.store.blobs import Incoming
 from fleet_protocol.messages import ClassReport, Enrolment, Learned, Receipt, Work
 from fleet_protocol.public_set import PublicSet
 from tests.support.aggregator_process import FakeDevice, public_set, tiny_bundle
@@ -27,6 +28,14 @@ def devices(count: int = 4, kind: type[FakeDevice] = FakeDevice) -> list[FakeDev
             fleet[index], reports=(report,), known=fleet[index].classes, sounds={2: sound}
         )
     return fleet
+
+
+def accept(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
+    """Check an upload, put it on the disk and note it, as the route does."""
+    update = check_update(store, round_id, device_id, incoming, now)
+    if update is None:
+        return Receipt(round_id, incoming.sha256, repeated=True)
+    return note_update(store, update, incoming.keep(), now)
 
 
 class CoreFleet:
@@ -78,7 +87,7 @@ class CoreFleet:
     def send(self, device: FakeDevice, round_id: int, data: bytes, now: float = 102.0) -> Receipt:
         with self.store.blobs.receive() as incoming:
             incoming.write(data)
-            return accept_update(self.store, round_id, device.device_id, incoming, now)
+            return accept(self.store, round_id, device.device_id, incoming, now)
 
     def advance(self, now: float = 103.0) -> int | None:
         return advance(self.store, now)

@@ -17,7 +17,7 @@ from aggregator_server.errors import (
     TooManyError,
 )
 from aggregator_server.fleet.audit import Actor
-from aggregator_server.fleet.devices import Entry, Standing, identify, is_enrolled, wants_new_secret
+from aggregator_server.fleet.devices import Entry, identify, is_enrolled, wants_new_secret
 from aggregator_server.fleet.invitations import find_invitation
 from aggregator_server.fleet.tokens import Person, find_person, is_token
 from aggregator_server.schemas import Role
@@ -133,7 +133,7 @@ async def require_known(request: Request) -> None:
     if scheme.lower() == "bearer":
         if same(token, service.tokens.admin) or same(token, service.tokens.enrol):
             return
-        if await service.for_device(_is_known, service, token):
+        if is_enrolled(service.store, token) or await service.for_device(_is_known, service, token):
             return
     message = "this address needs a token that the server knows: `Authorization: Bearer <token>`"
     await service.for_device(service.guard.refuse, request, NotAuthenticatedError(message))
@@ -153,7 +153,7 @@ def _know(request: Request, device_id: str = "") -> None:
 
 
 def _is_known(service: Service, token: str) -> bool:
-    known_to = (is_enrolled, is_token, find_invitation)
+    known_to = (is_token, find_invitation)
     return any(bool(look(service.store, token)) for look in known_to)
 
 
@@ -180,21 +180,18 @@ def _person(request: Request, service: Service, bearer: Bearer, role: Role) -> P
 
 
 async def _admit_device(request: Request, service: Service, bearer: Bearer, refusal: str, *, waiting: bool) -> str:
-    secret = "" if bearer is None else bearer.credentials
-    row = await service.for_device(_device, request, service, secret, refusal, waiting)
+    try:
+        row = identify(service.store, "" if bearer is None else bearer.credentials, waiting=waiting)
+    except NotAuthenticatedError:
+        error = NotAuthenticatedError(f"{refusal}: `Authorization: Bearer <secret>`")
+        await service.for_device(service.guard.refuse, request, error)
+    except DeviceRevokedError as error:
+        by = caller(request, f"device {error.device_id}")
+        await service.for_device(service.guard.note_revoked, by)
+        raise
     _know(request, row.device_id)
     request.state.rotate = wants_new_secret(row, time.time(), service.terms.secret_days)
     return row.device_id
-
-
-def _device(request: Request, service: Service, secret: str, refusal: str, waiting: bool) -> Standing:
-    try:
-        return identify(service.store, secret, waiting=waiting)
-    except NotAuthenticatedError:
-        service.guard.refuse(request, NotAuthenticatedError(f"{refusal}: `Authorization: Bearer <secret>`"))
-    except DeviceRevokedError as error:
-        service.guard.note_revoked(caller(request, f"device {error.device_id}"))
-        raise
 
 
 Device = Annotated[str, Depends(require_device)]

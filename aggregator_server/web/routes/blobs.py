@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Path
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from aggregator_server.errors import BlobNotFoundError, InvalidRequestError
 from aggregator_server.fleet.public_sets import require_served
@@ -19,6 +19,7 @@ from aggregator_server.web.service import Service
 
 router = APIRouter(tags=["blobs"])
 _CHUNK = 256 * 1024
+_BINARY = "application/octet-stream"
 
 
 @router.get(
@@ -28,21 +29,28 @@ _CHUNK = 256 * 1024
     response_class=StreamingResponse,
     responses={200: {"content": BINARY}, **documented(*MEMBER_ERRORS, BlobNotFoundError, InvalidRequestError)},
 )
-async def blob(service: CurrentService, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> StreamingResponse:
+async def blob(service: CurrentService, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
     """Return a blob's bytes; their SHA-256 is its name."""
-    file = await service.for_device(_open, service.store, sha256)
-    size = os.fstat(file.fileno()).st_size
-    return StreamingResponse(
-        _chunks(service, file), media_type="application/octet-stream", headers={"Content-Length": str(size)}
-    )
+    first, size, file = await service.for_device(_open, service.store, sha256)
+    if file is None:
+        return Response(first, media_type=_BINARY)
+    chunks = _chunks(service, first, file)
+    return StreamingResponse(chunks, media_type=_BINARY, headers={"Content-Length": str(size)})
 
 
-def _open(store: Store, sha256: str) -> BinaryIO:
+def _open(store: Store, sha256: str) -> tuple[bytes, int, BinaryIO | None]:
+    """Return a blob's first bytes, its size, and the open file where it has more."""
     require_served(store, sha256)
-    return store.blobs.path(sha256).open("rb")
-
-
-async def _chunks(service: Service, file: BinaryIO) -> AsyncIterator[bytes]:
+    file = store.blobs.path(sha256).open("rb")
+    size = os.fstat(file.fileno()).st_size
+    if size > _CHUNK:
+        return file.read(_CHUNK), size, file
     with file:
+        return file.read(), size, None
+
+
+async def _chunks(service: Service, first: bytes, file: BinaryIO) -> AsyncIterator[bytes]:
+    with file:
+        yield first
         while chunk := await service.for_device(file.read, _CHUNK):
             yield chunk

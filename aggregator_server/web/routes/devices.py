@@ -55,7 +55,9 @@ async def enrol(request: Request, service: CurrentService, entry: EntryOfCaller,
 
     From then on its secret is its bearer token, also for enrolling again. It takes part in rounds that open later.
     """
-    return await service.for_device(_enrol, request, service, entry, enrolment)
+    enrolled = await service.for_device(_enrol, request, service, entry, enrolment)
+    await service.flushed()
+    return enrolled
 
 
 def _enrol(request: Request, service: Service, entry: Entry, enrolment: Enrolment) -> Enrolled:

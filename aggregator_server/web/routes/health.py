@@ -15,14 +15,15 @@ from aggregator_server.web.routes.access import CurrentService
 from fleet_protocol.messages import Authority
 
 router = APIRouter(tags=["health"])
+_VERSION = version("auricle")  # asked of the disk once
 
 
 @router.get("/v1/health", summary="Tell that the server is up", responses=documented())
-def health(service: CurrentService) -> Health:
+async def health(service: CurrentService) -> Health:
     """Say which version runs, which round is open, and whether the disk has room for uploads."""
     room = free_space(service.store.blobs.folder)
     status = "ok" if room.enough else "storage_full"
-    return Health(status, version("auricle"), show_open_round(service.store), room.free, room.total)
+    return Health(status, _VERSION, show_open_round(service.store), room.free, room.total)
 
 
 @router.get(

@@ -8,13 +8,17 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 
 from aggregator_server import errors
-from aggregator_server.rounds.uploads import accept_update, require_expected
+from aggregator_server.rounds.admission import expects
+from aggregator_server.rounds.uploads import check_update, note_update, require_expected
+from aggregator_server.store import Store
+from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.bodies import BINARY_BODY
 from aggregator_server.web.routes.rounds import RoundId
-from fleet_protocol.messages import Receipt
+from aggregator_server.web.service import Service
+from fleet_protocol.messages import Receipt, Update
 
 router = APIRouter(tags=["work"])
 
@@ -30,6 +34,7 @@ router = APIRouter(tags=["work"])
         errors.RoundClosedError,
         errors.DuplicateUpdateError,
         errors.UploadReplacedError,
+        errors.BusyError,
         errors.TooLargeError,
         errors.InvalidRequestError,
         errors.DigestMismatchError,
@@ -51,7 +56,9 @@ async def upload(
     Its body is read only if the round expects it. An upload that the device begins anew takes the place of the former.
     """
     announced = None if x_content_sha256 is None else x_content_sha256.lower()
-    await service.for_device(require_expected, service.store, round_id, device_id, announced, time.time())
+    asked = (service.store, round_id, device_id, announced, time.time())
+    if not expects(*asked):
+        await service.for_device(require_expected, *asked)
     require_room(service.store.blobs.folder)
     with service.store.blobs.receive(owner=device_id) as incoming:
         async for chunk in request.stream():
@@ -62,6 +69,20 @@ async def upload(
                 f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again"
             )
         try:
-            return await service.for_device(accept_update, service.store, round_id, device_id, incoming, time.time())
+            receipt = await _accept(service, round_id, device_id, incoming, time.time())
         finally:  # also where an upload was refused: a round does not wait for a device in quarantine
             service.scheduler.wake()
+    await service.flushed()
+    return receipt
+
+
+async def _accept(service: Service, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
+    """Check an upload, put it on the disk and note it; one that is there already changes nothing."""
+    update = await service.for_device(check_update, service.store, round_id, device_id, incoming, now)
+    if update is None:
+        return Receipt(round_id, incoming.sha256, repeated=True)
+    return await service.on_disk(_keep, service.store, update, incoming, now)
+
+
+def _keep(store: Store, update: Update, incoming: Incoming, now: float) -> Receipt:
+    return note_update(store, update, incoming.keep(), now)

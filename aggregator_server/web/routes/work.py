@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from aggregator_server import errors
-from aggregator_server.rounds.work import acknowledge, next_work
+from aggregator_server.rounds.work import acknowledge, may_have_work, next_work
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.rounds import RoundId
@@ -43,9 +43,11 @@ async def work(
     end = time.monotonic() + wait_s
     while True:
         event = service.new_work.subscribe(device_id)
-        found = await service.for_device(next_work, service.store, device_id, time.time())
-        if found is not None:
-            return found
+        version = may_have_work(service.store, device_id, time.time())
+        if version is not None:
+            found = await service.for_device(next_work, service.store, device_id, time.time(), version)
+            if found is not None:
+                return found
         left = end - time.monotonic()
         if left <= 0 or service.new_work.closed:
             return Response(status_code=204, headers=headers)
@@ -71,3 +73,4 @@ async def learned(service: CurrentService, device_id: Device, round_id: RoundId,
     if message.round_id != round_id:
         raise errors.InvalidRequestError(f"the message names round {message.round_id}, the address round {round_id}")
     await service.for_device(acknowledge, service.store, device_id, message)
+    await service.flushed()

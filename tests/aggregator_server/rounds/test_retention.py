@@ -5,10 +5,9 @@ import pytest
 from aggregator_server.errors import RoundClosedError
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.retention import remove_left_uploads
-from aggregator_server.rounds.uploads import accept_update
 from aggregator_server.rounds.views import describe_round
 from tests.support.aggregator_process import Fleet, SharingDevice
-from tests.support.core_fleet import CoreFleet, devices
+from tests.support.core_fleet import CoreFleet, accept, devices
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def test_an_upload_that_the_round_s_end_overtakes_is_not_kept(fleet):
     with fleet.store.blobs.receive() as incoming:
         incoming.write(data)
         with pytest.raises(RoundClosedError):
-            accept_update(fleet.store, round_id, late.device_id, Overtaken(incoming), 102.0)
+            accept(fleet.store, round_id, late.device_id, Overtaken(incoming), 102.0)
     shown = describe_round(fleet.store, round_id)
     assert on_disk(fleet) == {*left, shown.result_consensus, shown.result_public_set}
 

@@ -8,7 +8,7 @@ import stat
 import pytest
 from sqlalchemy import select, text
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from aggregator_server.errors import BlobError, StartError
@@ -115,6 +115,26 @@ def test_commits_are_durable_and_readers_do_not_wait(store):
         assert session.scalar(text("PRAGMA journal_mode")) == "wal"
         assert session.scalar(text("PRAGMA synchronous")) == 2
         assert session.scalar(text("PRAGMA foreign_keys")) == 1
+
+
+def test_what_is_flushed_later_is_seen_at_once_and_a_durable_commit_after_it_flushes_itself(store):
+    store.flush()
+    before = store.version()
+    with store.writing(durable=False) as session:
+        assert session.scalar(text("PRAGMA synchronous")) == 1
+        session.add(BlobRow(sha256="a" * 64, kind="model"))
+    kind = select(BlobRow.kind).where(BlobRow.sha256 == "a" * 64)
+    assert store.glance(kind, {}).kind == "model"
+    assert store.version() != before
+    store.flush()
+    with store.writing() as session:
+        assert session.scalar(text("PRAGMA synchronous")) == 2
+
+
+def test_a_glance_that_fails_does_not_spoil_the_next_one(store):
+    with pytest.raises(OperationalError):
+        store.glance(text("SELECT no_such_column FROM blobs"), {})
+    assert store.glance(text("SELECT count(*) FROM blobs"), {}) == (0,)
 
 
 def test_one_process_at_a_time_has_the_folder(tmp_path):

@@ -11,7 +11,6 @@ import pytest
 from aggregator_server.fleet.devices import enrol
 from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_public_set
-from aggregator_server.rounds.uploads import accept_update
 from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
@@ -32,6 +31,7 @@ from fleet_simulator.partition.zero_shot_clips import UserClips, variants
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.run_folder import STATE
 from fleet_simulator.zero_shot.simulation import ZeroShotSimulation, run_zero_shot
+from tests.support.core_fleet import accept
 from tests.support.simulated_fleet import Silent, toml
 
 LOCAL = {"epochs": 2, "impression_steps": 10, "impressions": 8, "augmented_copies": 1}
@@ -118,7 +118,7 @@ class RealFleet:
             trained[user.number], self.maps[user.number] = job.model.get_weights(), job.label_map
             with self.store.blobs.receive() as incoming:
                 incoming.write(pack(arrays, to_json(update)))
-                accept_update(self.store, round_id, user.device_id, incoming, now + 2)
+                accept(self.store, round_id, user.device_id, incoming, now + 2)
         assert advance(self.store, now + 3) == round_id
         for user in self.simulation.users:
             job = self.job(user, now + 4)

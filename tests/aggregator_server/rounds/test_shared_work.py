@@ -1,0 +1,63 @@
+"""What is the same in all devices' work is read once for each state of the database, and never out of date."""
+
+import pytest
+
+from aggregator_server.errors import DeviceRevokedError
+from aggregator_server.fleet.classes import rename_class
+from aggregator_server.fleet.devices import revoke
+from aggregator_server.rounds.work import may_have_work, next_work
+from tests.support.core_fleet import CoreFleet
+
+NOW = 101.0
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    fleet = CoreFleet(tmp_path)
+    yield fleet
+    fleet.store.close()
+
+
+def asked(fleet, device, now=NOW):
+    """What the route does: look whether there may be work, and then for it."""
+    version = may_have_work(fleet.store, device.device_id, now)
+    return None if version is None else next_work(fleet.store, device.device_id, now, version)
+
+
+def test_it_is_the_work_that_is_read_anew_for_each_device(fleet):
+    first = fleet.run_round()
+    fleet.open(now=200.0)
+    for device in fleet.devices:
+        found = asked(fleet, device, 201.0)
+        assert found == next_work(fleet.store, device.device_id, 201.0)
+        assert (found.kind, found.round_id) == ("contribute", first + 1)
+
+
+def test_a_class_that_was_renamed_in_between_has_its_new_name(fleet):
+    fleet.open()
+    before = asked(fleet, fleet.devices[0])
+    rename_class(fleet.store, "c0", "another name")
+    after = asked(fleet, fleet.devices[1])
+    assert [info.name for info in before.classes] != [info.name for info in after.classes]
+    assert after.classes[0].name == "another name"
+
+
+def test_who_has_nothing_to_do_is_told_without_a_search(fleet):
+    device = fleet.devices[0]
+    assert may_have_work(fleet.store, device.device_id, NOW) is None
+    round_id = fleet.open(deadline_s=60)
+    assert may_have_work(fleet.store, device.device_id, NOW) is not None
+    assert may_have_work(fleet.store, device.device_id, NOW + 60) is None
+    for other in fleet.devices:
+        fleet.upload(other)
+    assert may_have_work(fleet.store, device.device_id, NOW) is None
+    assert fleet.advance() == round_id
+    assert asked(fleet, device).kind == "learn"
+    fleet.learned(device, round_id)
+    assert may_have_work(fleet.store, device.device_id, NOW) is None
+
+
+def test_a_device_that_is_revoked_while_it_waits_is_told(fleet):
+    revoke(fleet.store, fleet.devices[0].device_id, NOW)
+    with pytest.raises(DeviceRevokedError):
+        may_have_work(fleet.store, fleet.devices[0].device_id, NOW)
