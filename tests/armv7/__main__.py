@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.armv7 import debian, machine, packages
+from tests.armv7 import debian, machine
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 ROOT = CHECKOUT / "build" / "armv7-root"
@@ -54,12 +54,15 @@ def device_tests() -> list[str]:
     ]
 
 
-def build_root() -> None:
-    """Build what is not there yet, and say how long it took."""
+def build_root(*, environment: bool = True) -> None:
+    """Build what is not there yet, Debian alone or the Python environment in it too, and say how long it took."""
     start = time.monotonic()
     machine.require()
     debian.build(ROOT)
-    packages.install(ROOT, CHECKOUT)
+    if environment:
+        from tests.armv7 import packages  # Debian alone is built by a Python that has nothing installed
+
+        packages.install(ROOT, CHECKOUT)
     (ROOT / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")  # which debootstrap leaves to others
     print(f"{ROOT} is ready after {time.monotonic() - start:.0f} s", flush=True)
 
@@ -67,8 +70,8 @@ def build_root() -> None:
 def prepare() -> None:
     """Have this machine build the bundles, and train them with Keras on the batches of the parity check."""
     start = time.monotonic()
-    modules = ("tests/benchmarks/test_parity.py", "tests/edge_client/features/test_embedding.py")
-    machine.run(sys.executable, "-m", "pytest", *modules, cwd=CHECKOUT)
+    machine.run(sys.executable, "-m", "tests.support.parity_references", cwd=CHECKOUT)
+    machine.run(sys.executable, "-m", "pytest", "tests/edge_client/features/test_embedding.py", cwd=CHECKOUT)
     print(f"bundles and their references are ready after {time.monotonic() - start:.0f} s", flush=True)
 
 
@@ -94,10 +97,10 @@ def test(*options: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """`root` only builds the root; else further arguments are pytest's, in place of all of the device's tests."""
+    """`debian` and `root` only build the root; else arguments are pytest's, in place of all of the device's tests."""
     try:
-        build_root()
-        if arguments == ["root"]:
+        build_root(environment=arguments != ["debian"])
+        if arguments in (["debian"], ["root"]):
             return 0
         prepare()
         start = time.monotonic()
