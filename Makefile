@@ -19,7 +19,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-TESTS := --numprocesses $(WORKERS) --dist loadfile
+# In the order of tests/conftest.py; xdist's own begins with the modules of the most tests.
+TESTS := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: $(READY)  ## run the tests, several files at a time [FAST=1: without the slow ones, two minutes]
 	$(BIN)/python -m pytest $(TESTS) $(if $(FAST),-m 'not slow' --durations 10 --durations-min 5)

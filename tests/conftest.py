@@ -13,6 +13,12 @@ pytest_plugins = ["tests.support.browser", "tests.support.fixtures_aggregator", 
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the modules with slow tests first, so that no worker is left with one of them when the others are done."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def bundles() -> dict[str, Path]:
     """The ready bundle of every published architecture: features `gudur`, capacity 32, batch 32, default options.

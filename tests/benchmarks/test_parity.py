@@ -1,37 +1,27 @@
 """A bundle trains on a device exactly as a stock Keras model trains with Keras's optimiser."""
 
 import json
-import shutil
 
 import pytest
 
-from benchmarks.parity.variants import BATCH, LARGER, STEPS, VARIANTS
-from tests.support.checkout import built, require_runtime, run_python
+from benchmarks.parity.variants import STEPS, VARIANTS
+from tests.support.checkout import require_runtime, run_python
+from tests.support.parity_references import FEW_STEPS, FEWER_LARGER, larger_references, references
 
-# All steps of the large networks take minutes; `python -m benchmarks.parity` takes them.
-FEW_STEPS, SMALL_BATCH = 5, 3
-# One of each kind, the deepest of its kind where that is affordable; the benchmark has all.
-LARGER = [name for name in LARGER if name not in ("crnn_mid", "crnn_base", "dscnn_172")]
 # Building and training all of them once, which counts as part of the first test, takes minutes on a busy machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="session")
-def references(bundles):
-    """Bundles of every variant, and beside them what stock Keras made of the same batches."""
-
-    def make(folder):
-        for name, path in bundles.items():
-            shutil.copy(path, folder / f"{name}.auricle")
-        run_python("-m", "benchmarks.parity.reference", str(folder), str(STEPS), str(BATCH), *VARIANTS)
-
-    return built("parity", make)
+@pytest.fixture(scope="session", params=["tflite", "litert"])
+def differences(request):
+    """Every variant trained on one runtime, in a process of its own."""
+    return trained_on(request.param, references(), STEPS, VARIANTS)
 
 
 @pytest.fixture(scope="session", params=["tflite", "litert"])
-def differences(request, references):
-    """Every variant trained on one runtime, in a process of its own."""
-    return trained_on(request.param, references, STEPS, VARIANTS)
+def larger_differences(request):
+    """Every larger network trained on one runtime, in a process of its own."""
+    return trained_on(request.param, larger_references(), FEW_STEPS, FEWER_LARGER)
 
 
 def trained_on(runtime, references, steps, variants):
@@ -40,23 +30,9 @@ def trained_on(runtime, references, steps, variants):
     return json.loads(run_python(*arguments, AURICLE_RUNTIME=runtime).splitlines()[-1])
 
 
-@pytest.fixture(scope="session", params=LARGER)
-def larger_references(request, bundles):
-    """The bundle of a larger network, and beside it what stock Keras made of the same few batches."""
-
-    def make(folder):
-        if request.param in bundles:
-            shutil.copy(bundles[request.param], folder)
-        arguments = ("-m", "benchmarks.parity.reference", folder, FEW_STEPS, SMALL_BATCH, request.param)
-        run_python(*map(str, arguments))
-
-    return request.param, built(f"parity-{request.param}", make)
-
-
-@pytest.mark.parametrize("runtime", ["tflite", "litert"])
-def test_a_larger_network_trains_as_keras_does(larger_references, runtime):
-    name, folder = larger_references
-    result = trained_on(runtime, folder, FEW_STEPS, [name])[name]
+@pytest.mark.parametrize("name", FEWER_LARGER)
+def test_a_larger_network_trains_as_keras_does(larger_differences, name):
+    result = larger_differences[name]
     # Of a million activations one or two lie within rounding of ReLU's kink; each moves all gradients before it by 1 %.
     exact = 0.03 if name == "resnet15" else 1e-4
     for kind, tolerance in (("gradients", exact), ("weights", 1e-3), ("movements", 0.04), ("values", 1e-4)):

@@ -1,5 +1,6 @@
 """The checkout that is tested, what is built in it once, and processes of its Python."""
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -25,7 +26,7 @@ def sources_digest(*patterns: str) -> str:
 
 
 def built(name: str, make: Callable[[Path], object]) -> Path:
-    """Return the folder build/NAME-DIGEST, made by ``make`` unless it is there; safe against a second test run."""
+    """Return the folder build/NAME-DIGEST, made by ``make`` unless it is there; who comes meanwhile waits for it."""
     digest = sources_digest(
         "model_export/**/*.py",
         "fleet_protocol/*.py",
@@ -36,17 +37,18 @@ def built(name: str, make: Callable[[Path], object]) -> Path:
         "benchmarks/parity/*.py",
     )
     folder = ROOT / "build" / f"{name}-{digest}"
-    if not folder.exists():
-        folder.parent.mkdir(exist_ok=True)
-        making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{name}-"))
-        try:
-            make(making)
-            making.rename(folder)
-        except OSError:
-            if not folder.exists():  # else another run was faster
-                raise
-        finally:
-            shutil.rmtree(making, ignore_errors=True)
+    if folder.exists():  # in a tree that can only be read, too
+        return folder
+    folder.parent.mkdir(exist_ok=True)
+    with (folder.parent / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{name}-"))
+            try:
+                make(making)
+                making.rename(folder)
+            finally:
+                shutil.rmtree(making, ignore_errors=True)
     return folder
 
 
