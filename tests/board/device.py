@@ -12,6 +12,7 @@ from tests.armv7.__main__ import CHECKOUT
 from tests.armv7.machine import Armv7Error, run
 from tests.board.board import Board
 from tests.support.aggregator_process import ENROL
+from tests.support.packages import copy_sources
 
 # What builds the project's own wheel on the board.
 _BUILDS = "setuptools>=77"
@@ -59,7 +60,7 @@ done
 
 def prepare_share(share: Path, architecture: str, build: Path) -> None:
     """Put the sources, wheels, a model, clips and a public set where the board and its aggregator find them."""
-    _copy_sources(share / "auricle")
+    copy_sources(share / "auricle")
     packages.download(share / "wheels", [*packages.needed("auricle[edge,mqtt]"), _BUILDS])
     run(sys.executable, "-m", "model_export.cli", "build", architecture, "-o", share / "model.auricle", cwd=CHECKOUT)
     clips = corpus.cached(build, LABELS, _SPEAKERS, _TAKES, seed=1)
@@ -68,15 +69,6 @@ def prepare_share(share: Path, architecture: str, build: Path) -> None:
     public = corpus.cached(build, LABELS, _PUBLIC_SPEAKERS, 1, seed=2)
     options = ("--per-label", str(_PUBLIC_SPEAKERS), "-o", share / "public.safetensors")
     run(sys.executable, "-m", "edge_client.cli", "public-set", public, *options, cwd=CHECKOUT)
-
-
-def _copy_sources(target: Path) -> None:
-    """Copy what Git knows, as an owner would who clones it, with what is not committed yet."""
-    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=CHECKOUT).splitlines()
-    for name in names:
-        if (CHECKOUT / name).exists():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(CHECKOUT / name, target / name)
 
 
 def _join(paths: list[Path], target: Path) -> None:

@@ -35,6 +35,11 @@ def built(name: str, make: Callable[[Path], object]) -> Path:
         "tests/support/checkout.py",
         "benchmarks/parity/*.py",
     )
+    return kept(name, digest, make)
+
+
+def kept(name: str, digest: str, make: Callable[[Path], object]) -> Path:
+    """Return the folder build/NAME-DIGEST, made by ``make`` unless it is there; safe against a second test run."""
     folder = ROOT / "build" / f"{name}-{digest}"
     if not folder.exists():
         folder.parent.mkdir(exist_ok=True)
