@@ -142,7 +142,7 @@ copy_sources() {
     fi
     copy=$(mktemp -d)
     trap 'rm -rf "$copy"' EXIT
-    cp -r "$sources"/{pyproject.toml,README.md,LICENSE,CHANGELOG.md,constraints.txt,systemd,docs} "$copy"
+    cp -r "$sources"/{pyproject.toml,README.md,LICENSE,CHANGELOG.md,constraints.txt,systemd,docs,examples} "$copy"
     local package
     for package in "$sources"/*/__init__.py; do
         cp -r "${package%/*}" "$copy"

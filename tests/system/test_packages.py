@@ -59,6 +59,8 @@ def test_the_wheel_holds_the_packages_whole_and_what_a_user_reads():
     code = {name for name in names if ".data/" not in name}
     assert code == {name for name in tracked_files() if name.startswith(tuple(f"{part}/" for part in PRODUCT))}
     assert {f"auricle/systemd/{path.name}" for path in (ROOT / "systemd").iterdir()} <= shared
+    examples = {name for name in tracked_files() if name.startswith("examples/")}
+    assert {f"auricle/{name}" for name in examples} <= shared
     assert {"auricle/constraints.txt", "doc/auricle/device.md", "doc/auricle/models/base.md"} <= shared
 
 
