@@ -7,7 +7,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-pi clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-pi deb clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ uninstall-edge:  ## remove the device's service, as root; keeps what it learned 
 
 uninstall-aggregator:  ## remove the aggregator's service, as root; keeps its data [PURGE=1 removes that too]
 	systemd/setup.sh uninstall aggregator
+
+deb: $(READY)  ## the device as Debian packages, into dist [ARCH=armhf or arm64]
+	$(BIN)/python -m deb $(ARCH)
 
 clean:  ## remove what the build made (keeps .venv)
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache
