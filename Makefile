@@ -7,7 +7,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-pi clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-pi deb clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,19 +91,24 @@ test-armv7: $(READY)  ## run the device's tests on emulated 32-bit ARM, as root 
 test-pi: $(READY)  ## have a whole emulated board take part in a round through a kill and a power cut, as root
 	$(BIN)/python -m tests.board
 
-# Services of this machine; systemd/setup.sh says what APT, DESTDIR, PURGE and WHEELS do.
+# Services of this machine; systemd/setup.sh says what APT, DESTDIR, PURGE and WHEELS do. It finds the system's Python
+# itself, unless one is named here or in the environment.
 export APT DESTDIR PURGE WHEELS
-install-edge:  ## set the device up as a service, as root [WHEELS=folder APT=1 DESTDIR=folder]
-	PYTHON='$(PYTHON)' systemd/setup.sh install edge
+SERVICE_PYTHON := $(if $(filter file,$(origin PYTHON)),,$(PYTHON))
+install-edge:  ## set the device up as a service, as root [PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
+	PYTHON='$(SERVICE_PYTHON)' systemd/setup.sh install edge
 
-install-aggregator:  ## set the aggregator up as a service, as root [WHEELS=folder APT=1 DESTDIR=folder]
-	PYTHON='$(PYTHON)' systemd/setup.sh install aggregator
+install-aggregator:  ## set the aggregator up as a service, as root [PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
+	PYTHON='$(SERVICE_PYTHON)' systemd/setup.sh install aggregator
 
 uninstall-edge:  ## remove the device's service, as root; keeps what it learned [PURGE=1 removes that too]
 	systemd/setup.sh uninstall edge
 
 uninstall-aggregator:  ## remove the aggregator's service, as root; keeps its data [PURGE=1 removes that too]
 	systemd/setup.sh uninstall aggregator
+
+deb: $(READY)  ## the device as Debian packages, into dist [ARCH=armhf or arm64]
+	$(BIN)/python -m deb $(ARCH)
 
 clean:  ## remove what the build made (keeps .venv)
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs or removes a service: setup.sh install|uninstall edge|aggregator (the Makefile's targets call it).
-#   PYTHON=python3.11  of the service's own environment
-#   WHEELS=folder      install from wheels in a folder, setuptools among them, without a network
+# setup.sh check edge|aggregator  says which Python it would take and which packages are missing, and changes nothing.
+#   PYTHON=python3.11  of the service's own environment; by default the system's own where that suits
+#   WHEELS=folder      install from wheels in a folder without a network: from a checkout setuptools must be among them,
+#                      elsewhere auricle's own
 #   APT=1              let apt-get install what is missing
 #   PURGE=1            uninstall: remove data, configuration and user as well
 #   DESTDIR=folder     work in a folder instead of this machine, without root's rights; nothing is started there
@@ -10,7 +12,7 @@ set -euo pipefail
 umask 022
 
 sources=$(cd "$(dirname "$0")/.." && pwd)
-PYTHON=${PYTHON:-python3.11} WHEELS=${WHEELS:-} APT=${APT:-} PURGE=${PURGE:-} DESTDIR=${DESTDIR:-}
+PYTHON=${PYTHON:-} WHEELS=${WHEELS:-} APT=${APT:-} PURGE=${PURGE:-} DESTDIR=${DESTDIR:-}
 [[ -z $DESTDIR ]] || DESTDIR=$(realpath -m "$DESTDIR")
 action=${1:-} part=${2:-}
 service=auricle-$part
@@ -21,7 +23,7 @@ environments=$DESTDIR/opt/$service
 case $part in
 edge) user=auricle extra=edge,mqtt templates=(edge.toml edge.env) own=(model.auricle) ;;
 aggregator) user=auricle-aggregator extra=server templates=(aggregator.env) own=() ;;
-*) echo "usage: $0 install|uninstall edge|aggregator" >&2 && exit 2 ;;
+*) echo "usage: $0 install|uninstall|check edge|aggregator" >&2 && exit 2 ;;
 esac
 state=$DESTDIR/var/lib/$user
 
@@ -38,6 +40,55 @@ control() {
 }
 
 has_library() { PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q "$1"; }
+
+# That of the programs, not of the kernel: a 32-bit system may have a 64-bit kernel.
+is_arm32() { [[ $(dpkg --print-architecture 2>/dev/null || uname -m) == arm@(hf|el|v6l|v7l) ]]; }
+
+version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
+
+# The TensorFlow Lite runtime has wheels for these Pythons (docs/pi.md, "Which system").
+suits() {
+    case $(version_of "$1") in
+    3.11) ;;
+    3.12 | 3.13) [[ $part != edge ]] || ! is_arm32 ;;
+    *) false ;;
+    esac
+}
+
+# Refuse a system for which no runtime exists, whatever its Python.
+check_system() {
+    [[ $part == edge ]] && is_arm32 || return 0
+    case $(uname -m) in
+    armv6l) fail "this processor (ARMv6: Pi 1, Zero) has no TensorFlow Lite runtime; it takes a Pi 2 or later" ;;
+    aarch64) fail "this is a 32-bit system on a 64-bit kernel, for which pip asks for 64-bit packages. Two ways out:
+  a 64-bit Raspberry Pi OS; or, but not on a Pi 5, the 32-bit kernel: write arm_64bit=0 into
+  /boot/firmware/config.txt and restart" ;;
+    esac
+}
+
+refuse_python() {
+    local found
+    found="$1 is Python $(version_of "$1")"
+    if [[ $part == edge ]] && is_arm32; then
+        fail "$found, and this system is a 32-bit one: the TensorFlow Lite runtime for it takes Python 3.11 alone.
+  Two ways out: Raspberry Pi OS Bookworm (32-bit), which has Python 3.11; or, on boards that can, a 64-bit
+  Raspberry Pi OS, Bookworm or Trixie (docs/pi.md, \"Which system\")"
+    fi
+    fail "$found; this needs 3.11, 3.12 or 3.13. Raspberry Pi OS Bookworm and Trixie (Debian 12 and 13) have one;
+  another one on this machine: PYTHON=name"
+}
+
+# Find the Python of the service: the one that was named, or the first that suits; the system's own where there is none.
+choose_python() {
+    local candidate
+    if [[ -z $PYTHON ]]; then
+        PYTHON=python3
+        for candidate in python3.13 python3.12 python3.11 python3; do
+            ! suits "$candidate" || PYTHON=$candidate
+        done
+    fi
+    [[ -z $(version_of "$PYTHON") ]] || suits "$PYTHON" || refuse_python "$PYTHON"
+}
 
 # Say which packages are missing, the indispensable and the useful ones.
 missing_packages() {
@@ -63,6 +114,7 @@ check_packages() {
     if [[ -n $APT ]] && on_this_machine; then
         apt-get update -qq
         DEBIAN_FRONTEND=noninteractive $command -y -qq
+        choose_python # the system's own may have come with them
         return
     fi
     command="  sudo ${command//  / }"$'\n'"(or run this again with APT=1)"
@@ -81,6 +133,22 @@ add_user() {
     ! on_this_machine || chown "$user:" "$state"
 }
 
+# A checkout is built from a copy, so that it keeps no traces and old builds none of theirs. Elsewhere a wheel is taken.
+copy_sources() {
+    copy=
+    if [[ ! -e $sources/pyproject.toml ]]; then
+        [[ -n $WHEELS ]] || fail "this is no checkout, so it takes auricle's wheel: WHEELS=folder, with all it needs"
+        return
+    fi
+    copy=$(mktemp -d)
+    trap 'rm -rf "$copy"' EXIT
+    cp -r "$sources"/{pyproject.toml,README.md,LICENSE,CHANGELOG.md,constraints.txt,systemd,docs,examples} "$copy"
+    local package
+    for package in "$sources"/*/__init__.py; do
+        cp -r "${package%/*}" "$copy"
+    done
+}
+
 # Two environments take turns, so that the one in use stays whole until the new one is complete and on the disk.
 build_environment() {
     local old new=a site=() index=()
@@ -90,15 +158,9 @@ build_environment() {
     [[ -z $WHEELS ]] || index=(--no-index --find-links "$(realpath -e "$WHEELS")")
     rm -rf "${environments:?}/$new"
     "$PYTHON" -m venv "${site[@]}" "$environments/$new"
-    # Built from a copy, so that the sources keep no traces and old builds none of theirs.
-    copy=$(mktemp -d)
-    trap 'rm -rf "$copy"' EXIT
-    cp "$sources"/{pyproject.toml,README.md,LICENSE} "$copy"
-    for package in "$sources"/*/__init__.py; do
-        cp -r "${package%/*}" "$copy"
-    done
+    copy_sources
     "$environments/$new/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
-        "${index[@]}" --constraint "$sources/constraints.txt" "${copy}[$extra]"
+        "${index[@]}" --constraint "$sources/constraints.txt" "${copy:-auricle}[$extra]"
     sync -f "$environments"
     ln -sfn "$new" "$environments/.current"
     mv -T "$environments/.current" "$environments/current"
@@ -127,8 +189,14 @@ configure() {
     done
 }
 
-install_service() {
+check_service() {
+    check_system
+    choose_python
     check_packages
+}
+
+install_service() {
+    check_service
     add_user
     mkdir -p "$environments"
     build_environment
@@ -194,9 +262,10 @@ uninstall_service() {
     echo "$service is removed with its data, its configuration and its user."
 }
 
-! on_this_machine || ((!EUID)) || fail "needs root's rights: sudo make $action-$part"
+[[ $action == check ]] || ! on_this_machine || ((!EUID)) || fail "needs root's rights: sudo make $action-$part"
 case $action in
 install) install_service ;;
 uninstall) uninstall_service ;;
-*) fail "unknown action '$action': install or uninstall" ;;
+check) check_service && echo "$service can be installed, with $PYTHON ($(version_of "$PYTHON"))" ;;
+*) fail "unknown action '$action': install, uninstall or check" ;;
 esac

@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from aggregator_server import tls
 from aggregator_server.errors import StartError
@@ -23,7 +24,8 @@ class Endpoint:
     Attributes:
         host: Address to listen on.
         port: Port to listen on; 0: a free one.
-        url: The server as devices reach it; None: by the address that it listens on.
+        url: The server as devices reach it; None: by the address that it listens on. Its host stands in the certificate
+            that the server makes.
         tls_auto: Whether it has a certificate by an authority of its own.
         tls_cert: File of a certificate from elsewhere.
         tls_key: File of its key.
@@ -52,7 +54,8 @@ class Endpoint:
             return tls.given(self.tls_cert, self.tls_key)
         if not self.tls_auto:
             return None
-        return tls.automatic(data, {reachable_host(self.host)}, datetime.now(UTC))
+        names = {reachable_host(self.host), urlsplit(self.url or "").hostname or ""} - {""}
+        return tls.automatic(data, names, datetime.now(UTC))
 
     def require_privacy(self, shown: str) -> None:
         """Check that plain HTTP stays on this machine, or is wanted.

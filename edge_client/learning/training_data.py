@@ -9,7 +9,7 @@ import numpy as np
 
 from edge_client.audio import ClipSource
 from edge_client.features.augmentation import BackgroundNoise, augment
-from edge_client.features.front_end import open_front_end
+from edge_client.features.front_end import FrontEnd, open_front_end
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 
@@ -79,12 +79,37 @@ def gather(
         samples = source.load(source.clips_for_round(round_id, label))
         if not len(samples):
             continue
-        variants = [samples, *(augmented(samples, settings.sample_rate_hz, rng, noise) for _ in range(copies))]
-        parts.append(np.stack([model.normalise(front_end(variant)) for variant in variants]))
+        parts.append(variants(samples, front_end, model, rng, copies=copies, noise=noise, augmented=augmented))
         owners += [slot] * len(samples)
     if not parts:
         return Clips(np.zeros((1 + copies, 0, *settings.shape), np.float32), np.zeros(0, np.int64))
     return Clips(np.concatenate(parts, axis=1), np.asarray(owners, np.int64))
+
+
+def variants(
+    samples: Floats,
+    front_end: FrontEnd,
+    model: ModelRuntime,
+    rng: np.random.Generator,
+    *,
+    copies: int,
+    noise: BackgroundNoise | None = None,
+    augmented: Augment = augment,
+) -> Floats:
+    """Return normalised features of clips and of augmented variants, as :attr:`Clips.x` has them.
+
+    Args:
+        samples: float32 [clips, samples].
+        front_end: computes the features.
+        model: whose normalisation.
+        rng: of the augmentation.
+        copies: augmented variants of every clip.
+        noise: mixed into augmented variants.
+        augmented: makes a variant of every clip.
+    """
+    rate_hz = front_end.settings.sample_rate_hz
+    heard = [samples, *(augmented(samples, rate_hz, rng, noise) for _ in range(copies))]
+    return np.stack([model.normalise(front_end(variant)) for variant in heard])
 
 
 def held_out_accuracy(model: ModelRuntime, mask: Floats, clips: Clips, slots: Sequence[int]) -> float:

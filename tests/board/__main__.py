@@ -1,8 +1,8 @@
 """`make test-pi`: a whole emulated board takes part in a round, although it is killed and its power is cut meanwhile.
 
-It is installed with `make install-edge` from wheels, without a network but for the aggregator on this machine, hears a
-sound card that loops back what is played, and trains under its unit's limits. Emulation shows what works and what fits
-into memory, never how quick it is.
+It is installed from its Debian package, without a network but for the aggregator on this machine, hears a sound card
+that loops back what is played, and trains under its unit's limits. Emulation shows what works and what fits into
+memory, never how quick it is.
 """
 
 import argparse
@@ -64,13 +64,13 @@ def main(arguments: list[str]) -> int:
 
 def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
     """Go through it all. Raises Armv7Error at the first thing that is not as it should be."""
-    with Clock("wheels, model, clips and public set are there"):
+    with Clock("package, model, clips and public set are there"):
         prepare_share(board.share, architecture, BUILD)
     device = Device(board)
     with Clock("the board has started"):
         board.power_on()
         board.run("true", 300)
-    with Clock("make install-edge"):
+    with Clock("dpkg --install"):
         device.install()
     aggregator.start()
     with Clock("the service is active and has enrolled"):

@@ -7,14 +7,11 @@ import wave
 from pathlib import Path
 
 from benchmarks.demo import corpus
-from tests.armv7 import packages
 from tests.armv7.__main__ import CHECKOUT
 from tests.armv7.machine import Armv7Error, run
 from tests.board.board import Board
 from tests.support.aggregator_process import ENROL
 
-# What builds the project's own wheel on the board.
-_BUILDS = "setuptools>=77"
 LABELS = ("yes", "no", "stop")
 _SPEAKERS, _TAKES, _PUBLIC_SPEAKERS = 12, 3, 8
 _STATUS = "/run/auricle/status.json"
@@ -58,9 +55,8 @@ done
 
 
 def prepare_share(share: Path, architecture: str, build: Path) -> None:
-    """Put the sources, wheels, a model, clips and a public set where the board and its aggregator find them."""
-    _copy_sources(share / "auricle")
-    packages.download(share / "wheels", [*packages.needed("auricle[edge,mqtt]"), _BUILDS])
+    """Put the Debian package, a model, clips and a public set where the board and its aggregator find them."""
+    run(sys.executable, "-m", "deb", "armhf", "--output", share, cwd=CHECKOUT)
     run(sys.executable, "-m", "model_export.cli", "build", architecture, "-o", share / "model.auricle", cwd=CHECKOUT)
     clips = corpus.cached(build, LABELS, _SPEAKERS, _TAKES, seed=1)
     shutil.copytree(clips, share / "clips")
@@ -68,15 +64,6 @@ def prepare_share(share: Path, architecture: str, build: Path) -> None:
     public = corpus.cached(build, LABELS, _PUBLIC_SPEAKERS, 1, seed=2)
     options = ("--per-label", str(_PUBLIC_SPEAKERS), "-o", share / "public.safetensors")
     run(sys.executable, "-m", "edge_client.cli", "public-set", public, *options, cwd=CHECKOUT)
-
-
-def _copy_sources(target: Path) -> None:
-    """Copy what Git knows, as an owner would who clones it, with what is not committed yet."""
-    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=CHECKOUT).splitlines()
-    for name in names:
-        if (CHECKOUT / name).exists():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(CHECKOUT / name, target / name)
 
 
 def _join(paths: list[Path], target: Path) -> None:
@@ -97,12 +84,12 @@ class Device:
 
     def install(self) -> None:
         """Install it as its owner would who has no network."""
-        said = self._board.run("cd /share/auricle && make install-edge WHEELS=/share/wheels", 2400)
+        said = self._board.run("dpkg --install /share/auricle-edge_*_armhf.deb", 2400)
         if "enable --now auricle-edge" not in said:
-            raise Armv7Error(f"make install-edge does not say what is left to do:\n{said}")
+            raise Armv7Error(f"the package does not say what is left to do:\n{said}")
 
     def configure(self, url: str) -> None:
-        """Do what `make install-edge` said is left to do."""
+        """Do what the package said is left to do."""
         share = self._board.share
         (share / "edge.toml").write_text(_CONFIGURATION.format(url=url.replace("127.0.0.1", "10.0.2.2")))
         (share / "edge.env").write_text(f"AURICLE_ENROL_TOKEN={ENROL}\n")
@@ -170,10 +157,10 @@ class Device:
     def uninstall(self) -> None:
         """Remove it while it runs: its data stays; then with all that is its own."""
         self._board.run(
-            "set -e; cd /share/auricle; make uninstall-edge\n"
+            "set -e; dpkg --remove auricle-edge\n"
             "if systemctl is-active auricle-edge; then exit 1; fi\n"
             "test ! -e /opt/auricle-edge -a ! -e /usr/local/bin/auricle-edge\n"
             "test -e /var/lib/auricle/identity.json -a -e /etc/auricle/edge.toml; getent passwd auricle\n"
-            "make uninstall-edge PURGE=1; test ! -e /var/lib/auricle -a ! -e /etc/auricle; ! getent passwd auricle",
+            "dpkg --purge auricle-edge; test ! -e /var/lib/auricle -a ! -e /etc/auricle; ! getent passwd auricle",
             180,
         )

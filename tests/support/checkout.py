@@ -36,6 +36,11 @@ def built(name: str, make: Callable[[Path], object]) -> Path:
         "tests/support/checkout.py",
         "benchmarks/parity/*.py",
     )
+    return kept(name, digest, make)
+
+
+def kept(name: str, digest: str, make: Callable[[Path], object]) -> Path:
+    """Return the folder build/NAME-DIGEST, made by ``make`` unless it is there; safe against a second test run."""
     folder = ROOT / "build" / f"{name}-{digest}"
     if folder.exists():  # in a tree that can only be read, too
         return folder

@@ -19,8 +19,10 @@ from tests.support.simulated_fleet import write_experiment
 pytestmark = pytest.mark.slow
 
 TUTORIAL = (ROOT / "docs" / "writing-a-strategy.md").read_text()
-DEVICE, SERVER = re.findall(r"```python\n(.*?)```", TUTORIAL, re.DOTALL)
-PROJECT = tomllib.loads(re.search(r"```toml\n(.*?)```", TUTORIAL, re.DOTALL)[1])["project"]
+EXAMPLE = ROOT / "examples" / "own_strategy"
+FILES = ("gentle_device.py", "gentle_server.py", "pyproject.toml")
+DEVICE, SERVER, _ = SHOWN = [(EXAMPLE / name).read_text() for name in FILES]
+PROJECT = tomllib.loads(SHOWN[2])["project"]
 
 
 def install(folder: Path, monkeypatch, entry_points=PROJECT["entry-points"], device=DEVICE, server=SERVER) -> None:
@@ -36,6 +38,10 @@ def install(folder: Path, monkeypatch, entry_points=PROJECT["entry-points"], dev
     )
     (about / "entry_points.txt").write_text("\n".join(sections))
     monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
+
+
+def test_the_tutorial_shows_the_example():
+    assert re.findall(r"```(?:python|toml)\n(.*?)```", TUTORIAL, re.DOTALL) == SHOWN
 
 
 def test_the_rule_and_its_settings_on_a_server(tmp_path, monkeypatch, start_aggregator):

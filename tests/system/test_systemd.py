@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from fleet_protocol.ready_bundles import FIRST_CHOICE
-from tests.support.checkout import ROOT, sources_digest
+from tests.support.checkout import ROOT
+from tests.support.packages import PIP, built_packages, service_wheels
 
 pytestmark = pytest.mark.slow
 
@@ -22,16 +22,7 @@ SERVICES = ("auricle-edge", "auricle-aggregator")
 
 @pytest.fixture(scope="module")
 def wheels():
-    """The packages of both services as an owner without a network would bring them; kept under build/."""
-    folder = ROOT / "build" / f"wheels-{sources_digest('pyproject.toml', 'constraints.txt')}"
-    if not folder.exists():
-        folder.parent.mkdir(exist_ok=True)
-        making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".wheels-"))
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", making]
-        wanted = ["setuptools>=77", ".[edge,mqtt,server]"]
-        subprocess.run([*pip, "--constraint", "constraints.txt", *wanted], cwd=ROOT, check=True)
-        making.rename(folder)
-    return folder
+    return service_wheels()
 
 
 class Machine:
@@ -95,8 +86,19 @@ def edge(tmp_path_factory, wheels):
 
 @pytest.fixture(scope="module")
 def aggregator(tmp_path_factory, wheels):
-    machine = Machine(tmp_path_factory.mktemp("aggregator"), wheels)
-    machine.said = machine.make("install-aggregator")
+    """A machine without a checkout: it has wheels, Auricle's among them, and what Auricle's puts into share/."""
+    _, wheel = built_packages()
+    brought = tmp_path_factory.mktemp("brought")
+    for path in (wheel, *wheels.iterdir()):
+        (brought / path.name).symlink_to(path)
+    environment = brought / "environment"
+    offline = ["install", "--no-index", "--no-deps", "--prefix", environment, "--ignore-installed", wheel]
+    subprocess.run([*PIP, *offline], check=True)
+    machine = Machine(tmp_path_factory.mktemp("aggregator"), brought)
+    command = [environment / "share/auricle/systemd/setup.sh", "install", "aggregator"]
+    done = subprocess.run(command, env=machine.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    machine.said = done.stdout
     return machine
 
 
@@ -209,6 +211,72 @@ def test_a_configuration_is_never_overwritten_and_what_is_new_stands_beside_it(u
     assert edge.path("/etc/auricle/edge.toml").read_text().endswith("# mine\n")
     assert edge.path("/etc/auricle/edge.env").read_text() == "AURICLE_ENROL_TOKEN=secret\n"
     assert edge.path("/etc/auricle/edge.toml.default").read_text() == (ROOT / "systemd/edge.toml").read_text()
+
+
+def check(folder, architecture, kernel, versions, part="edge", **settings):
+    """Ask the installer about a system: fakes tell its architecture, and its Pythons only say who they are."""
+    real = "/usr/bin:/bin:/usr/sbin:/sbin"
+    fakes = {"dpkg": f"echo {architecture}", "uname": f"echo {kernel}"}
+    fakes |= {name: f'case "$2" in *version_info*) echo {version};; esac' for name, version in versions.items()}
+    for name in ("python3", "python3.11", "python3.12", "python3.13"):
+        fakes.setdefault(name, "exit 127")
+    for name, line in fakes.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    environment = {"PATH": f"{folder}:{real}", "DESTDIR": str(folder / "machine"), **settings}
+    command = [ROOT / "systemd/setup.sh", "check", part]
+    return subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+BOOKWORM, TRIXIE = {"python3": "3.11", "python3.11": "3.11"}, {"python3": "3.13", "python3.13": "3.13"}
+SYSTEMS = [
+    ("armhf", "armv7l", BOOKWORM),
+    ("arm64", "aarch64", BOOKWORM),
+    ("arm64", "aarch64", TRIXIE),
+    ("amd64", "x86_64", TRIXIE),
+    ("armhf", "armv7l", TRIXIE | {"python3.11": "3.11"}),  # one of its owner's own, beside the system's
+]
+
+
+@pytest.mark.parametrize(("architecture", "kernel", "versions"), SYSTEMS)
+def test_the_python_that_a_system_has_is_taken_where_it_suits(tmp_path, architecture, kernel, versions):
+    result = check(tmp_path, architecture, kernel, versions)
+    assert result.returncode == 0, result.stdout
+    wanted = (
+        ("python3.11", "3.11")
+        if architecture == "armhf" and versions is not BOOKWORM
+        else ("python3", versions["python3"])
+    )
+    assert "auricle-edge can be installed, with {} ({})".format(*wanted) in result.stdout
+    assert not (tmp_path / "machine").exists()
+
+
+UNSUITABLE = [
+    ("armhf", "armv7l", TRIXIE, ["python3 is Python 3.13", "Bookworm (32-bit)", "64-bit"]),
+    ("armhf", "aarch64", BOOKWORM, ["64-bit kernel", "arm_64bit=0", "Pi 5"]),
+    ("armhf", "armv6l", BOOKWORM, ["ARMv6", "Pi 2"]),
+    ("arm64", "aarch64", {"python3": "3.9"}, ["python3 is Python 3.9", "3.11, 3.12 or 3.13", "Trixie"]),
+]
+
+
+@pytest.mark.parametrize(("architecture", "kernel", "versions", "words"), UNSUITABLE)
+def test_a_system_without_a_runtime_is_told_what_works(tmp_path, architecture, kernel, versions, words):
+    result = check(tmp_path, architecture, kernel, versions)
+    assert result.returncode == 1
+    assert all(word in result.stdout for word in words), result.stdout
+    assert "apt-get" not in result.stdout
+
+
+def test_a_system_without_python_is_told_the_name_of_its_package(tmp_path):
+    result = check(tmp_path, "arm64", "aarch64", {})
+    assert result.returncode == 1
+    assert "apt-get install --no-install-recommends python3 python3-venv" in result.stdout
+
+
+def test_a_python_that_was_named_is_checked_too(tmp_path):
+    result = check(tmp_path, "armhf", "armv7l", BOOKWORM | TRIXIE, PYTHON="python3.13")
+    assert "python3.13 is Python 3.13" in result.stdout
+    assert check(tmp_path, "armhf", "armv7l", TRIXIE, part="aggregator").returncode == 0
 
 
 def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path, wheels):

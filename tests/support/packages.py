@@ -1,0 +1,70 @@
+"""Packages of the checkout: wheels of all that a service needs, the sdist, and the wheel built from that."""
+
+import functools
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from tests.support.checkout import ROOT, kept, sources_digest
+
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+
+
+def tracked_files() -> list[str]:
+    """Return the files that Git knows or would take, by their paths."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout.splitlines()
+    return sorted(name for name in names if (ROOT / name).is_file())
+
+
+def copy_sources(target: Path) -> None:
+    """Copy what Git knows, as an owner would who clones it, with what is not committed yet."""
+    for name in tracked_files():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, target / name)
+
+
+def service_wheels() -> Path:
+    """Return a folder of wheels: both services as an owner without a network would bring them; kept under build/."""
+
+    def download(folder: Path) -> None:
+        wanted = ["setuptools>=77", ".[edge,mqtt,server]"]
+        command = [*PIP, "download", "--dest", folder, "--constraint", "constraints.txt", *wanted]
+        subprocess.run(command, cwd=ROOT, check=True)
+
+    return kept("wheels", sources_digest("pyproject.toml", "constraints.txt"), download)
+
+
+@functools.cache
+def built_packages() -> tuple[Path, Path]:
+    """Return the sdist of the sources, and the wheel that is built from it without a network; kept under build/."""
+    names = tracked_files()
+    folder = kept("packages", sources_digest(*names), _build)
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
+
+
+def _build(folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        tools, sources, unpacked = (Path(scratch) / name for name in ("tools", "sources", "unpacked"))
+        offline = ["--no-index", "--find-links", service_wheels(), "--target", tools]
+        subprocess.run([*PIP, "install", *offline, "setuptools>=77"], check=True)
+        copy_sources(sources)
+        _call_backend("build_sdist", sources, folder, tools)
+        with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+            archive.extractall(unpacked, filter="data")
+        _call_backend("build_wheel", next(unpacked.iterdir()), folder, tools)
+
+
+def _call_backend(hook: str, sources: Path, target: Path, tools: Path) -> None:
+    """Build as any front end does (PEP 517), with nothing else in reach than the tools."""
+    code = f"import sys; from setuptools import build_meta; build_meta.{hook}(sys.argv[1])"
+    command = [sys.executable, "-c", code, target]
+    environment = {"PYTHONPATH": str(tools), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        command, cwd=sources, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,83 @@
+"""The examples run as they are shown: the notebook's cells, and the script on a folder of recordings."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge_client.api import Classifier
+from tests.support.checkout import ROOT, run_python
+from tests.support.sounds import write_clips
+
+EXAMPLES = ROOT / "examples"
+NOTEBOOK = json.loads((EXAMPLES / "federation.ipynb").read_text())
+
+
+def test_the_notebook_is_one_and_carries_no_output():
+    assert (NOTEBOOK["nbformat"], NOTEBOOK["nbformat_minor"]) == (4, 5)
+    kinds = {"markdown": {"cell_type", "id", "metadata", "source"}}
+    kinds["code"] = kinds["markdown"] | {"execution_count", "outputs"}
+    assert all(set(cell) == kinds[cell["cell_type"]] for cell in NOTEBOOK["cells"])
+    assert len({cell["id"] for cell in NOTEBOOK["cells"]}) == len(NOTEBOOK["cells"])
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in NOTEBOOK["cells"])
+
+
+@pytest.mark.slow
+def test_the_notebook_shows_that_devices_gain_from_each_other(tmp_path):
+    code = "\n".join("".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code")
+    (tmp_path / "cells.py").write_text(code + "\nprint('figures:', len(plt.get_fignums()))\n")
+    said = run_python(str(tmp_path / "cells.py"), MPLBACKEND="Agg", PYTHONPATH=str(ROOT), AURICLE_RECORDINGS="")
+    alone = [float(value) for value in re.search(r"alone: \[(.*)\]", said)[1].split()]
+    together = float(re.search(r"together: (\S+)", said)[1])
+    consensus = float(re.search(r"names (\S+) of the public", said)[1])
+    assert together > max(alone)
+    assert consensus > max(alone)
+    assert "same sound: [(1, 3)]" in said
+    assert "figures: 1" in said
+
+
+@pytest.fixture
+def recordings(tmp_path):
+    for label in ("yes", "no", "stop"):
+        write_clips(tmp_path / "sounds", label, 16, seed=1)
+    return tmp_path / "sounds"
+
+
+def test_the_page_on_python_is_true(recordings, tmp_path, monkeypatch):
+    """Its blocks run one after the other, on three words; what they take for granted is made between them."""
+    monkeypatch.chdir(tmp_path)
+    recordings.rename("recordings")
+    Path("unknown.wav").write_bytes(next(Path("recordings/yes").iterdir()).read_bytes())
+    taught, shared, scored = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)
+    names = {}
+    exec(taught, names)
+    model, clips, labels = (names[name] for name in ("model", "clips", "labels"))
+    assert model.predict(["unknown.wav"]).tolist() == ["yes"]
+    names |= {"devices": [Classifier("base", model.classes_, seed=n) for n in (1, 2, 3)], "data": [(clips, labels)] * 3}
+    exec(shared, names)
+    assert names["fleet"].score(clips, labels) > 0.9
+    public_set = model.make_public_set(clips, labels)
+    names |= {"public_set": public_set, "columns": [0, 1, 2], "consensus": np.zeros((len(clips), 3), np.float32)}
+    exec(scored, names)
+    assert names["found"].scores.shape == (len(clips), 3)
+
+
+def test_the_script_trains_on_a_folder_and_keeps_what_it_learned(recordings, tmp_path):
+    script, kept = EXAMPLES / "own_recordings.py", tmp_path / "words.safetensors"
+    said = run_python(str(script), str(recordings), "--bundle", "cnn2", "--save", str(kept), PYTHONPATH=str(ROOT))
+    assert float(re.search(r"12 clips, of (\S+) %", said)[1]) > 80
+    assert all(f"{label}: " in said for label in ("yes", "no", "stop"))
+    assert kept.is_file()
+
+
+def test_the_script_says_what_is_wrong_with_a_folder(tmp_path):
+    command = [sys.executable, EXAMPLES / "own_recordings.py", tmp_path]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "0 clips" in done.stdout
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,90 @@
+"""Wheel and sdist, built from what Git knows: complete, and a wheel alone makes a device that works."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fleet_protocol.ready_bundles import FIRST_CHOICE
+from tests.support.checkout import ROOT
+from tests.support.packages import PIP, built_packages, tracked_files
+
+pytestmark = pytest.mark.slow
+
+PRODUCT = ("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulator", "model_export")
+# What the build adds to an sdist.
+ADDED = ("PKG-INFO", "setup.cfg", "auricle.egg-info/")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """An environment that holds the wheel, and beside it what this one holds besides Auricle."""
+    _, wheel = built_packages()
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin" / "python"
+    command = [*PIP, "--python", python, "install", "--no-deps", "--no-index", wheel]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": ""}, check=True)
+    # The folder's own .pth files, this checkout's editable installation among them, are not read from there.
+    packages = next(folder.glob("lib/python*/site-packages"))
+    (packages / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+def run(folder: Path, program: str, *words, status=0) -> str:
+    own = {"PATH": os.environ["PATH"], "HOME": str(folder)}  # no PYTHONPATH
+    done = subprocess.run([folder / "bin" / program, *words], cwd=folder, env=own, text=True, capture_output=True)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_sdist_is_all_that_git_knows():
+    sdist, _ = built_packages()
+    with tarfile.open(sdist) as archive:
+        names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+    assert {name for name in names if not name.startswith(ADDED)} == set(tracked_files())
+
+
+def test_the_wheel_holds_the_packages_whole_and_what_a_user_reads():
+    _, wheel = built_packages()
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    shared = {name.partition(".data/data/share/")[2] for name in names if ".data/" in name}
+    code = {name for name in names if ".data/" not in name}
+    assert code == {name for name in tracked_files() if name.startswith(tuple(f"{part}/" for part in PRODUCT))}
+    assert {f"auricle/systemd/{path.name}" for path in (ROOT / "systemd").iterdir()} <= shared
+    examples = {name for name in tracked_files() if name.startswith("examples/")}
+    assert {f"auricle/{name}" for name in examples} <= shared
+    assert {"auricle/constraints.txt", "doc/auricle/device.md", "doc/auricle/models/base.md"} <= shared
+
+
+def test_every_program_of_an_installed_wheel_runs(installed):
+    assert "--config" in run(installed, "auricle-edge", "status", "--help")
+    for program in ("auricle-aggregator", "auricle-export", "auricle-sim"):
+        assert program in run(installed, program, "--help")
+
+
+def test_an_installed_wheel_finds_its_own_modules_and_bundles(installed):
+    where = run(installed, "python", "-c", "import fleet_protocol.ready_bundles as b; print(b.__file__, b.FOLDER)")
+    assert all(name.startswith(str(installed)) for name in where.split())
+    found = run(installed, "auricle-export", "inspect", FIRST_CHOICE)
+    assert "linear" in found
+
+
+def test_an_installed_wheel_brings_the_units_and_an_example_that_is_accepted(installed):
+    folder = installed / "share" / "auricle" / "systemd"
+    assert os.access(folder / "setup.sh", os.X_OK)
+    assert (folder / "auricle-edge.service").read_bytes() == (ROOT / "systemd/auricle-edge.service").read_bytes()
+    code = (
+        "import json, sys, pathlib; from edge_client.config import load_config; "
+        "print(json.dumps(str(load_config(pathlib.Path(sys.argv[1])).model.bundle)))"
+    )
+    bundle = json.loads(run(installed, "python", "-c", code, folder / "edge.toml"))
+    assert bundle.startswith(str(installed))
+    assert Path(bundle).is_file()
