@@ -17,7 +17,7 @@ import numpy as np
 
 from edge_client.audio.resampling import resample
 from edge_client.audio.wave_files import content_name, encode_wave, require_whole
-from edge_client.clips.files import Clip, clip_files, folder_of, label_folders
+from edge_client.clips.files import Clip, clip_files, folder_of, label_folders, labels_with_clips
 from edge_client.clips.labels import BACKGROUND, REJECTED, check_folder, check_label, is_label
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
@@ -157,7 +157,7 @@ class ClipStore:
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels that have clips, in alphabetical order."""
-        return tuple(sorted({clip.label for clip in self.clips()}))
+        return labels_with_clips(self.folder)
 
     def rejected_folders(self) -> tuple[str, ...]:
         """Return the folders of what is not a label, in alphabetical order."""

@@ -76,6 +76,9 @@ class ServerConfig:
         require(self.url.startswith(("http://", "https://")), "url", self.url, "must start with http:// or https://")
         problem = _address_problem(self.url)
         require(not problem, "url", self.url, problem)
+        usable = self.enrol_token.isascii() and self.enrol_token.isprintable() and " " not in self.enrol_token
+        rule = "must be printable ASCII without blanks; `auricle-aggregator tokens` prints it"
+        require(usable, "enrol_token", "...", rule)  # no part of a secret appears in a log
         require(
             self.insecure_http or not is_clear(self.url), "url", self.url,
             "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true",

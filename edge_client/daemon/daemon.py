@@ -96,6 +96,7 @@ class Daemon:
         self._file = StatusFile(self._state)
         self._supervisor = Supervisor(stop)
         self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
+        _warn_of_missing_folders(config)
         settings = read_bundle(config.model.bundle).manifest.feature_settings
         self._sample_rate_hz = settings.sample_rate_hz
         self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
@@ -222,3 +223,14 @@ class Daemon:
             "damage": list(self._damage),
             "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},
         }
+
+
+def _warn_of_missing_folders(config: Config) -> None:
+    """Say which folders of recordings are not there; one on a disk that is not mounted yet may appear later."""
+    for key in ("folder", "background", "evaluation"):
+        folder = getattr(config.recordings, key)
+        if folder is not None and not folder.is_dir():
+            log.warning(
+                "[recordings] %s = %s is no folder (that this user can see): nothing is learned from it until it is; "
+                "correct the path, or mount the disk", key, folder,
+            )  # fmt: skip
