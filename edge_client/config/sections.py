@@ -117,8 +117,8 @@ class RecordingsConfig:
     """``[recordings]``.
 
     Attributes:
-        folder: Folder of clips as ``<label>/*.wav|flac|ogg``; a label's folder may appear at any time. None: ``clips``
-            in the state folder.
+        folder: Folder of clips as ``<label>/*.wav|flac|ogg|opus|mp3``; a label's folder may appear at any time. None:
+            ``clips`` in the state folder.
         per_round: Smallest and largest number of clips of a label in one round.
         background: Folder of noise recordings that training mixes in; None: no noise is added.
         evaluation: Folder of held-out clips, laid out like ``folder``, on which accuracy is reported.
