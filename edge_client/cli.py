@@ -13,9 +13,11 @@ from pathlib import Path
 from edge_client.commands import (
     clips,
     devices,
+    doctor,
     events,
     fleet,
     import_clips,
+    init,
     label,
     public_set,
     record,
@@ -27,7 +29,9 @@ from fleet_protocol.command_line import INTERRUPTED, parse, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
-_COMMANDS = (run, status, record, import_clips, label, clips, events, devices, public_set, fleet, wyoming)
+_COMMANDS = (
+    init, doctor, run, status, record, import_clips, label, clips, events, devices, public_set, fleet, wyoming,
+)  # fmt: skip
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000
 # Which extra brings a module that is not there.
