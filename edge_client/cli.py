@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edge_client.commands import (
+    backup,
     clips,
     devices,
     doctor,
@@ -30,7 +31,7 @@ from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
 _COMMANDS = (
-    init, doctor, run, status, record, import_clips, label, clips, events, devices, public_set, fleet, wyoming,
+    init, doctor, run, status, record, import_clips, label, clips, events, devices, backup, public_set, fleet, wyoming,
 )  # fmt: skip
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000

@@ -36,6 +36,7 @@ from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.learning.teaching.embedding_cache import forget_clips
 from edge_client.logs import set_up_log
 from edge_client.rate_limited_log import RateLimitedLog
+from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
@@ -92,6 +93,8 @@ class Daemon:
         self._stop = stop
         self._state = DeviceState(config.device.state)
         self._lock = self._state.lock("daemon")
+        if finish_restore(self._state.folder):
+            log.warning("finished a restore that was interrupted")
         self._state.remove_leftovers()
         self._trouble = RateLimitedLog(log)
         self._model_key: tuple[int, int, int] | None = None

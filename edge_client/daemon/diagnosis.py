@@ -215,13 +215,8 @@ def _aggregator(config: Config) -> Finding:
         )  # fmt: skip
     membership = state.membership()
     pinned = membership is not None and membership.authority is not None
-    how = (
-        "without TLS"
-        if url.startswith("http:")
-        else "TLS by the pinned authority"
-        if pinned
-        else "TLS by a public authority"
-    )
+    how = "TLS by the pinned authority" if pinned else "TLS by a public authority"
+    how = "without TLS" if url.startswith("http:") else how
     return Finding("aggregator", "ok", f"{url} knows this device ({how})")
 
 
