@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """``auricle-aggregator``: run the server, look after its tokens and devices, publish a public set and a model."""
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from aggregator_server.commands import audit, devices, invite, publish, run, tokens, upkeep
+from fleet_protocol.command_line import parse, with_version
 from fleet_protocol.errors import AuricleError
 
 _COMMANDS = (run, tokens, invite, devices, audit, publish, upkeep)
@@ -20,12 +22,12 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in _COMMANDS:
         group.add(commands)
-    return root
+    return with_version(root)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the process' exit status."""
-    options = parser().parse_args(arguments)
+    options = parse(parser(), arguments)
     try:
         return int(options.run(options))
     except AuricleError as error:

@@ -86,6 +86,7 @@ class DeviceInfo:
         features: Settings of its features.
         labels: Names of the labels that its owner taught it, where it shares them.
         clips: Number of clips that it last reported; 0 before it has reported any.
+        trouble: Why it could not contribute to the last round that asked it, as it says; "" where nothing is wrong.
         enrolled_at: Time of its first enrolment.
         seen_at: Time of its last request, to half a minute.
         revoked_at: Time of its revocation, or of its leaving; None for an active device.
@@ -107,6 +108,7 @@ class DeviceInfo:
     group: str | None
     invitation: int | None
     waiting: bool
+    trouble: str = ""
     conduct: ConductInfo = field(default_factory=ConductInfo)
 
 

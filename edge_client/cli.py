@@ -1,16 +1,42 @@
+# PYTHON_ARGCOMPLETE_OK
 """`auricle-edge`: runs the device's daemon, teaches it, and looks after its microphone."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from edge_client.commands import clips, devices, fleet, import_clips, label, public_set, record, run, status, wyoming
+from edge_client.commands import (
+    backup,
+    clips,
+    devices,
+    doctor,
+    events,
+    fleet,
+    import_clips,
+    init,
+    label,
+    public_set,
+    record,
+    run,
+    status,
+    wyoming,
+)
+from fleet_protocol.command_line import INTERRUPTED, parse, with_version
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.extras import describe_missing
 
-_COMMANDS = (run, status, record, import_clips, label, clips, devices, public_set, fleet, wyoming)
+_COMMANDS = (
+    init, doctor, run, status, record, import_clips, label, clips, events, devices, backup, public_set, fleet, wyoming,
+)  # fmt: skip
+# Users below are services (login.defs(5), UID_MIN).
+_FIRST_PERSON = 1000
+# Which extra brings a module that is not there.
+_EXTRAS = {"paho": "mqtt", "zeroconf": "discovery", "starlette": "ui", "uvicorn": "ui", "jinja2": "ui"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -19,20 +45,51 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in _COMMANDS:
         group.add(commands)
-    return root
+    return with_version(root)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    options = parser().parse_args(arguments)
+    options = parse(parser(), arguments)
     # NumPy, which is not loaded yet, multiplies small matrices here: several threads would only wait for each other
     # (resampling a live 44.1 kHz took ten times the processor time).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         return int(options.command(options))
+    except PermissionError as error:
+        message = _not_allowed(error, sys.argv[1:] if arguments is None else arguments)
     except (AuricleError, OSError) as error:
-        print(f"auricle-edge: {error}", file=sys.stderr)
-        return 1
+        message = str(error)
+        if isinstance(error.__cause__, PermissionError):
+            message += f". {_not_allowed(error.__cause__, sys.argv[1:] if arguments is None else arguments)}"
+    except ModuleNotFoundError as error:
+        message = describe_missing(error, _EXTRAS.get((error.name or "").partition(".")[0], "edge"))
+    except KeyboardInterrupt:
+        print("auricle-edge: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    print(f"auricle-edge: {message}", file=sys.stderr)
+    return 1
+
+
+def _not_allowed(error: PermissionError, arguments: Sequence[str]) -> str:
+    """Say as whom a command may do what it was refused."""
+    told = f"not allowed to use {error.filename}" if error.filename else str(error)
+    owner = _service(Path(error.filename)) if isinstance(error.filename, str) else None
+    user = "" if owner is None else f"-u {owner} "
+    return f"{told}: sudo {user}auricle-edge {shlex.join(arguments)}"
+
+
+def _service(path: Path) -> str | None:
+    """Return the service to which a file belongs, or the nearest folder above it that can be looked at."""
+    for place in (path, *path.absolute().parents):
+        try:
+            found = place.stat()
+            return place.owner() if 0 < found.st_uid < _FIRST_PERSON else None
+        except PermissionError:
+            continue
+        except (OSError, KeyError):  # it is not there, or its owner has no name
+            return None
+    return None
 
 
 if __name__ == "__main__":

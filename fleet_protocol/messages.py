@@ -74,10 +74,11 @@ class Enrolment:
         name: for people.
         architecture: of its bundle.
         features: its feature settings in full (``FeatureSettings.to_json``), so that a mismatch can be explained.
-        labels: names of the labels that its owner taught it.
+        labels: names of the labels that its owner taught it, where the owner shares them; none of the fleet's own.
         clips: number of its clips to learn from; 0 where it does not say.
         network: of its bundle (``Manifest.network``); empty where it does not say: the architecture's name then tells
             whether it has the shared model's.
+        trouble: why it could not contribute to the last round that asked it, for people; "" where nothing is wrong.
     """
 
     device_id: str
@@ -88,6 +89,7 @@ class Enrolment:
     labels: tuple[str, ...] = ()
     clips: int = 0
     network: str = ""
+    trouble: str = ""
 
 
 @dataclass(frozen=True)

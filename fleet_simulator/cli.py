@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """`auricle-sim`: a fleet of many virtual devices on one desk."""
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fleet_protocol.command_line import parse, with_version
 from fleet_protocol.errors import AuricleError
 
 
@@ -47,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("--json", action="store_true", help="as a JSON list")
     compare.set_defaults(command=_compare)
     _add_fetch(commands)
-    return root
+    return with_version(root)
 
 
 def _add_outputs(run: argparse.ArgumentParser) -> None:
@@ -57,7 +59,7 @@ def _add_outputs(run: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    options = parser().parse_args(arguments)
+    options = parse(parser(), arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: small matrices, many processes
     try:
         return int(options.command(options))

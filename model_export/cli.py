@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """`auricle-export`: build model bundles, look into them, and list those that come with Auricle."""
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import manifest_json, read_bundle
+from fleet_protocol.command_line import parse, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.ready_bundles import find_bundle
@@ -87,14 +89,14 @@ def parser() -> argparse.ArgumentParser:
     inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
     inspect.add_argument("file", help="an .auricle bundle, the name of a ready one, or a .tflite model")
     commands.add_parser("list", help="list the bundles and front ends that come with Auricle; needs no TensorFlow")
-    return root
+    return with_version(root)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, or 1 after an error message."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    chosen = parser().parse_args(arguments)
+    chosen = parse(parser(), arguments)
     warnings: list[str] = []
     try:
         with os.fdopen(os.dup(2), "w") as terminal, native_output_hidden():

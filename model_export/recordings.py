@@ -32,6 +32,6 @@ def features_of(folder: Path, settings: FeatureSettings) -> Floats:
     samples = recordings.load(chosen)
     if not len(samples):
         raise ExportError(
-            f"{folder} holds no clip that can be used; --recordings takes a folder of <label>/*.wav, .flac or .ogg"
+            f"{folder} holds no clip that can be used; --recordings takes <label>/*.wav, .flac, .ogg, .opus or .mp3"
         )
     return open_front_end(settings)(samples)

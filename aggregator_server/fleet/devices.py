@@ -119,7 +119,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
         row.features, row.features_digest = settings.to_json(), settings.digest
         row.labels, row.seen_at = list(enrolment.labels), now
         row.clips = enrolment.clips or row.clips
-        row.network = enrolment.network or None
+        row.network, row.trouble = enrolment.network or None, enrolment.trouble or None
         return Enrolled(enrolment.device_id, all_classes(session), row.waiting)
 
 
@@ -307,6 +307,8 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
         raise InvalidRequestError(
             f"network must be 64 lower-case hex digits or left out, not {enrolment.network[:80]!r}"
         )
+    if enrolment.trouble:
+        check_name(enrolment.trouble, "a device's trouble")
     if len(enrolment.labels) > LABELS:
         raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {LABELS} that are allowed")
     for label in enrolment.labels:
@@ -374,4 +376,5 @@ def _info(row: DeviceRow) -> DeviceInfo:
         group=row.group_name,
         invitation=row.invitation_id,
         waiting=row.waiting,
+        trouble=row.trouble or "",
     )

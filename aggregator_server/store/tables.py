@@ -53,9 +53,10 @@ class DeviceRow(Base):
     """An enrolled device. Its secret is kept only as a hash.
 
     ``clips`` is the number of clips that it last reported, 0 before that. ``label_entropy`` is the entropy of their
-    labels, in nats. ``network`` is the digest of its bundle's network, where it says.
-    labels, in nats. ``waiting`` devices are to be admitted by an operator. ``rotate``: a person asked it for a new
-    secret; ``secret_since`` is when it sent the present one, None for that of its enrolment.
+    labels, in nats. ``network`` is the digest of its bundle's network, where it says. ``trouble`` is why it could not
+    contribute, in its own words; None where nothing is wrong. ``waiting`` devices are to be admitted by an operator.
+    ``rotate``: a person asked it for a new secret; ``secret_since`` is when it sent the present one, None for that of
+    its enrolment.
     """
 
     __tablename__ = "devices"
@@ -69,6 +70,7 @@ class DeviceRow(Base):
     clips: Mapped[int]
     label_entropy: Mapped[float | None]
     network: Mapped[str | None] = mapped_column(String(64))
+    trouble: Mapped[str | None] = mapped_column(String(200))
     enrolled_at: Mapped[float]
     seen_at: Mapped[float]
     revoked_at: Mapped[float | None]

@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="make demo", description="Three devices with different models and labels learn sounds together."
     )
     parser.add_argument(
-        "--data", type=Path, metavar="FOLDER", help="recordings as LABEL/*.wav|flac|ogg; else speech is synthesised"
+        "--data", type=Path, metavar="FOLDER", help="recordings, LABEL/*.wav|flac|ogg|mp3; else speech is synthesised"
     )
     parser.add_argument("--new", metavar="A,B", help="the two labels that appear on the way (the last two)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
@@ -114,7 +114,7 @@ def _recordings(options: argparse.Namespace) -> tuple[str, Split]:
     if options.data:
         folder, source = options.data, str(options.data)
         if not folder.is_dir():
-            raise DemoError(f"DATA={folder} is no folder; it must hold recordings as <label>/*.wav, .flac or .ogg")
+            raise DemoError(f"DATA={folder} is no folder; it must hold <label>/*.wav, .flac, .ogg, .opus or .mp3")
     else:
         folder = cached(_BUILD, KEYWORDS, options.speakers, _TAKES, options.seed)
         source = f"speech synthesised by espeak-ng, {options.speakers} voices"

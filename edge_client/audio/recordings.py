@@ -1,4 +1,4 @@
-"""Clips from a folder of recordings, ``<label>/*.wav|flac|ogg``, dealt out to rounds at random.
+"""Clips from a folder of recordings, ``<label>/*.wav|flac|ogg|opus|mp3``, dealt out to rounds at random.
 
 As in Gudur & Perepu 2021, table 1, every round takes a random number of clips of each label (200 to 300 there).
 """
@@ -19,7 +19,8 @@ from edge_client.errors import AudioError, RecordingError
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
-SUFFIXES = frozenset({".wav", ".flac", ".ogg"})
+SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".opus", ".mp3"})
+FORMATS = ".wav, .flac, .ogg, .opus or .mp3"
 
 # What is read of a longer file, so that one long recording cannot fill a small board's memory.
 _LONGEST_S = 60
@@ -193,7 +194,7 @@ def _names(folder: Path) -> list[str]:
         return sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
         raise RecordingError(
-            f"cannot list {folder}: {error.strerror}; recordings are expected as <label>/*.wav, .flac or .ogg"
+            f"cannot list {folder}: {error.strerror}; recordings are expected as <label>/*{FORMATS}"
         ) from error
 
 

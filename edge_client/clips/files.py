@@ -59,6 +59,11 @@ def clips_of_a_round(folder: Path, max_per_label: int) -> int:
     return sum(min(count, max_per_label) for count in counts.values())
 
 
+def labels_with_clips(folder: Path) -> tuple[str, ...]:
+    """Return the labels that have clips, in alphabetical order."""
+    return tuple(sorted({name for path in clip_files(folder) if is_label(name := folder_of(path, folder))}))
+
+
 def _folders(folder: Path) -> list[str]:
     return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
 

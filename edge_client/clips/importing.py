@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge_client.audio.recordings import SUFFIXES, loudest_stretch, read_recording
+from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, read_recording
 from edge_client.clips.labels import check_label
 from edge_client.clips.store import ClipStore
 from edge_client.clips.take_check import levels_db
@@ -16,6 +17,10 @@ from fleet_protocol.feature_settings import FeatureSettings
 
 # Quieter files hold nothing that could be learned.
 _QUIETEST_DB = -70.0
+# Shorter files are pieces of a sound.
+_SHORTEST_S = 0.2
+# What libsndfile does not read, and ffmpeg does.
+_CONVERTIBLE = frozenset({".m4a", ".aac", ".mp4", ".mov", ".3gp", ".amr", ".wma", ".webm", ".mkv"})
 
 
 @dataclass
@@ -39,6 +44,8 @@ def import_folder(
     store: ClipStore,
     settings: FeatureSettings,
     check: Callable[[str], str] = check_label,
+    summary: Summary | None = None,
+    advance: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Summary:
     """Store the recordings of ``folder/<label>/``, or those of the folder itself, or one file, under one label.
 
@@ -51,6 +58,8 @@ def import_folder(
         store: gets them.
         settings: rate and length of a clip.
         check: returns the store's folder for a label, or raises a ClipError.
+        summary: kept up to date meanwhile, for a caller who may be interrupted.
+        advance: called before each file, with the number of files that are done, and of all.
 
     Raises:
         RecordingError: the folder holds no recordings where they are looked for.
@@ -62,10 +71,11 @@ def import_folder(
     files = list(_files(folder, label))
     if not files:
         expected = "recordings" if label is not None else "folders of recordings, one for each label"
-        raise RecordingError(f"no {expected} in {folder}: looked for .wav, .flac and .ogg; --label takes a flat folder")
-    summary = Summary()
+        raise RecordingError(f"no {expected} in {folder}: looked for {FORMATS}; --label takes a flat folder")
+    summary = Summary() if summary is None else summary
     with store.changing():
-        for name, path in files:
+        for done, (name, path) in enumerate(files):
+            advance(done, len(files))
             try:
                 _import_file(path, check(name), store, settings, summary)
             except QuotaError as error:
@@ -80,6 +90,8 @@ def _files(folder: Path, label: str | None) -> Iterator[tuple[str, Path]]:
     if label is not None and folder.is_file():
         yield label, folder
         return
+    if folder.is_file():
+        raise RecordingError(f"{folder} is a file: say what it is a sound of with --label")
     if not folder.is_dir():
         raise RecordingError(f"{folder} is not a folder; give the one that holds the recordings")
     if label is not None:
@@ -95,8 +107,13 @@ def _is_file(path: Path) -> bool:
 
 def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSettings, summary: Summary) -> None:
     if path.suffix.lower() not in SUFFIXES:
-        raise RecordingError(f"{path} is no .wav, .flac or .ogg")
+        raise RecordingError(f"{path} is no {FORMATS}{_conversion(path)}")
     samples = loudest_stretch(read_recording(path, settings.sample_rate_hz), settings)
+    if len(samples) < _SHORTEST_S * settings.sample_rate_hz:
+        raise RecordingError(
+            f"{path} lasts {len(samples) / settings.sample_rate_hz:.2f} s, and the least is {_SHORTEST_S:g} s: record "
+            f"the sound with the room around it, {settings.clip_s:g} s altogether"
+        )
     levels = levels_db(samples, settings.sample_rate_hz)
     if not len(levels) or levels.max() < _QUIETEST_DB:
         raise RecordingError(f"{path} is silent")
@@ -105,3 +122,10 @@ def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSett
         return
     store.add(label, samples, settings.sample_rate_hz)
     summary.stored[label] += 1
+
+
+def _conversion(path: Path) -> str:
+    """Say how to convert what people have on their phones."""
+    if path.suffix.lower() not in _CONVERTIBLE:
+        return ""
+    return f"; convert it first: ffmpeg -i {shlex.quote(str(path))} {shlex.quote(str(path.with_suffix('.wav')))}"

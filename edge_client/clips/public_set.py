@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +17,22 @@ from fleet_protocol.public_set import PublicSet
 
 
 def build_public_set(
-    folder: Path, settings: FeatureSettings, labels: Sequence[str] | None, per_label: int, seed: int = 0
+    folder: Path,
+    settings: FeatureSettings,
+    labels: Sequence[str] | None,
+    per_label: int,
+    seed: int = 0,
+    advance: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> PublicSet:
     """Draw clips of some labels and compute their features; class identifiers and names are the labels.
 
     Args:
-        folder: recordings as ``<label>/*.wav|flac|ogg``.
+        folder: recordings as ``<label>/*.wav|flac|ogg|opus|mp3``.
         settings: how to compute features.
         labels: the fleet's first classes, in column order; None: all that are there.
         per_label: clips of each; damaged ones are replaced by others.
         seed: decides which clips are drawn; not negative.
+        advance: called before each label, with the number of labels that are done, and of all.
 
     Raises:
         RecordingError: a label is missing, named twice, or has too few usable clips.
@@ -35,8 +41,10 @@ def build_public_set(
     labels = recordings.labels() if labels is None else labels
     _require_labels(recordings, labels, per_label)
     front_end = open_front_end(settings)
-    features = [_draw(recordings, label, per_label, np.random.default_rng([seed, i]), front_end)
-                for i, label in enumerate(labels)]  # fmt: skip
+    features = []
+    for i, label in enumerate(labels):
+        advance(i, len(labels))
+        features.append(_draw(recordings, label, per_label, np.random.default_rng([seed, i]), front_end))
     return PublicSet(
         settings=settings,
         classes=tuple(ClassInfo(label, label) for label in labels),

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from edge_client.capture import AudioSource
+from edge_client.capture.cues import Cues
 from edge_client.clips.take_check import cut_take, levels_db, room_level_db
 from edge_client.errors import TakeError
 from fleet_protocol.arrays import Floats
@@ -18,6 +19,8 @@ _COUNTDOWN = (3, 2, 1)
 _COUNT_S = 0.5
 _METER_S = 0.1
 _TIMEOUT_S = 2.0
+# How long a room and a sound card's buffers still give back the cue before a take.
+_ECHO_S = 0.3
 _MAX_REFUSED = 10
 
 
@@ -34,8 +37,11 @@ class Display(Protocol):
 class Recorder:
     """One session with one microphone."""
 
-    def __init__(self, source: AudioSource, settings: FeatureSettings, display: Display) -> None:
-        """Prepare; nothing is recorded yet."""
+    def __init__(
+        self, source: AudioSource, settings: FeatureSettings, display: Display, cues: Cues | None = None
+    ) -> None:
+        """Prepare; nothing is recorded yet. Without cues a session is silent."""
+        self._cues = cues
         self._source = source
         self._settings = settings
         self._display = display
@@ -71,12 +77,12 @@ class Recorder:
             title = f"take {kept + 1} of {count}"
             for number in _COUNTDOWN:
                 self._read(_COUNT_S, f"{title} in {number}")
-            self._display.say(f"{title}: now!")
-            self._source.read(self._samples(60.0), 0.0)  # what waits was heard before
+            self._begin_take(title)
             take = self._read(seconds, title)
             try:
                 clip = cut_take(take, self._samples(seconds), self._room_db, self._settings)
             except TakeError as error:
+                self._end_take(kept=False)
                 refused += 1
                 self._display.say(f"{title}: refused, {error}")
                 if refused == _MAX_REFUSED:
@@ -88,6 +94,22 @@ class Recorder:
             kept, refused = kept + 1, 0
             loudest = levels_db(clip, self._settings.sample_rate_hz).max()
             self._display.say(f"{title}: kept, {loudest:.0f} dB")
+            self._end_take(kept=True)
+
+    def _begin_take(self, title: str) -> None:
+        if self._cues is not None:
+            self._cues.before()
+            if self._cues.problem:
+                self._display.say(f"No sound can be played here ({self._cues.problem}); watch this screen instead.")
+                self._cues = None
+        self._display.say(f"{title}: now!")
+        if self._cues is not None:
+            self._read(_ECHO_S, title)
+        self._source.read(self._samples(60.0), 0.0)  # what waits was heard before
+
+    def _end_take(self, *, kept: bool) -> None:
+        if self._cues is not None:
+            self._cues.after(kept=kept)
 
     def _samples(self, seconds: float) -> int:
         return round(seconds * self._settings.sample_rate_hz)

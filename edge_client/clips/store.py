@@ -17,8 +17,9 @@ import numpy as np
 
 from edge_client.audio.resampling import resample
 from edge_client.audio.wave_files import content_name, encode_wave, require_whole
-from edge_client.clips.files import Clip, clip_files, folder_of, label_folders
+from edge_client.clips.files import Clip, clip_files, folder_of, label_folders, labels_with_clips
 from edge_client.clips.labels import BACKGROUND, REJECTED, check_folder, check_label, is_label
+from edge_client.clips.trash import link_or_copy
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
 from edge_client.storage.locks import is_locked, take_lock
@@ -155,9 +156,23 @@ class ClipStore:
             remove_durably(clip.path)
             self._forget_folder(clip.path.parent)
 
+    def put_back(self, source: Path, label: str) -> None:
+        """Give a label a clip that was deleted, under its former name; ``source`` stays.
+
+        Raises:
+            ClipError, QuotaError: as :meth:`add` does.
+        """
+        target = self.folder / check_folder(label) / source.name
+        with self.changing():
+            if not target.exists():
+                size = source.stat().st_size
+                self._require_room(size)
+                link_or_copy(source, target)
+                self._used += size
+
     def labels(self) -> tuple[str, ...]:
         """Return the labels that have clips, in alphabetical order."""
-        return tuple(sorted({clip.label for clip in self.clips()}))
+        return labels_with_clips(self.folder)
 
     def rejected_folders(self) -> tuple[str, ...]:
         """Return the folders of what is not a label, in alphabetical order."""
@@ -242,13 +257,16 @@ class ClipStore:
         return self.folder / label / content_name(data)
 
     def _write(self, path: Path, data: bytes) -> None:
-        if self._used + len(data) > self._config.quota_mb * _MB:
+        self._require_room(len(data))
+        write_durably(path, data)
+        self._used += len(data)
+
+    def _require_room(self, size: int) -> None:
+        if self._used + size > self._config.quota_mb * _MB:
             raise QuotaError(
                 f"the clips in {self.folder} take {self._used / _MB:.1f} MB of the {self._config.quota_mb:g} MB that "
                 "[clips] quota_mb allows; delete some (`auricle-edge clips delete --label LABEL`), or raise the quota"
             )
-        write_durably(path, data)
-        self._used += len(data)
 
     def _require_present(self, clip: Clip) -> None:
         if not clip.path.exists():

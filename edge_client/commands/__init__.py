@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +17,42 @@ if TYPE_CHECKING:
 CONFIG = Path("/etc/auricle/edge.toml")
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Give a command the option that names the configuration."""
-    parser.add_argument(
-        "--config", type=Path, default=CONFIG, metavar="FILE", help=f"TOML; docs/device.md lists the keys ({CONFIG})"
-    )
+def add_config(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
+    """Give a command the option that names the configuration.
+
+    Args:
+        parser: The command's.
+        below: Whether it is an action of a command that has the option too: then its absence behind the action must not
+            undo what was given before it.
+    """
+    help_ = f"TOML; docs/device.md lists the keys ({CONFIG})"
+    default = argparse.SUPPRESS if below else CONFIG
+    parser.add_argument("--config", type=Path, default=default, metavar="FILE", help=help_)
+
+
+def add_json(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
+    """Give a command the option that makes it print JSON; ``below`` as in :func:`add_config`."""
+    default = argparse.SUPPRESS if below else False
+    parser.add_argument("--json", action="store_true", default=default, help="print one JSON document")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is changed that cannot be taken back so easily.
+
+    Args:
+        question: What is about to happen, for people.
+        yes: Whether the answer was given on the command line.
+
+    Raises:
+        ConfigError: there is nobody to ask.
+        KeyboardInterrupt: the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        from edge_client.errors import ConfigError
+
+        raise ConfigError(f"{question}? There is no terminal to ask on: say --yes")
+    print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise KeyboardInterrupt

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import add_config
+from edge_client.commands import add_config, add_json, confirm
+from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edge_client.clips.files import Clip
+    from edge_client.clips.store import ClipStore
     from edge_client.commands import Command, Commands
+    from edge_client.commands.owner import Teaching
 
 _MB = 1_000_000
 _COLUMNS = "{:<24} {:>6} {:>9} {:>9}"
@@ -18,28 +23,36 @@ _COLUMNS = "{:<24} {:>6} {:>9} {:>9}"
 
 def add(commands: Commands) -> None:
     """Add the command and those below it."""
-    clips = commands.add_parser("clips", help="list what was taught; play, relabel or delete it")
+    clips = commands.add_parser("clips", help="list what was taught; play, relabel, delete or undelete it")
     clips.add_argument("--label", help="list the clips of this label one by one")
+    add_json(clips)
     add_config(clips)
     clips.set_defaults(command=_list)
     actions = clips.add_subparsers(metavar="ACTION")
 
-    def action(name: str, help_: str, command: Command) -> argparse.ArgumentParser:
+    def action(name: str, help_: str, command: Command, *, json: bool = True) -> argparse.ArgumentParser:
         parser = actions.add_parser(name, help=help_)
-        # Given before the action or behind it; behind it wins, and its absence there must not undo the former.
-        add_config(parser)
-        parser.set_defaults(command=command, config=argparse.SUPPRESS)
+        add_config(parser, below=True)
+        if json:
+            add_json(parser, below=True)
+        parser.set_defaults(command=command)
         return parser
 
-    action("play", "play a clip", _play).add_argument("clip", metavar="ID")
+    action("play", "play a clip", _play, json=False).add_argument("clip", metavar="ID")
     relabel = action("relabel", "say that a clip is a sound of something else", _relabel)
     relabel.add_argument("clip", nargs="?", metavar="ID")
     relabel.add_argument("new_label", metavar="LABEL")
     relabel.add_argument("--label", default=argparse.SUPPRESS, metavar="OLD", help="all clips of this label")
-    delete = action("delete", "delete clips for good", _delete)
+    delete = action("delete", "delete clips; for a week they can be had back", _delete)
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    delete.add_argument("--for-good", action="store_true", help="without the week")
     chosen = delete.add_mutually_exclusive_group(required=True)
     chosen.add_argument("clips", nargs="*", default=[], metavar="ID")
     chosen.add_argument("--label", default=argparse.SUPPRESS, help="all clips of this label")
+    undelete = action("undelete", "bring back what was deleted last", _undelete)
+    undelete.add_argument("--label", default=argparse.SUPPRESS, help="what was deleted of this label instead")
+    undelete.add_argument("--list", action="store_true", help="list what can be had back")
+    action("purge", "remove what was deleted for good now", _purge).add_argument("--yes", action="store_true")
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -49,19 +62,42 @@ def _list(options: argparse.Namespace) -> int:
     teaching = Teaching.open(options.config)
     store = teaching.store
     if options.label is not None:
-        for clip in store.clips(options.label):
-            taken = datetime.fromtimestamp(clip.path.stat().st_mtime).isoformat(" ", "seconds")
-            print(f"{clip.clip_id:<18} {taken} {_seconds(clip):6.1f} s{_damage(clip)}")
+        return _list_label(_of_label(store, options.label), json=options.json)
+    found = [_summary(store, label) for label in (*store.labels(), *store.rejected_folders())]
+    used, expected = store.size_bytes() / _MB, teaching.state.expectations()
+    if options.json:
+        quota = {"used_mb": round(used, 3), "quota_mb": teaching.config.clips.quota_mb, "folder": str(store.folder)}
+        print_json({"labels": found, "expected": expected, "provisional": teaching.provisional, **quota})
         return 0
     print(_COLUMNS.format("label", "clips", "seconds", "MB"))
-    for label in (*store.labels(), *store.rejected_folders()):
-        clips = store.clips(label)
-        seconds, size = sum(map(_seconds, clips)), sum(clip.path.stat().st_size for clip in clips)
-        print(_COLUMNS.format(label, len(clips), f"{seconds:.1f}", f"{size / _MB:.2f}"))
-    for line in (*expected_lines(teaching.state.expectations()), *provisional_lines(teaching.provisional)):
+    for item in found:
+        print(_COLUMNS.format(item["label"], item["clips"], f"{item['seconds']:.1f}", f"{item['mb']:.2f}"))
+    for line in (*expected_lines(expected), *provisional_lines(teaching.provisional)):
         print(line)
-    print(f"{store.size_bytes() / _MB:.1f} of {teaching.config.clips.quota_mb:g} MB are used, in {store.folder}")
+    print(f"{used:.1f} of {teaching.config.clips.quota_mb:g} MB are used, in {store.folder}")
     return 0
+
+
+def _summary(store: ClipStore, label: str) -> dict[str, Any]:
+    clips = store.clips(label)
+    seconds, size = sum(map(_seconds, clips)), sum(clip.path.stat().st_size for clip in clips)
+    return {"label": label, "clips": len(clips), "seconds": round(seconds, 3), "mb": round(size / _MB, 3)}
+
+
+def _list_label(clips: Sequence[Clip], *, json: bool) -> int:
+    found = [_described(clip) for clip in clips]
+    if json:
+        print_json(found)
+        return 0
+    for item in found:
+        taken = datetime.fromisoformat(item["taken"]).isoformat(" ")
+        print(f"{item['id']:<18} {taken} {item['seconds']:6.1f} s{item['damage'] and '  ' + item['damage']}")
+    return 0
+
+
+def _described(clip: Clip) -> dict[str, Any]:
+    taken = datetime.fromtimestamp(clip.path.stat().st_mtime).isoformat(timespec="seconds")
+    return {"id": clip.clip_id, "taken": taken, "seconds": round(_seconds(clip), 3), "damage": _damage(clip)}
 
 
 def _seconds(clip: Clip) -> float:
@@ -81,10 +117,24 @@ def _damage(clip: Clip) -> str:
     try:
         require_whole(clip.path)
     except RecordingError:
-        return "  DAMAGED: not learned from"
+        return "DAMAGED: not learned from"
     except OSError:
-        return "  gone meanwhile"
+        return "gone meanwhile"
     return ""
+
+
+def _of_label(store: ClipStore, label: str) -> list[Clip]:
+    """Return the clips of a label or reserved folder.
+
+    Raises:
+        ClipError: there are none.
+    """
+    from edge_client.errors import ClipError
+
+    if found := store.clips(label):
+        return found
+    labels = (*store.labels(), *store.rejected_folders())
+    raise ClipError(f"there is no clip of {label!r}; labels: {', '.join(labels) or 'none'}")
 
 
 def _play(options: argparse.Namespace) -> int:
@@ -104,29 +154,105 @@ def _relabel(options: argparse.Namespace) -> int:
     store = teaching.store
     if (options.clip is None) == (options.label is None):
         raise ClipError("name one clip, or all of a label with --label OLD, and then the new label")
-    chosen = [store.find(options.clip)] if options.label is None else store.clips(options.label)
-    if not chosen:
-        raise ClipError(f"there is no clip of {options.label!r}; labels: {', '.join(store.labels()) or 'none'}")
+    chosen = [store.find(options.clip)] if options.label is None else _of_label(store, options.label)
     label = teaching.require_slot(options.new_label)
     with store.changing():
-        for clip in chosen:
-            moved = store.relabel(clip, label)
-            print(f"{moved.clip_id}: {clip.label!r} is {moved.label!r} now")
+        moved = [(clip.label, store.relabel(clip, label)) for clip in chosen]
+        forgotten = teaching.forget_emptied(clip.label for clip in chosen)
+    if options.json:
+        print_json([{"id": clip.clip_id, "was": former, "is": clip.label} for former, clip in moved])
+        return 0
+    for former, clip in moved:
+        print(f"{clip.clip_id}: {former!r} is {clip.label!r} now")
+    _print_each(forgotten)
     return 0
 
 
 def _delete(options: argparse.Namespace) -> int:
+    from edge_client.clips.trash import KEEP_DAYS
+    from edge_client.commands.owner import Teaching
+
+    teaching = Teaching.open(options.config)
+    store = teaching.store
+    chosen = [store.find(given) for given in options.clips] or _of_label(store, options.label)
+    labels = ", ".join(sorted({repr(clip.label) for clip in chosen}))
+    confirm(f"delete {len(chosen)} clips of {labels}{' for good' if options.for_good else ''}", yes=options.yes)
+    with store.changing():
+        if not options.for_good:
+            teaching.trash.keep(chosen)
+        for clip in chosen:
+            store.delete(clip)
+        forgotten = teaching.forget_emptied(clip.label for clip in chosen)
+        teaching.trash.empty()
+    teaching.forget_deleted()
+    if options.json:
+        print_json([{"id": clip.clip_id, "label": clip.label} for clip in chosen])
+        return 0
+    back = "" if options.for_good else f"; `auricle-edge clips undelete` brings them back for {KEEP_DAYS:g} days"
+    print(f"{len(chosen)} clips deleted{back}")
+    _print_each(forgotten)
+    return 0
+
+
+def _print_each(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _undelete(options: argparse.Namespace) -> int:
     from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
 
     teaching = Teaching.open(options.config)
-    store = teaching.store
-    chosen = [store.find(given) for given in options.clips] or store.clips(options.label)
+    deletions = teaching.trash.deletions()
+    if options.list:
+        return _list_deleted(teaching, json=options.json)
+    every = [clip for deletion in deletions for clip in deletion.clips]
+    of_label = [clip for clip in every if clip.label == options.label]
+    chosen = of_label if options.label is not None else list(deletions[0].clips) if deletions else []
     if not chosen:
-        raise ClipError(f"there is no clip of {options.label!r}; labels: {', '.join(store.labels()) or 'none'}")
-    with store.changing():
+        labels = ", ".join(sorted({clip.label for clip in every})) or "nothing"
+        raise ClipError(
+            f"nothing that was deleted can be had back of {options.label or 'any label'}; there is: {labels}"
+        )
+    with teaching.store.changing():
         for clip in chosen:
-            store.delete(clip)
-    teaching.forget_deleted()
-    print(f"{len(chosen)} clips deleted")
+            teaching.require_folder(clip.label)
+            teaching.store.put_back(clip.path, clip.label)
+            teaching.trash.remove(clip.path)
+    if options.json:
+        print_json([{"id": clip.clip_id, "label": clip.label} for clip in chosen])
+    else:
+        labels = ", ".join(sorted({repr(clip.label) for clip in chosen}))
+        print(f"{len(chosen)} clips of {labels} are back. {teaching.after()}")
+    return 0
+
+
+def _list_deleted(teaching: Teaching, *, json: bool) -> int:
+    found = [
+        {"deleted": datetime.fromtimestamp(deletion.deleted_at).isoformat(timespec="seconds"), "label": clip.label,
+         "id": clip.clip_id}
+        for deletion in teaching.trash.deletions() for clip in deletion.clips
+    ]  # fmt: skip
+    if json:
+        print_json(found)
+        return 0
+    for item in found:
+        print(f"{item['deleted'].replace('T', ' ')}  {item['label']:<24} {item['id']}")
+    if not found:
+        print("nothing was deleted lately")
+    return 0
+
+
+def _purge(options: argparse.Namespace) -> int:
+    from edge_client.commands.owner import Teaching
+
+    teaching = Teaching.open(options.config)
+    confirm("remove deleted clips for good", yes=options.yes)
+    with teaching.store.changing():
+        removed = teaching.trash.empty(0.0)
+    if options.json:
+        print_json({"removed": removed})
+    else:
+        print(f"{removed} deleted clips were removed for good")
     return 0

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from typing import TYPE_CHECKING
+
+from edge_client.commands import add_json
+from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
     from edge_client.capture.microphone import Microphone
@@ -29,17 +33,21 @@ def add(commands: Commands) -> None:
     )
     devices.add_argument("--seconds", type=float, default=5.0, metavar="S", help="of the test (5)")
     devices.add_argument("--backend", choices=["portaudio", "arecord"], default="portaudio", help="(portaudio)")
+    add_json(devices)
     devices.set_defaults(command=_devices)
 
 
 def _devices(options: argparse.Namespace) -> int:
     if options.test is not None:
-        return _test(options.test, options.backend, options.seconds)
+        return _test(options.test, options.backend, options.seconds, json=options.json)
     from edge_client.capture.arecord import arecord_devices
     from edge_client.capture.portaudio import portaudio_devices
     from edge_client.capture.sound_devices import presence
 
     found = {"portaudio": portaudio_devices, "arecord": arecord_devices}[options.backend]()
+    if options.json:
+        print_json([dataclasses.asdict(device) for device in found])
+        return 0 if found else 1
     for device in found:
         print(_described(device))
     if not found:
@@ -52,7 +60,7 @@ def _described(device: CaptureDevice) -> str:
     return "  ".join(part for part in (device.name, device.description, f"{rates} Hz" if rates else "") if part)
 
 
-def _test(name: str, backend: str, seconds: float) -> int:
+def _test(name: str, backend: str, seconds: float, *, json: bool) -> int:
     """Listen for a while, showing the level; return 0 when the microphone hears something."""
     import numpy as np
 
@@ -61,16 +69,19 @@ def _test(name: str, backend: str, seconds: float) -> int:
 
     microphone = open_microphone(MicrophoneConfig(device=name, backend=backend), _RATE_HZ)  # type: ignore[arg-type]
     try:
-        print(f"{microphone.device}: recording at {microphone.device_rate_hz} Hz for {seconds:g} s; make some noise")
+        if not json:
+            rate = microphone.device_rate_hz
+            print(f"{microphone.device}: recording at {rate} Hz for {seconds:g} s; make some noise")
         heard = []
         for _ in range(max(1, round(seconds / _STEP_S))):
             heard.append(microphone.read(round(_STEP_S * _RATE_HZ), 2 * _STEP_S))
-            _show_level(heard[-1])
+            if not json:
+                _show_level(heard[-1])
     finally:
         microphone.close()
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and not json:
         print()
-    return _judge(np.concatenate(heard), microphone)
+    return _judge(np.concatenate(heard), microphone, json=json)
 
 
 def _show_level(samples: Floats) -> None:
@@ -83,11 +94,16 @@ def _show_level(samples: Floats) -> None:
     print(f"\r{line}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True)
 
 
-def _judge(samples: Floats, microphone: Microphone) -> int:
+def _judge(samples: Floats, microphone: Microphone, *, json: bool) -> int:
     """Print what was heard; return 0 when it was sound."""
     from edge_client.audio.level import peak_dbfs, rms_dbfs
 
     peak, rms = peak_dbfs(samples), rms_dbfs(samples)
+    if json:
+        found = {"device": microphone.device, "rate_hz": microphone.device_rate_hz, "seconds": len(samples) / _RATE_HZ}
+        counts = {"overflows": microphone.overflows, "reopened": microphone.reopened}
+        print_json(found | {"peak_dbfs": round(peak, 1), "rms_dbfs": round(rms, 1)} | counts)
+        return 0 if peak > _TOO_QUIET_DB else 1
     print(
         f"{len(samples) / _RATE_HZ:.1f} s heard, peak {peak:.1f} dBFS, rms {rms:.1f} dBFS, "
         f"{microphone.overflows} overflows, opened again {microphone.reopened} times"

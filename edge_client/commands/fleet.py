@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from edge_client.commands import add_config
+from edge_client.commands import add_config, add_json
+from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
     from edge_client.commands import Commands
@@ -19,10 +20,12 @@ def add(commands: Commands) -> None:
     join.add_argument(
         "--insecure-http", action="store_true", help="send the device's secret even where others can read it"
     )
+    add_json(join)
     join.set_defaults(command=_join)
     leave = commands.add_parser("leave", help="leave the fleet; what the device learned stays")
     add_config(leave)
     leave.add_argument("--forget", action="store_true", help="without telling the aggregator, as when it is gone")
+    add_json(leave)
     leave.set_defaults(command=_leave)
 
 
@@ -34,10 +37,15 @@ def _join(options: argparse.Namespace) -> int:
 
     link = InvitationLink.parse(options.link)
     enrolled = join(options.config, link, insecure_http=options.insecure_http)
+    device = load_config(options.config).device
+    if options.json:
+        shared = device.share_names
+        classes = [info.name for info in enrolled.classes]
+        print_json({"url": link.url, "classes": classes, "waiting": enrolled.waiting, "share_names": shared})
+        return 0
     print(f"joined the fleet of {link.url}, which knows {len(enrolled.classes)} classes")
     if enrolled.waiting:
         print("an operator has yet to admit this device; `auricle-edge status` tells when it is so")
-    device = load_config(options.config).device
     if device.share_names:
         print("it reads your words for sounds; with share_names = false in [device] they stay on this device")
     else:
@@ -51,5 +59,8 @@ def _leave(options: argparse.Namespace) -> int:
     from edge_client.daemon.joining import leave
 
     leave(options.config, tell=not options.forget)
+    if options.json:
+        print_json({"left": True})
+        return 0
     print("left the fleet; what this device learned stays, and it goes on listening by itself")
     return 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.clips.files import clip_files
-from edge_client.clips.labels import check_label, rejected
+from edge_client.clips.labels import check_folder, check_label, is_label, rejected
 from edge_client.clips.store import ClipStore
+from edge_client.clips.trash import Trash
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.errors import ClipError
+from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.learning.teaching.embedding_cache import forget_clips
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.feature_settings import FeatureSettings
@@ -29,6 +32,7 @@ class Teaching:
         store: its clips.
         unknown: sounds to be named.
         state: its state folder.
+        trash: clips that were deleted lately.
     """
 
     config: Config
@@ -38,6 +42,7 @@ class Teaching:
     store: ClipStore
     unknown: UnknownClips
     state: DeviceState
+    trash: Trash
 
     @classmethod
     def open(cls, config_path: Path) -> Teaching:
@@ -53,7 +58,8 @@ class Teaching:
         store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         unknown = UnknownClips(state.unknown_folder, config.clips, settings.sample_rate_hz)
         progress = saved.progress
-        return cls(config, settings, progress.label_map, progress.provisional_labels, store, unknown, state)
+        trash = Trash(state.trash_folder)
+        return cls(config, settings, progress.label_map, progress.provisional_labels, store, unknown, state, trash)
 
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored, once it is sure that the model has a slot for it.
@@ -85,6 +91,31 @@ class Teaching:
         if check_label(label) not in known:
             raise ClipError(f"no sound is called {label!r}; known: {', '.join(known) or 'none'}")
         return rejected(check_label(label))
+
+    def require_folder(self, folder: str) -> str:
+        """Return a folder of the store as it is stored: a label's with a slot, or a reserved one.
+
+        Raises:
+            ClipError: as :meth:`require_slot` does.
+        """
+        return self.require_slot(folder) if is_label(folder) else check_folder(folder)
+
+    def forget_emptied(self, labels: Iterable[str]) -> list[str]:
+        """Take labels out of the model that have no clips any more; the caller holds the clip store.
+
+        Returns:
+            What to tell the owner, a line each.
+
+        Raises:
+            EdgeError: the model cannot be read.
+        """
+        emptied = sorted({label for label in labels if is_label(label)} - set(self.store.labels()))
+        if not emptied:
+            return []
+        note_forgotten(self.state, emptied)
+        at_once = forget_noted(self.config, self.state)
+        later = "" if at_once else ", once the present training has ended"
+        return [f"{label!r} has no clips any more: its name leaves the model{later}" for label in emptied]
 
     def forget_deleted(self) -> None:
         """Remove what the cache of embeddings holds of clips that are gone."""

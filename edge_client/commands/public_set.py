@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edge_client.commands import add_json
+from fleet_protocol.command_line import print_json
 from fleet_protocol.feature_settings import PRESETS
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Add the command."""
     public = commands.add_parser("public-set", help="compute a fleet's public set from a folder of recordings")
-    public.add_argument("folder", type=Path, help="clips as LABEL/*.wav|flac|ogg")
+    public.add_argument("folder", type=Path, help="clips as LABEL/*.wav|flac|ogg|opus|mp3")
     features = public.add_mutually_exclusive_group()
     features.add_argument("--features", choices=sorted(PRESETS), default="gudur", help="a preset (gudur)")
     features.add_argument("--bundle", metavar="NAME|FILE", help="the features of this bundle instead")
@@ -23,11 +25,13 @@ def add(commands: Commands) -> None:
     public.add_argument("--labels", metavar="A,B", help="only these labels (all)")
     public.add_argument("--seed", type=int, default=0, help="of the choice of clips (0)")
     public.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    add_json(public)
     public.set_defaults(command=_public_set)
 
 
 def _public_set(options: argparse.Namespace) -> int:
     from edge_client.clips.public_set import build_public_set
+    from edge_client.commands.progress import progress
     from fleet_protocol.atomic_files import write_durably
     from fleet_protocol.bundle import read_bundle
     from fleet_protocol.ready_bundles import find_bundle
@@ -36,9 +40,14 @@ def _public_set(options: argparse.Namespace) -> int:
     if options.bundle is not None:
         settings = read_bundle(find_bundle(options.bundle)).manifest.feature_settings
     labels = options.labels.split(",") if options.labels else None
-    public_set = build_public_set(
-        options.folder, settings, labels=labels, per_label=options.per_label, seed=options.seed
-    )
+    with progress("computing features") as advance:
+        public_set = build_public_set(
+            options.folder, settings, labels=labels, per_label=options.per_label, seed=options.seed, advance=advance
+        )
     write_durably(options.output, public_set.pack(), mode=0o644)
-    print(f"{options.output}: {len(public_set.labels)} clips of {', '.join(public_set.class_ids)}")
+    count, classes = len(public_set.labels), public_set.class_ids
+    if options.json:
+        print_json({"file": str(options.output), "clips": count, "classes": classes})
+    else:
+        print(f"{options.output}: {count} clips of {', '.join(classes)}")
     return 0

@@ -39,7 +39,14 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _ill(status: dict[str, Any]) -> bool:
-    return any(loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values())
+    failing = any(loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values())
+    return failing or _is_shut_out(status)
+
+
+def _is_shut_out(status: dict[str, Any]) -> bool:
+    """Tell whether the aggregator answers and does not take this device; one that waits for an operator is not ill."""
+    server = status.get("server")
+    return bool(server and server["reachable"] and not server["enrolled"] and not server["waiting"])
 
 
 def _lines(status: dict[str, Any]) -> list[str]:
@@ -57,6 +64,11 @@ def _lines(status: dict[str, Any]) -> list[str]:
     for name, loop in status["loops"].items():
         trouble = f", {loop['restarts']} restarts, last error: {loop['error']}" if loop["error"] else ""
         lines.append(f"{name:9s} {'STUCK' if loop['stuck'] else loop['state']}{trouble}")
+    if _is_shut_out(status):
+        lines.append(
+            f"fleet     NOT ENROLLED at {status['server']['server']}; ask for an invitation (`auricle-aggregator "
+            "invite`) and run `auricle-edge join LINK`, or correct enrol_token (`auricle-aggregator tokens`)"
+        )
     subjects = {name: status.get(name) for name in ("listening", "server", "training", "teaching", "board")}
     lines += [
         f"{name:9s} " + ", ".join(f"{key} {_value(value)}" for key, value in found.items())

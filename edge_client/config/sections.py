@@ -76,6 +76,9 @@ class ServerConfig:
         require(self.url.startswith(("http://", "https://")), "url", self.url, "must start with http:// or https://")
         problem = _address_problem(self.url)
         require(not problem, "url", self.url, problem)
+        usable = self.enrol_token.isascii() and self.enrol_token.isprintable() and " " not in self.enrol_token
+        rule = "must be printable ASCII without blanks; `auricle-aggregator tokens` prints it"
+        require(usable, "enrol_token", "...", rule)  # no part of a secret appears in a log
         require(
             self.insecure_http or not is_clear(self.url), "url", self.url,
             "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true",
@@ -114,8 +117,8 @@ class RecordingsConfig:
     """``[recordings]``.
 
     Attributes:
-        folder: Folder of clips as ``<label>/*.wav|flac|ogg``; a label's folder may appear at any time. None: ``clips``
-            in the state folder.
+        folder: Folder of clips as ``<label>/*.wav|flac|ogg|opus|mp3``; a label's folder may appear at any time. None:
+            ``clips`` in the state folder.
         per_round: Smallest and largest number of clips of a label in one round.
         background: Folder of noise recordings that training mixes in; None: no noise is added.
         evaluation: Folder of held-out clips, laid out like ``folder``, on which accuracy is reported.

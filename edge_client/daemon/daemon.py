@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -18,6 +17,7 @@ from edge_client.capture.microphone import open_microphone
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.files import clip_files
 from edge_client.clips.store import ClipStore
+from edge_client.clips.trash import Trash
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.board import resident_mb, temperature_c
@@ -32,7 +32,11 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.events import Heard
 from edge_client.events.publisher import Publisher
 from edge_client.events.registry import open_sinks
+from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.learning.teaching.embedding_cache import forget_clips
+from edge_client.logs import set_up_log
+from edge_client.rate_limited_log import RateLimitedLog
+from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
@@ -62,7 +66,7 @@ def run(config_path: Path) -> int:
     Raises:
         EdgeError: the configuration, the state folder or the bundle cannot be used.
     """
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    set_up_log()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     stop = threading.Event()
 
@@ -89,16 +93,22 @@ class Daemon:
         self._stop = stop
         self._state = DeviceState(config.device.state)
         self._lock = self._state.lock("daemon")
+        if finish_restore(self._state.folder):
+            log.warning("finished a restore that was interrupted")
         self._state.remove_leftovers()
+        self._trouble = RateLimitedLog(log)
+        self._model_key: tuple[int, int, int] | None = None
         self._damage: deque[str] = deque(maxlen=_DAMAGE_KEPT)
         self._mend()
         self._started = time.time()
         self._file = StatusFile(self._state)
         self._supervisor = Supervisor(stop)
         self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
+        _warn_of_missing_folders(config)
         settings = read_bundle(config.model.bundle).manifest.feature_settings
         self._sample_rate_hz = settings.sample_rate_hz
         self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
+        self._trash = Trash(self._state.trash_folder)
         self._model: dict[str, Any] = {}
         self._unknown = UnknownClips(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
         self._listening: ListeningLoop | None = None
@@ -120,6 +130,7 @@ class Daemon:
         written = fed = 0.0
         while not self._stop.wait(_POLL_S):
             now = time.monotonic()
+            self._follow_commands()
             if now - written >= _STATUS_S[0 if self._file.in_memory else 1]:
                 self._write_status()
                 written = now
@@ -133,6 +144,15 @@ class Daemon:
         if self._metrics is not None:
             self._metrics.close()
         self._write_status()
+
+    def _follow_commands(self) -> None:
+        """Take up what a command changed: labels without clips, and a model that this process did not make."""
+        try:
+            forget_noted(self._config, self._state)
+        except (AuricleError, OSError) as error:
+            self._trouble.warning("cannot forget labels that have no clips any more: %s", error)
+        if self._state.model_key() != self._model_key and not self._training.status["training"]:
+            self._reload()
 
     def _add_round_loop(self) -> RoundLoop:
         assert self._config.server is not None
@@ -156,6 +176,7 @@ class Daemon:
         if self._store.tidy():
             forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
         self._unknown.tidy()
+        self._trash.empty()
 
     def _listen(self, beat: Callable[[], None]) -> None:
         """Listen until stopped, or until the microphone fails.
@@ -186,6 +207,7 @@ class Daemon:
 
     def _reload(self) -> None:
         """Take up the model that is on the disk."""
+        self._model_key = self._state.model_key()
         self._model = model_status(self._state.load_model(self._config.model.bundle).progress)
         if (loop := self._listening) is not None:
             try:
@@ -222,3 +244,14 @@ class Daemon:
             "damage": list(self._damage),
             "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},
         }
+
+
+def _warn_of_missing_folders(config: Config) -> None:
+    """Say which folders of recordings are not there; one on a disk that is not mounted yet may appear later."""
+    for key in ("folder", "background", "evaluation"):
+        folder = getattr(config.recordings, key)
+        if folder is not None and not folder.is_dir():
+            log.warning(
+                "[recordings] %s = %s is no folder (that this user can see): nothing is learned from it until it is; "
+                "correct the path, or mount the disk", key, folder,
+            )  # fmt: skip

@@ -6,16 +6,19 @@ import dataclasses
 import logging
 import secrets
 
-from edge_client.clips.files import clips_of_a_round
+from edge_client.clips.files import clips_of_a_round, labels_with_clips
 from edge_client.config import Config
 from edge_client.daemon.server_client import ServerClient
 from edge_client.errors import RefusedError
 from edge_client.storage.device_state import DeviceState
+from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import Enrolled, Enrolment
 
 log = logging.getLogger(__name__)
 
 _UNKNOWN = 401
+# As the aggregator's own (aggregator_server/limits.py).
+_MAX_LABELS = 4096
 
 
 def client_of_member(url: str, state: DeviceState) -> ServerClient:
@@ -44,20 +47,44 @@ def enrol(client: ServerClient, config: Config, state: DeviceState, token: str) 
         StateError: the state is damaged.
     """
     settle_secret(client, state)
-    identity = state.identity()
-    saved = state.load_model(config.model.bundle)
-    manifest = saved.bundle.manifest
-    message = Enrolment(
+    message = describe(config, state)
+    return client.enrol(message, token or message.secret)
+
+
+def describe(config: Config, state: DeviceState, trouble: str = "") -> Enrolment:
+    """Return what the device says of itself.
+
+    Args:
+        config: of the device.
+        state: of the device.
+        trouble: see :func:`trouble_of`.
+
+    Raises:
+        StateError: the state is damaged.
+        BundleError: the bundle cannot be read.
+    """
+    identity, manifest = state.identity(), read_bundle(config.model.bundle).manifest
+    return Enrolment(
         device_id=identity.device_id,
         secret=identity.secret,
         name=config.device.name,
         architecture=manifest.architecture,
         features=manifest.features,
-        labels=saved.progress.label_map.labels if config.device.share_names else (),
+        labels=labels_with_clips(config.clips_folder)[:_MAX_LABELS] if config.device.share_names else (),
         clips=clips_of_a_round(config.clips_folder, config.recordings.per_round[1]),
         network=manifest.network,
+        trouble=trouble,
     )
-    return client.enrol(message, token or identity.secret)
+
+
+def trouble_of(config: Config) -> str:
+    """Say, to the operator, why a training failed; without any word of the owner's."""
+    folder = config.recordings.folder
+    if folder is not None and not folder.is_dir():
+        return "its folder of recordings does not exist ([recordings] folder of its configuration)"
+    if not labels_with_clips(config.clips_folder):
+        return "it has no clips to learn from: its owner has taught it nothing yet"
+    return "its training failed; its log says why"
 
 
 def renew_secret(client: ServerClient, state: DeviceState) -> None:

@@ -31,6 +31,8 @@ _TIMEOUT_S = 0.5
 # Sound that may wait, as it does while another process has the processor, and is caught up with; beyond it is skipped.
 _BEHIND_S = 1.0
 _MAX_READ_S = 60.0
+# Share of the time that the detector needs, below which it is not the reason for sound that waits.
+_FAST_ENOUGH = 0.5
 # Hops over which latency is counted.
 _RECENT = 1000
 
@@ -183,8 +185,11 @@ class ListeningLoop:
         """Catch up: of all that waited only the newest hop is looked at."""
         newest = self._detector.hop_samples
         self._detector.skip(samples[:-newest])
-        self._trouble.warning(
-            "this board is too slow: skipped %.1f s of sound; a larger [detector] hop_s helps",
-            (len(samples) - newest) / self._rate_hz,
-        )
+        skipped_s, factor = (len(samples) - newest) / self._rate_hz, self.counters()["real_time_factor"]
+        if factor is None or factor < _FAST_ENOUGH:
+            self._trouble.warning("was kept waiting by another program or the disk: skipped %.1f s of sound", skipped_s)
+        else:
+            self._trouble.warning(
+                "this board is too slow: skipped %.1f s of sound; a larger [detector] hop_s helps", skipped_s
+            )
         self._push(samples[-newest:])

@@ -16,13 +16,13 @@ from typing import Any
 
 from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
-from edge_client.daemon.enrolment import client_of_member, enrol, renew_secret
+from edge_client.daemon.enrolment import client_of_member, describe, enrol, renew_secret, trouble_of
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, RefusedError, UnreachableError, WorkError
 from edge_client.learning.training_job import RoundWork
 from edge_client.storage.device_state import DeviceState, Membership, Progress
 from fleet_protocol.addresses import is_clear
-from fleet_protocol.messages import Learned, Work, parse
+from fleet_protocol.messages import Enrolment, Learned, Work, parse
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +77,14 @@ class RoundLoop:
         self._jitter = random.Random(state.identity().device_id)  # noqa: S311  (spreads devices, guards nothing)
         # A round whose training failed here: trying it for ever would keep the device from everything else.
         self._given_up: tuple[int, str] | None = None
+        self._told: Enrolment | None = None
         self.status: dict[str, Any] = {
             "server": server.url,
             "enrolled": False,
             "reachable": None,
             "waiting": False,
             "error": "",
+            "trouble": "",
         }
 
     def run(self) -> None:
@@ -134,12 +136,21 @@ class RoundLoop:
 
     def _enrol(self) -> None:
         enrolled = enrol(self._client, self._config, self._state, self._token)
+        self._told = describe(self._config, self._state)
         self.status["enrolled"] = True
         words = "are shared" if self._config.device.share_names else "stay on this device"
         log.info(
             "enrolled as %s; the fleet knows %d classes; the owner's words for sounds %s",
             self._config.device.name, len(enrolled.classes), words,
         )  # fmt: skip
+
+    def _tell(self, trouble: str = "") -> None:
+        """Tell the aggregator what changed: the owner's labels, where they are shared, clips, and what went wrong."""
+        self.status["trouble"] = trouble
+        message = describe(self._config, self._state, trouble)
+        if message != self._told:
+            self._client.enrol(message, message.secret)
+            self._told = message
 
     def _step(self) -> None:
         """Ask for one piece of work and bring it to its end."""
@@ -157,11 +168,16 @@ class RoundLoop:
         for sha256, largest in sorted(blobs.items()):
             if not self._state.has_blob(sha256):
                 self._client.fetch(sha256, self._state.blob_path(sha256), largest, self._beat)
-        if work.kind == "contribute":
-            self._contribute(work)
-        else:
-            self._learn(work)
-            self._state.keep_blobs(set(blobs))
+        try:
+            if work.kind == "contribute":
+                self._contribute(work)
+            else:
+                self._learn(work)
+                self._state.keep_blobs(set(blobs))
+        except WorkError:
+            if not self._stop.is_set():
+                self._tell(trouble_of(self._config))
+            raise
 
     def _contribute(self, work: Work) -> None:
         path = self._state.update_path(work.round_id)
@@ -177,6 +193,7 @@ class RoundLoop:
                 raise
             log.warning("round %d: %s", work.round_id, error)
         self._state.discard(path)
+        self._tell()
 
     def _learn(self, work: Work) -> None:
         path = self._state.learned_path(work.round_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.utils
 import hashlib
 import ipaddress
 import time
@@ -53,6 +54,8 @@ class ServerClient:
     Attributes:
         bounds: Bounds of what the aggregator may answer.
         new_secret_wanted: Whether the aggregator asked for a new secret when it was last asked for work.
+        server_time: What the aggregator's clock said when it last answered, in seconds since 1970; None where it did
+            not say.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class ServerClient:
 
         self.bounds = Bounds() if bounds is None else bounds
         self.new_secret_wanted = False
+        self.server_time: float | None = None
         self._authority = authority
         # Nothing is asked for compressed: a small answer could expand to any size.
         headers = {"Accept-Encoding": "identity"}
@@ -189,6 +193,7 @@ class ServerClient:
             with self._client.stream(
                 method, path, timeout=timeout, extensions={"trace": self._deadline.trace}, **body
             ) as answer:
+                self.server_time = _time(answer.headers.get("Date", ""))
                 self._client.cookies.clear()  # nobody needs one, and nothing bounds their number
                 if not answer.is_success:
                     self._refuse(answer, f"{method} {path}")
@@ -246,6 +251,13 @@ def _in_pieces(data: bytes, beat: Callable[[], None]) -> Iterator[bytes]:
     for start in range(0, len(data), _PIECE):
         beat()
         yield data[start : start + _PIECE]
+
+
+def _time(header: str) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(header).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def is_local(host: str) -> bool:

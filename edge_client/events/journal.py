@@ -5,13 +5,16 @@ Write-ahead logging with a flush at every commit: after a power cut or SIGKILL i
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sqlite3
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+from edge_client.errors import StateError
 from edge_client.events import Event, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 from edge_client.rate_limited_log import RateLimitedLog
@@ -127,6 +130,50 @@ class Journal:
     def _shrink(self) -> None:
         """Give freed pages back. (``execute`` would give back a single one: it stops where there are no rows.)"""
         self._database.executescript("PRAGMA incremental_vacuum")
+
+
+def past_events(path: Path, limit: int, since: float = 0.0, label: str | None = None) -> list[Event]:
+    """Read a journal, also while a daemon writes it.
+
+    Args:
+        path: Path of the database, which need not exist.
+        limit: Largest number of events.
+        since: Time from which on, in seconds since 1970.
+        label: Only events of this label; None: all.
+
+    Returns:
+        The newest events that are written, oldest first.
+
+    Raises:
+        StateError: the journal is damaged, or cannot be read.
+    """
+    query = "SELECT time, kind, label, class_id, score, level_db FROM events WHERE time >= ?"
+    query += "" if label is None else " AND label = ?"
+    values = (since, limit) if label is None else (since, label, limit)
+    rows = _ask(path, f"{query} ORDER BY time DESC, id DESC LIMIT ?", values)
+    return [Event(*row) for row in reversed(rows)]
+
+
+def forget_events(path: Path, label: str) -> int:
+    """Remove the past events of a label from a journal; return how many these were.
+
+    Raises:
+        StateError: the journal is damaged, or cannot be changed.
+    """
+    (found,) = _ask(path, "SELECT COUNT(*) FROM events WHERE label = ?", (label,)) or [(0,)]
+    _ask(path, "DELETE FROM events WHERE label = ?", (label,))
+    return int(found[0])
+
+
+def _ask(path: Path, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    if not path.exists():
+        return []
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=5.0, isolation_level=None)) as database:
+            database.execute("PRAGMA secure_delete = ON")
+            return database.execute(statement, values).fetchall()
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise StateError(f"cannot use the journal {path}: {error}; the daemon puts a damaged one aside") from error
 
 
 def _open(device: SinkDevice) -> Journal:

@@ -92,8 +92,13 @@ class MqttSink:
         """Tell Home Assistant which sounds there are."""
         with self._lock:
             self._labels = tuple(labels)
+            gone = self._last is not None and self._last.kind == "detected" and self._last.label not in labels
+            if gone:
+                self._last = None
         if self._client.is_connected():
             self._send_discovery()
+            if gone:  # the broker retains it, and the label may be a name that its owner took away
+                self._send("last", {"label": None}, retain=True)
 
     def publish(self, event: Event) -> None:
         """Send an event, unless the broker is away."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio.recordings import SUFFIXES, read_recording
+from edge_client.audio.recordings import FORMATS, SUFFIXES, read_recording
 from edge_client.errors import RecordingError
 from fleet_protocol.arrays import Floats, Ints
 
@@ -51,7 +51,7 @@ class BackgroundNoise:
                 except RecordingError as error:
                     _log.warning("left out a background recording: %s", error)
         if not recordings:
-            raise RecordingError(f"no background recordings in {folder}; put .wav, .flac or .ogg files there")
+            raise RecordingError(f"no background recordings in {folder}; put {FORMATS} files there")
         return cls(tuple(recordings))
 
 

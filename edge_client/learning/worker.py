@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import logging
 import os
 import sys
 import threading
@@ -32,6 +31,7 @@ from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.teaching.job import teach
 from edge_client.learning.training_job import OwnerTraining, TrainingJob, from_line
+from edge_client.logs import set_up_log
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, SavedModel
 from fleet_protocol.bundle import unpack_bundle
@@ -43,7 +43,7 @@ from fleet_protocol.tensors import Arrays, pack, unpack
 
 def main() -> int:
     """Do the job on standard input; return the exit status."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    set_up_log()
     try:
         job = from_line(sys.stdin.readline())
         threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -108,6 +108,15 @@ class StreamingNetwork:
         return found.pop("columns"), found
 
 
+def runtime_name() -> str:
+    """Return the package of the runtime that this machine takes.
+
+    Raises:
+        ModelError: it has none.
+    """
+    return _load_runtime()[0]
+
+
 def _load_runtime() -> tuple[str, Any]:
     """Return the package's name and its interpreter class."""
     chosen = os.environ.get("AURICLE_RUNTIME", "")

@@ -42,14 +42,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _IDENTITY, _MEMBERSHIP, _NOISE_KEY = "identity.json", "membership.json", "noise.key"
-_MODEL, _EXPECTATIONS = "model.safetensors", "expectations.json"
+_MODEL, _EXPECTATIONS, _FORGOTTEN = "model.safetensors", "expectations.json", "forgotten.json"
 # Written twice, because the device could not get them again.
 _KEPT_TWICE = (_IDENTITY, _MEMBERSHIP, _NOISE_KEY, _MODEL)
 _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors)(\.copy)?|status\.json"
-    r"|embeddings\.safetensors|expectations\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
+    r"|embeddings\.safetensors|expectations\.json|forgotten\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
 )
 
 
@@ -286,7 +286,8 @@ class DeviceState:
         """
         with self._writing:
             found = [mend_twice(self.folder / name) for name in _KEPT_TWICE]
-        checked = [self.embeddings_path, self.folder / _EXPECTATIONS, *self._files("outbox")]
+        once = (self.embeddings_path, self.folder / _EXPECTATIONS, self.forgotten_path)
+        checked = [*once, *self._files("outbox")]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in self._files("blobs") if file_digest(path) != path.name]
         for path in damaged:
@@ -390,15 +391,23 @@ class DeviceState:
 
         It is asked for every few seconds, so the file is read again only once it is another one.
         """
-        path = self.folder / _MODEL
+        key = self.model_key()
+        if key is None:
+            return {}
         try:
-            found = path.stat()
-            key = (found.st_ino, found.st_mtime_ns, found.st_size)
             if self._read is None or self._read[0] != key:
-                self._read = key, unpack(self._kept(path))[1]
+                self._read = key, unpack(self._kept(self.folder / _MODEL))[1]
         except (OSError, DamagedError, TensorError):
             return {}
         return self._read[1]
+
+    def model_key(self) -> tuple[int, int, int] | None:
+        """Return what changes whenever the model is saved, by whatever process; None where there is none."""
+        try:
+            found = (self.folder / _MODEL).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def save_model(self, trained: Arrays, listening: Arrays, progress: Progress) -> None:
         """Replace both sets of weights and the progress together."""
@@ -425,6 +434,16 @@ class DeviceState:
             return list(json.loads(read_checked(self.folder / _EXPECTATIONS)))
         except (FileNotFoundError, DamagedError):
             return []
+
+    @property
+    def trash_folder(self) -> Path:
+        """Where deleted clips are kept for a while."""
+        return self.folder / "trash"
+
+    @property
+    def forgotten_path(self) -> Path:
+        """Where labels are noted that are to leave the model (``edge_client.learning.forgotten_labels``)."""
+        return self.folder / _FORGOTTEN
 
     @property
     def embeddings_path(self) -> Path:

@@ -205,5 +205,5 @@ def _recordings(folder: Path) -> list[tuple[Path, str, str]]:
         else:
             found.append((path, label, speaker_of(path)))
     if not found:
-        raise CorpusError(f"{folder} holds no recordings as <label>/*.wav, .flac or .ogg")
+        raise CorpusError(f"{folder} holds no recordings as <label>/*.wav, .flac, .ogg, .opus or .mp3")
     return found

@@ -22,10 +22,10 @@ PACKAGES = {
 STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type checkers alone
 BASE = {"numpy", "safetensors", "dacite"}
 ALLOWED = {
-    "fleet_protocol": BASE,
+    "fleet_protocol": BASE | {"argcomplete"},
     "edge_client": BASE | {
         "fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho",
-        "prometheus_client", "wyoming",
+        "prometheus_client", "rich", "wyoming",
     },
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio",

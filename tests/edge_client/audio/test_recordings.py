@@ -62,7 +62,7 @@ def test_a_label_that_appears_later_is_found_and_one_that_goes_is_gone(tmp_path)
 def test_recordings_of_every_format_count_whatever_the_case_of_their_suffix(tmp_path):
     for name in ("a.wav", "b.flac", "c.ogg", "d.WAV"):
         write(tmp_path / "yes" / name)
-    (tmp_path / "yes" / "e.mp3").write_bytes(b"no")
+    (tmp_path / "yes" / "e.m4a").write_bytes(b"no")
     (tmp_path / "yes" / ".hidden.wav").write_bytes(b"no")
     (tmp_path / "yes" / "folder.wav").mkdir()
     source = Recordings(tmp_path, KWS)

@@ -167,10 +167,10 @@ def test_clips_are_listed_relabelled_and_deleted(edge, tmp_path):
     assert edge.run("clips", "relabel", "--label", "nein", "ja").count("'nein' is 'ja' now") == 1
     assert edge.run("clips", "relabel", "--label", "ja", "nein").count("'ja' is 'nein' now") == 1
     assert (edge.count("yes"), edge.count("nein")) == (2, 1)
-    assert "1 clips deleted" in edge.run("clips", "delete", first)
-    assert "2 clips deleted" in edge.run("clips", "delete", "--label", "yes")
+    assert "1 clips deleted" in edge.run("clips", "delete", "--yes", first)
+    assert "2 clips deleted" in edge.run("clips", "delete", "--yes", "--label", "yes")
     assert not (edge.clips / "yes").exists()
-    assert "labels: no" in edge.run("clips", "delete", "--label", "yes", status=1)
+    assert "labels: no" in edge.run("clips", "delete", "--yes", "--label", "yes", status=1)
     assert "no clip is called 'zz'" in edge.run("clips", "relabel", "zz", "no", status=1)
     assert "cannot be a label" in edge.run(
         "clips", "relabel", edge.run("clips", "--label", "no").split()[0], "", status=1
@@ -221,7 +221,7 @@ def test_what_is_not_a_sound_is_imported_and_labelled_as_such(tmp_path, pretrain
     name = edge.run("label").split()[0]
     assert "1 clips of '_not_/stop' more, 2 altogether" in edge.run("label", name, "--not", "stop")
     assert re.search(r"^_not_/stop +2 ", edge.run("clips"), re.MULTILINE)
-    assert "2 clips deleted" in edge.run("clips", "delete", "--label", "_not_/stop")
+    assert "2 clips deleted" in edge.run("clips", "delete", "--yes", "--label", "_not_/stop")
     (tmp_path / "b").mkdir()
     other = Edge(tmp_path / "b", bundles["cnn1"])
     other.run("import", one, "--label", "stop")

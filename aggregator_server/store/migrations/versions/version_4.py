@@ -26,6 +26,7 @@ def upgrade() -> None:
         sa.Column("details", sa.JSON, nullable=False),
     )
     op.add_column("devices", sa.Column("network", sa.String(64)))
+    op.add_column("devices", sa.Column("trouble", sa.String(200)))
     op.add_column("models", sa.Column("network", sa.String(64)))
     op.add_column("participants", sa.Column("other", sa.Boolean, nullable=False, server_default=sa.false()))
     _let_operators_undo()

@@ -1,0 +1,46 @@
+"""Sounds that tell a person who records when a take begins, and when it is over."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge_client.capture.playback import play_samples
+from fleet_protocol.arrays import Floats
+
+_RATE_HZ = 48_000
+_LOUDNESS = 0.3
+_FADE_S = 0.01
+# Pitch, Hz, and length, s, of the tones of each cue.
+_BEFORE = ((880.0, 0.12),)
+_KEPT = ((660.0, 0.08), (990.0, 0.12))
+_REFUSED = ((330.0, 0.25),)
+
+
+class Cues:
+    """Plays cues on the device's own output.
+
+    Attributes:
+        problem: Why they cannot be heard; "" as long as they can. Nothing is played after the first failure.
+    """
+
+    def __init__(self) -> None:
+        self.problem = ""
+
+    def before(self) -> None:
+        """Play what comes before a take, to its end."""
+        self._play(_BEFORE)
+
+    def after(self, *, kept: bool) -> None:
+        """Play what comes after a take."""
+        self._play(_KEPT if kept else _REFUSED)
+
+    def _play(self, tones: tuple[tuple[float, float], ...]) -> None:
+        if not self.problem:
+            self.problem = play_samples(np.concatenate([_tone(*tone) for tone in tones]), _RATE_HZ)
+
+
+def _tone(pitch_hz: float, seconds: float) -> Floats:
+    """Return a tone that fades in and out, float32 [samples], so that it does not click."""
+    time_s = np.arange(round(seconds * _RATE_HZ)) / _RATE_HZ
+    fade = np.minimum(1.0, np.minimum(time_s, seconds - time_s) / _FADE_S)
+    return np.asarray(_LOUDNESS * fade * np.sin(2 * np.pi * pitch_hz * time_s), np.float32)

@@ -1,0 +1,104 @@
+"""Clips that were deleted lately: they are kept for a week, so that a deletion can be undone.
+
+Each deletion has a folder of its own, named by its time; in it lies ``<label>/<name>`` as in the clip store. Nothing
+learns from what lies here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_client.clips.files import Clip
+from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably
+
+KEEP_DAYS = 7.0
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """Clips that were deleted together.
+
+    Attributes:
+        deleted_at: Time of the deletion, in seconds since 1970.
+        clips: The clips, where they lie now.
+    """
+
+    deleted_at: float
+    clips: tuple[Clip, ...]
+
+
+class Trash:
+    """A folder of deletions. Those who change it hold the clip store meanwhile (``ClipStore.changing``)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use a folder, which is made on first use: the state folder's ``trash``."""
+        self.folder = folder
+
+    def keep(self, clips: Iterable[Clip], now: float | None = None) -> None:
+        """Keep clips that are about to be deleted, as one deletion.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        folder = self.folder / f"{round(1e3 * (time.time() if now is None else now)):013d}"
+        for clip in clips:
+            link_or_copy(clip.path, folder / clip.label / clip.path.name)
+
+    def deletions(self) -> list[Deletion]:
+        """Return what can be undone, the newest deletion first."""
+        found = [path for path in self._folders() if path.name.isdecimal()]
+        return [Deletion(int(path.name) / 1e3, clips) for path in found if (clips := _clips(path))]
+
+    def remove(self, path: Path) -> None:
+        """Remove a clip that was put back, and the folders that it leaves empty."""
+        remove_durably(path)
+        for folder in path.parents[: len(path.relative_to(self.folder).parts) - 1]:
+            with contextlib.suppress(OSError):  # it is not empty
+                folder.rmdir()
+
+    def empty(self, older_than_days: float = KEEP_DAYS, now: float | None = None) -> int:
+        """Remove deletions of a certain age for good; return how many clips these were."""
+        oldest = (time.time() if now is None else now) - older_than_days * _DAY_S
+        removed = 0
+        for folder in self._folders():
+            if not folder.name.isdecimal() or int(folder.name) / 1e3 <= oldest:
+                removed += len(_clips(folder))
+                shutil.rmtree(folder)
+        if removed:
+            flush_folder(self.folder)
+        return removed
+
+    def _folders(self) -> list[Path]:
+        return sorted(self.folder.iterdir(), reverse=True) if self.folder.is_dir() else []
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Have a file in a second place too, by a link where both are on one disk; one that is there stays.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    make_folder(target.parent)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise
+        write_durably(target, source.read_bytes())
+        shutil.copystat(source, target)
+    flush_folder(target.parent)
+
+
+def _clips(folder: Path) -> tuple[Clip, ...]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return tuple(Clip(path.parent.relative_to(folder).as_posix(), path) for path in files)

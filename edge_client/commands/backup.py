@@ -1,0 +1,88 @@
+"""``backup`` and ``restore``: a device's state as one file, and back."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edge_client.commands import add_config, add_json, confirm
+from fleet_protocol.command_line import print_json
+
+if TYPE_CHECKING:
+    from edge_client.commands import Commands
+    from edge_client.config import Config
+    from edge_client.storage.device_state import DeviceState
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    backup = commands.add_parser("backup", help="write the device's state to a file: identity, model, clips, journal")
+    backup.add_argument("file", type=Path, metavar="FILE")
+    backup.add_argument("--force", action="store_true", help="replace FILE")
+    add_json(backup)
+    add_config(backup)
+    backup.set_defaults(command=_backup)
+    restore = commands.add_parser("restore", help="replace the device's state by that of a file; stop the daemon first")
+    restore.add_argument("file", type=Path, metavar="FILE")
+    restore.add_argument("--yes", action="store_true", help="do not ask")
+    add_json(restore)
+    add_config(restore)
+    restore.set_defaults(command=_restore)
+
+
+def _backup(options: argparse.Namespace) -> int:
+    from edge_client.commands.owner import Teaching
+    from edge_client.errors import StateError
+    from edge_client.storage.backup import write_backup
+
+    if options.file.exists() and not options.force:
+        raise StateError(f"{options.file} is there already; --force replaces it")
+    teaching = Teaching.open(options.config)
+    with teaching.store.changing():
+        files = write_backup(teaching.state.folder, options.file)
+    elsewhere = teaching.config.recordings.folder
+    if options.json:
+        left_out = None if elsewhere is None else str(elsewhere)
+        print_json({"file": str(options.file), "files": files, "left_out": left_out})
+        return 0
+    print(f"{options.file}: {files} files. It holds this device's secret and what it heard: keep it private.")
+    if elsewhere is not None:
+        print(f"the recordings in {elsewhere} are not in it: copy that folder yourself")
+    return 0
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from edge_client.config import load_config
+    from edge_client.storage.device_state import DeviceState
+
+    config = load_config(options.config)
+    state = DeviceState(config.device.state)
+    locks = [state.lock("daemon"), state.lock("training")]
+    try:
+        if (state.folder / "model.safetensors").exists() or (state.folder / "identity.json").exists():
+            confirm(f"replace all that the device in {state.folder} is, knows and was taught", yes=options.yes)
+        _replace(options.file, config, state)
+    finally:
+        for lock in locks:
+            os.close(lock)
+    if options.json:
+        print_json({"state": str(state.folder)})
+        return 0
+    print(f"{state.folder} is as it was when {options.file} was written. Start the daemon: auricle-edge run")
+    print("No other device may run with this state: the aggregator would take both for one.")
+    return 0
+
+
+def _replace(source: Path, config: Config, state: DeviceState) -> None:
+    """Replace the state, once it is sure that the bundle goes with it."""
+    from edge_client.storage.backup import commit_restore, discard_restore, unpack_backup
+    from edge_client.storage.device_state import DeviceState
+
+    try:
+        DeviceState(unpack_backup(source, state.folder)).load_model(config.model.bundle)
+    except BaseException:
+        discard_restore(state.folder)
+        raise
+    commit_restore(state.folder)

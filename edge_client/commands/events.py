@@ -1,0 +1,73 @@
+"""``events``: what the device heard, from its journal."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from edge_client.commands import add_config, add_json, confirm
+from fleet_protocol.command_line import print_json
+
+if TYPE_CHECKING:
+    from edge_client.commands import Commands
+
+_UNITS = {"min": "minutes", "h": "hours", "d": "days"}
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    events = commands.add_parser("events", help="list what the device heard")
+    events.add_argument("--label", help="only this label; unknown: unknown sounds")
+    events.add_argument("--since", metavar="TIME", help="30min, 2h, 3d, or a date and time such as 2026-01-31T18:00")
+    events.add_argument("--count", type=int, default=20, metavar="N", help="the newest N (20)")
+    events.add_argument("--forget", metavar="LABEL", help="remove the past events of a label instead")
+    events.add_argument("--yes", action="store_true", help="do not ask before --forget")
+    add_json(events)
+    add_config(events)
+    events.set_defaults(command=_events)
+
+
+def _events(options: argparse.Namespace) -> int:
+    from edge_client.config import load_config
+    from edge_client.errors import ConfigError
+    from edge_client.events.journal import JOURNAL, forget_events, past_events
+
+    journal = load_config(options.config).device.state / JOURNAL
+    if options.forget is not None:
+        confirm(f"remove the past events of {options.forget!r}", yes=options.yes)
+        removed = forget_events(journal, options.forget)
+        print_json({"removed": removed}) if options.json else print(f"{removed} events were removed")
+        return 0
+    if options.count < 1:
+        raise ConfigError(f"--count must be at least 1, not {options.count}")
+    found = past_events(journal, options.count, _since(options.since), options.label)
+    if options.json:
+        print_json([event.to_json() for event in found])
+        return 0
+    for event in found:
+        heard = datetime.fromtimestamp(event.time).isoformat(" ", "seconds")
+        print(f"{heard}  {event.label:<24} score {event.score:.2f}  {event.level_db:6.1f} dB")
+    if not found:
+        print("nothing was heard" + (" in that time" if options.since else ""))
+    return 0
+
+
+def _since(given: str | None) -> float:
+    """Return a time in seconds since 1970.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    from edge_client.errors import ConfigError
+
+    if given is None:
+        return 0.0
+    if (match := re.fullmatch(r"(\d{1,6})(min|h|d)", given)) is not None:
+        return time.time() - timedelta(**{_UNITS[match[2]]: int(match[1])}).total_seconds()
+    try:
+        return datetime.fromisoformat(given).timestamp()
+    except ValueError as error:
+        raise ConfigError(f"--since {given!r} is no time; write it like 30min, 2h, 3d or 2026-01-31T18:00") from error

@@ -1,0 +1,139 @@
+"""``init``: a configuration file from three questions, or from options."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+from edge_client.commands import CONFIG, add_config, add_json
+from fleet_protocol.command_line import print_json
+from fleet_protocol.ready_bundles import FIRST_CHOICE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edge_client.commands import Commands
+
+_NO_MICROPHONE = "none"
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    init = commands.add_parser("init", help="write a configuration: asks three questions, or takes these options")
+    init.add_argument("--microphone", metavar="NAME", help=f'part of its name; "": the default; {_NO_MICROPHONE}: none')
+    init.add_argument("--backend", choices=["portaudio", "arecord"], default="portaudio", help="(portaudio)")
+    init.add_argument("--bundle", metavar="NAME|FILE", help=f"what recognises sounds ({FIRST_CHOICE})")
+    fleet = init.add_mutually_exclusive_group()
+    fleet.add_argument("--link", help="join the fleet of this invitation")
+    fleet.add_argument("--alone", action="store_true", help="take part in no fleet")
+    init.add_argument("--share-names", action="store_true", help="let the fleet read your words for sounds")
+    init.add_argument("--insecure-http", action="store_true", help="with --link: as for `auricle-edge join`")
+    init.add_argument("--name", default=socket.gethostname()[:100] or "auricle", help="of the device (the host's)")
+    init.add_argument(
+        "--state", metavar="FOLDER", help=f"(/var/lib/auricle, or state beside a FILE other than {CONFIG})"
+    )
+    init.add_argument("--force", action="store_true", help="replace a configuration")
+    add_json(init)
+    add_config(init)
+    init.set_defaults(command=_init)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from edge_client.config.new_file import Answers, write_new
+    from edge_client.errors import ConfigError
+
+    if options.config.exists() and not options.force:  # before anything is asked
+        raise ConfigError(f"{options.config} is there already; --force replaces it, --config FILE writes another one")
+    asking = sys.stdin.isatty() and not options.json
+    microphone = options.microphone
+    if microphone is None:
+        microphone = _ask_for_microphone(options.backend) if asking else ""
+    bundle = options.bundle or (_ask_for_bundle() if asking else FIRST_CHOICE)
+    link = options.link or (_ask_for_fleet() if asking and not options.alone else "")
+    share_names = options.share_names or bool(link and asking and _ask_to_share())
+    state = options.state or ("/var/lib/auricle" if options.config == CONFIG else "state")
+    heard = None if microphone == _NO_MICROPHONE else microphone
+    write_new(
+        options.config,
+        Answers(options.name, state, bundle, heard, options.backend, share_names=share_names),
+        replace=options.force,
+    )
+    joined = _join(options, link) if link else None
+    if options.json:
+        print_json({"config": str(options.config), "bundle": bundle, "microphone": heard, "joined": joined})
+        return 0
+    print(f"wrote {options.config}")
+    if joined is not None:
+        print(f"joined the fleet of {joined}")
+    given = "" if options.config == CONFIG else f" --config {options.config}"
+    print(f"next: auricle-edge doctor{given}, then auricle-edge run{given}")
+    return 0
+
+
+def _join(options: argparse.Namespace, given: str) -> str:
+    """Join the fleet; return the aggregator's address."""
+    from edge_client.daemon.joining import join
+    from fleet_protocol.addresses import InvitationLink
+
+    link = InvitationLink.parse(given)
+    join(options.config, link, insecure_http=options.insecure_http)
+    return link.url
+
+
+def _ask(question: str) -> str:
+    print(question, end=" ", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:  # the terminal was closed
+        raise KeyboardInterrupt
+    return line.strip()
+
+
+def _choose(question: str, choices: Sequence[tuple[str, Any]]) -> Any:  # noqa: ANN401  (whatever the choices stand for)
+    """Have somebody choose by number; the first choice is that of an empty answer."""
+    print(question, file=sys.stderr)
+    for number, (text, _) in enumerate(choices, 1):
+        print(f"  {number}  {text}", file=sys.stderr)
+    while True:
+        given = _ask(f"number [1 to {len(choices)}, Enter: 1]:") or "1"
+        if given.isdecimal() and 1 <= int(given) <= len(choices):
+            return choices[int(given) - 1][1]
+        print(f"{given!r} is none of these numbers", file=sys.stderr)
+
+
+def _ask_for_microphone(backend: str) -> str:
+    from edge_client.capture.arecord import arecord_devices
+    from edge_client.capture.portaudio import portaudio_devices
+    from edge_client.errors import AudioError
+
+    try:
+        found = {"portaudio": portaudio_devices, "arecord": arecord_devices}[backend]()
+    except AudioError as error:
+        print(error, file=sys.stderr)
+        found = []
+    choices = [("the system's default", "")]
+    choices += [(f"{device.name} {device.description}".rstrip(), device.name) for device in found]
+    choices.append(("none: this device does not listen", _NO_MICROPHONE))
+    return str(_choose("1. Which microphone shall it listen with?", choices))
+
+
+def _ask_for_bundle() -> str:
+    from fleet_protocol.bundle import read_bundle
+    from fleet_protocol.ready_bundles import find_bundle, ready_names
+
+    pretrained = {name: bool(read_bundle(find_bundle(name)).manifest.background) for name in ready_names()}
+    choices = []
+    for name in sorted(pretrained, key=lambda name: (name != FIRST_CHOICE, not pretrained[name], name)):
+        words = "knows speech; a few takes of a word or sound are enough" if pretrained[name] else "starts from nothing"
+        size = find_bundle(name).stat().st_size / 1000
+        choices.append((f"{name:<12} {words}, {size:.0f} kB", name))
+    return str(_choose("2. What shall recognise the sounds that you teach it?", choices))
+
+
+def _ask_for_fleet() -> str:
+    return _ask("3. Paste the invitation of a fleet to learn with others, or press Enter to learn alone:")
+
+
+def _ask_to_share() -> bool:
+    return _ask("   May the fleet read your words for sounds, such as names of people? [y/N]").lower() in ("y", "yes")

@@ -1,0 +1,241 @@
+"""What keeps a device from listening, learning or taking part: a check for each, with the way out (``doctor``)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from edge_client.audio.level import rms_dbfs
+from edge_client.capture.microphone import open_microphone
+from edge_client.config import Config, load_config
+from edge_client.daemon.board import temperature_c
+from edge_client.daemon.enrolment import client_of_member
+from edge_client.daemon.status_file import read_status
+from edge_client.errors import CertificateError, LinkError, RefusedError
+from edge_client.model.interpreter import runtime_name
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.command_line import version
+from fleet_protocol.errors import AuricleError
+
+Verdict = Literal["ok", "warning", "problem"]
+
+_LISTEN_S = 2.0
+# A quiet room leaves even a poor microphone's own noise above this.
+_TOO_QUIET_DB = -80.0
+_LEAST_FREE_MB, _LITTLE_FREE_MB = 50.0, 500.0
+# Certificates of this release are younger; a board without a clock of its own starts in 1970.
+_RELEASED = 1_735_689_600.0
+_CLOCK_S = 60.0
+_MB = 1e6
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found.
+
+    Attributes:
+        check: Name of the check.
+        verdict: Whether it is well; a warning keeps nothing from working now.
+        found: What was found, for people.
+        way_out: What to do; "" where it is well.
+    """
+
+    check: str
+    verdict: Verdict
+    found: str
+    way_out: str = ""
+
+
+def examine(config_path: Path) -> Iterator[Finding]:
+    """Check a device, one thing after the other; what an earlier finding makes impossible is left out."""
+    yield _versions()
+    try:
+        config = load_config(config_path)
+    except AuricleError as error:
+        way_out = "correct it" if config_path.exists() else "write one: auricle-edge init"
+        yield Finding("configuration", "problem", str(error), way_out)
+        return
+    yield Finding("configuration", "ok", str(config_path))
+    yield _permission(config)
+    for check, look in _CHECKS.items():
+        yield _guarded(check, look, config)
+
+
+def _guarded(check: str, look: Callable[[Config], Finding], config: Config) -> Finding:
+    """Return a check's finding; what it could not do is one too, and carries its own way out."""
+    try:
+        return look(config)
+    except (AuricleError, OSError) as error:
+        return Finding(check, "problem", str(error), "see the message")
+
+
+def _versions() -> Finding:
+    found = f"auricle {version()}, Python {platform.python_version()}, {platform.machine()}"
+    try:
+        return Finding("versions", "ok", f"{found}, {runtime_name()}")
+    except AuricleError as error:
+        return Finding("versions", "problem", f"{found}: {error}", "pip install 'auricle[edge]'")
+
+
+def _permission(config: Config) -> Finding:
+    folder = config.device.state
+    existing = _existing(folder)
+    if os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        return Finding("permission", "ok", f"this user may write {folder}")
+    owner = existing.owner()
+    return Finding(
+        "permission", "problem", f"this user may not write {existing}, which is {owner}'s",
+        f"sudo -u {owner} auricle-edge doctor",
+    )  # fmt: skip
+
+
+def _existing(folder: Path) -> Path:
+    """Return a folder, or the nearest above it that is there and can be looked at."""
+    for place in (folder, *folder.parents):
+        try:
+            place.stat()
+        except (PermissionError, FileNotFoundError):
+            continue
+        return place
+    return Path("/")
+
+
+def _bundle(config: Config) -> Finding:
+    model = ModelRuntime.open(config.model.bundle, config.device.threads)
+    saved = DeviceState(config.device.state).load_model(config.model.bundle)
+    labels = saved.progress.label_map.labels
+    return Finding("bundle", "ok", f"{model.manifest.architecture}: {', '.join(labels) or 'no labels yet'}")
+
+
+def _disk(config: Config) -> Finding:
+    free = shutil.disk_usage(_existing(config.device.state)).free / _MB
+    found = f"{free:.0f} MB are free in {config.device.state}"
+    if free >= _LITTLE_FREE_MB:
+        return Finding("disk", "ok", found)
+    verdict: Verdict = "problem" if free < _LEAST_FREE_MB else "warning"
+    return Finding(
+        "disk", verdict, found, "remove what is not needed, or lower [clips] quota_mb and [events] journal_mb"
+    )
+
+
+def _recordings(config: Config) -> Finding:
+    for key in ("folder", "background", "evaluation"):
+        folder = getattr(config.recordings, key)
+        if folder is not None and not folder.is_dir():
+            way_out = "correct the path, or mount the disk"
+            return Finding("recordings", "problem", f"[recordings] {key} = {folder} is no folder", way_out)
+    return Finding("recordings", "ok", str(config.clips_folder))
+
+
+def _microphone(config: Config) -> Finding:
+    if config.microphone is None:
+        return Finding("microphone", "ok", "none: without [microphone] this device does not listen")
+    state = DeviceState(config.device.state)
+    if state.locked("daemon"):
+        return _daemons_microphone(read_status(state))
+    source = open_microphone(
+        config.microphone, ModelRuntime.open(config.model.bundle).manifest.feature_settings.sample_rate_hz
+    )
+    try:
+        level = rms_dbfs(source.read(round(_LISTEN_S * source.sample_rate_hz), 2 * _LISTEN_S))
+        found = f"{source.device} at {source.device_rate_hz} Hz, {level:.0f} dB"
+    finally:
+        source.close()
+    return _judged_level(found, level)
+
+
+def _daemons_microphone(status: dict[str, Any]) -> Finding:
+    """Judge by what the daemon, which has the microphone, says of it."""
+    listening = status.get("listening")
+    if not listening or not listening["frames"]:
+        error = status.get("loops", {}).get("listening", {}).get("error", "")
+        way_out = "auricle-edge devices lists the microphones; the log says more"
+        return Finding("microphone", "problem", f"the daemon gets no sound{error and ': '}{error}", way_out)
+    age = listening["last_frame_age_s"]
+    found = f"the daemon has it: last sound {age:.0f} s ago, {listening['level_db']:.0f} dB"
+    return _judged_level(found, listening["level_db"])
+
+
+def _judged_level(found: str, level_db: float) -> Finding:
+    if level_db > _TOO_QUIET_DB:
+        return Finding("microphone", "ok", found)
+    return Finding(
+        "microphone", "problem", f"{found}: silent",
+        "unmute it (`alsamixer`, F4, raise Capture), or choose another one (`auricle-edge devices`)",
+    )  # fmt: skip
+
+
+def _temperature(config: Config) -> Finding:
+    hot, limit = temperature_c(), config.training.max_temperature_c
+    if hot is None:
+        return Finding("temperature", "ok", "this board does not tell")
+    found = f"{hot:.0f} degrees"
+    if 0 < limit < hot:
+        way_out = f"cool the board; nothing is trained above {limit:.0f} ([training] max_temperature_c)"
+        return Finding("temperature", "warning", found, way_out)
+    return Finding("temperature", "ok", found)
+
+
+def _clock(_: Config) -> Finding:
+    now = time.strftime("%Y-%m-%d %H:%M")
+    if time.time() < _RELEASED:
+        return Finding("clock", "problem", f"it says {now}", "sudo timedatectl set-ntp true, and wait for a network")
+    return Finding("clock", "ok", f"it says {now}")
+
+
+def _aggregator(config: Config) -> Finding:
+    """Check address, TLS, clock and membership by one question, which the device asks of itself."""
+    if config.server is None:
+        return Finding("aggregator", "ok", "none: without [server] this device learns alone")
+    url = config.server.url
+    state = DeviceState(config.device.state)
+    client = client_of_member(url, state)
+    try:
+        client.look_at_oneself()
+    except CertificateError as error:
+        return Finding("aggregator", "problem", str(error), "if the server was set up anew: auricle-edge join LINK")
+    except RefusedError as error:
+        return _refused(error, config, running=state.locked("daemon"))
+    except LinkError as error:
+        return Finding("aggregator", "problem", str(error), f"is {url} right, the server up, and its port open?")
+    finally:
+        client.close()
+    if client.server_time is not None and abs(client.server_time - time.time()) > _CLOCK_S:
+        away = client.server_time - time.time()
+        return Finding(
+            "aggregator", "warning", f"{url} answers; its clock is {away:+.0f} s away from this one",
+            "set the clock of whichever is wrong: sudo timedatectl set-ntp true",
+        )  # fmt: skip
+    membership = state.membership()
+    pinned = membership is not None and membership.authority is not None
+    how = "TLS by the pinned authority" if pinned else "TLS by a public authority"
+    how = "without TLS" if url.startswith("http:") else how
+    return Finding("aggregator", "ok", f"{url} knows this device ({how})")
+
+
+def _refused(error: RefusedError, config: Config, *, running: bool) -> Finding:
+    if error.code == "device_waiting":
+        return Finding("aggregator", "warning", str(error), "ask the operator: auricle-aggregator devices admit ID")
+    assert config.server is not None
+    if config.server.enrol_token and not running:
+        return Finding("aggregator", "warning", "not enrolled yet", "start the daemon, which enrols: auricle-edge run")
+    way_out = "ask for an invitation: auricle-edge join LINK; or correct enrol_token (`auricle-aggregator tokens`)"
+    return Finding("aggregator", "problem", f"not enrolled: {error}", way_out)
+
+
+_CHECKS: dict[str, Callable[[Config], Finding]] = {
+    "clock": _clock,
+    "temperature": _temperature,
+    "disk": _disk,
+    "bundle": _bundle,
+    "recordings": _recordings,
+    "microphone": _microphone,
+    "aggregator": _aggregator,
+}

@@ -1,0 +1,94 @@
+"""Labels whose last clip an owner took away: their names leave the model, and with it the log, the status and MQTT.
+
+A command notes the labels in the state folder. Who next has the model to himself, the command or the daemon, takes them
+out of it: a training that began before would bring them back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable
+
+from edge_client.clips.files import labels_with_clips
+from edge_client.config import Config
+from edge_client.errors import DamagedError
+from edge_client.storage.checked_files import read_checked, write_checked
+from edge_client.storage.device_state import DeviceState, Progress
+from edge_client.storage.locks import take_lock
+from fleet_protocol.atomic_files import remove_durably
+from fleet_protocol.labels import LabelMap
+
+
+def note_forgotten(state: DeviceState, labels: Iterable[str]) -> None:
+    """Note labels that are to leave the model; the caller holds the clip store.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    noted = sorted({*_noted(state), *labels})
+    if noted:
+        write_checked(state.forgotten_path, json.dumps(noted).encode())
+
+
+def forget_noted(config: Config, state: DeviceState) -> bool:
+    """Take the labels that were noted out of the model, unless there are clips of them again.
+
+    A label that is no class of the fleet gives its slot up. One that is takes the fleet's name.
+
+    Returns:
+        Whether nothing is noted any more. False: a training is going on.
+
+    Raises:
+        EdgeError: the model or the bundle cannot be read.
+        OSError: the disk refuses.
+    """
+    if not state.forgotten_path.exists():
+        return True
+    lock = take_lock(state.folder / "training.lock")
+    if lock is None:
+        return False
+    try:
+        gone = set(_noted(state)) - set(labels_with_clips(config.clips_folder))
+        _forget(config, state, gone)
+        remove_durably(state.forgotten_path)
+    finally:
+        os.close(lock)
+    return True
+
+
+def _noted(state: DeviceState) -> list[str]:
+    try:
+        return list(json.loads(read_checked(state.forgotten_path)))
+    except (FileNotFoundError, DamagedError):
+        return []
+
+
+def _forget(config: Config, state: DeviceState, gone: set[str]) -> None:
+    saved = state.load_model(config.model.bundle)
+    progress = saved.progress
+    if gone & set(progress.label_map.labels):
+        public_set = state.public_set(saved.bundle.manifest.feature_settings)
+        names = {} if public_set is None else {info.class_id: info.name for info in public_set.classes}
+        state.save_model(saved.bundle.weights, saved.listening, _without(progress, gone, names))
+    expected = state.expectations()
+    if any(found["label"] in gone for found in expected):
+        state.save_expectations([found for found in expected if found["label"] not in gone])
+
+
+def _without(progress: Progress, gone: set[str], names: dict[str, str]) -> Progress:
+    label_map: LabelMap = progress.label_map
+    for number, slot in enumerate(label_map.slots):
+        if slot.name not in gone:
+            continue
+        if slot.class_id is None:
+            label_map = label_map.give_up(number)
+            continue
+        known = names.get(slot.class_id, slot.class_id)
+        if known in label_map.names and known != slot.name:
+            known = f"{known} ({slot.class_id})"
+        label_map = label_map.put(number, known, slot.class_id)
+    renamed = dict(zip(progress.label_map.names, label_map.names, strict=True))
+    tails = {renamed[label]: tail for label, tail in progress.tails.items() if renamed.get(label) in label_map.labels}
+    return dataclasses.replace(progress, label_map=label_map, tails=tails)

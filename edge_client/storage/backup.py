@@ -1,0 +1,200 @@
+"""A device's state as one file, and back: who it is, what it learned, and what it was taught.
+
+The file is a tar archive of files of the state folder, with ``backup.json`` at its end: a digest for each. Caches, and
+what belongs to a running process, are left out.
+
+A restore puts the files into ``.restore`` in the state folder, checks them, and names them in ``complete.json``. From
+then on :func:`finish_restore` puts each into its place; whoever is interrupted meanwhile does the rest later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+import sqlite3
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from edge_client.errors import StateError
+from edge_client.storage.checked_files import copy_of, read_twice
+from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably, written_durably
+from fleet_protocol.command_line import version
+from fleet_protocol.tensors import digest
+
+_KEPT_TWICE = ("identity.json", "membership.json", "noise.key", "model.safetensors")
+_JOURNAL = "journal.sqlite3"
+_FILES = (*_KEPT_TWICE, "expectations.json", "forgotten.json", "embeddings.safetensors", _JOURNAL)
+_FOLDERS = ("clips", "unknown", "outbox", "trash")
+_BESIDE = (*(copy_of(Path(name)).name for name in _KEPT_TWICE), f"{_JOURNAL}-wal", f"{_JOURNAL}-shm")
+_MANIFEST, _FORMAT = "backup.json", 1
+_RESTORE, _COMPLETE = ".restore", "complete.json"
+# The store's lock stays where processes hold it.
+_LOCK = ".lock"
+
+
+def write_backup(state: Path, target: Path) -> int:
+    """Write a state folder to a file, which only its owner can read; a daemon may run meanwhile.
+
+    Args:
+        state: The state folder; the caller holds the clip store.
+        target: The file, which is replaced.
+
+    Returns:
+        How many files are in it.
+
+    Raises:
+        DamagedError: a file of the state and its copy are damaged.
+        OSError: the disk refuses.
+    """
+    digests = {}
+    with written_durably(target) as file, tarfile.open(fileobj=file, mode="w") as archive:
+        for name, data in _contents(state):
+            _put(archive, name, data)
+            digests[name] = digest(data)
+        manifest = {"format": _FORMAT, "version": version(), "made_at": time.time(), "files": digests}
+        _put(archive, _MANIFEST, json.dumps(manifest).encode())
+    return len(digests)
+
+
+def unpack_backup(source: Path, state: Path) -> Path:
+    """Put the files of a backup into ``.restore``, all of them whole; nothing else of the state changes.
+
+    Returns:
+        The folder, which looks like a state folder.
+
+    Raises:
+        StateError: this is no backup, or it is damaged.
+        OSError: the disk refuses.
+    """
+    folder = state / _RESTORE
+    shutil.rmtree(folder, ignore_errors=True)
+    make_folder(folder)
+    found, manifest = {}, None
+    try:
+        with tarfile.open(source, mode="r:") as archive:
+            for member in archive:
+                extracted = archive.extractfile(member)
+                if extracted is None or (manifest is not None) or not _is_allowed(member.name):
+                    raise StateError(f"{source} is no backup of a device: it holds {member.name!r}")
+                data = extracted.read()
+                if member.name == _MANIFEST:
+                    manifest = json.loads(data)
+                    continue
+                write_durably(folder / member.name, data)
+                found[member.name] = digest(data)
+    except (tarfile.TarError, ValueError, EOFError) as error:
+        raise StateError(f"{source} is no backup of a device, or is damaged: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT or manifest.get("files") != found:
+        raise StateError(f"{source} is no whole backup of a device: files are missing, damaged or of another release")
+    return folder
+
+
+def commit_restore(state: Path) -> None:
+    """Say that what :func:`unpack_backup` unpacked shall take the place of the state, and see to it.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    folder = state / _RESTORE
+    for name in _FOLDERS:
+        if (folder / name).is_dir():
+            _flush_all(folder / name)
+    names = sorted(path.name for path in folder.iterdir() if path.name in (*_FILES, *_FOLDERS))
+    write_durably(folder / _COMPLETE, json.dumps(names).encode())
+    finish_restore(state)
+
+
+def finish_restore(state: Path) -> bool:
+    """Put the rest of a restored state into its place; return whether there was something to do.
+
+    Only for the process that holds the locks.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    folder = state / _RESTORE
+    if not (folder / _COMPLETE).exists():
+        return False
+    restored = json.loads((folder / _COMPLETE).read_bytes())
+    for name in _BESIDE:
+        remove_durably(state / name)
+    for name in (*_FILES, *_FOLDERS):
+        if (folder / name).exists():
+            _remove(state / name)
+            (folder / name).rename(state / name)
+        elif name not in restored:
+            _remove(state / name)
+    flush_folder(state)
+    remove_durably(folder / _COMPLETE)
+    shutil.rmtree(folder)
+    flush_folder(state)
+    return True
+
+
+def discard_restore(state: Path) -> None:
+    """Remove what was unpacked and shall not take the state's place."""
+    shutil.rmtree(state / _RESTORE, ignore_errors=True)
+
+
+def _contents(state: Path) -> Iterator[tuple[str, bytes]]:
+    for name in _FILES:
+        if (state / name).exists():
+            yield name, _whole(state / name)
+    for folder in _FOLDERS:
+        for path in sorted((state / folder).rglob("*")):
+            if path.is_file() and not path.name.startswith("."):
+                with contextlib.suppress(FileNotFoundError):  # it expired, or was sent, meanwhile
+                    yield path.relative_to(state).as_posix(), path.read_bytes()
+
+
+def _whole(path: Path) -> bytes:
+    """Return a file's content; that of its copy where it is damaged."""
+    if path.name in _KEPT_TWICE:
+        _, from_copy = read_twice(path)
+        return (copy_of(path) if from_copy else path).read_bytes()
+    if path.name == _JOURNAL:
+        return _journal(path)
+    return path.read_bytes()
+
+
+def _journal(path: Path) -> bytes:
+    """Return a database that a daemon may be writing, as one file without its log."""
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(path, timeout=5.0)) as source,
+            contextlib.closing(sqlite3.connect(":memory:")) as copy,
+        ):
+            source.backup(copy)
+            return copy.serialize()
+    except sqlite3.Error as error:
+        raise StateError(f"cannot read the journal {path}: {error}; the daemon puts a damaged one aside") from error
+
+
+def _put(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
+    archive.addfile(entry, io.BytesIO(data))
+
+
+def _is_allowed(name: str) -> bool:
+    """Tell whether a name may become a file of the state."""
+    parts = PurePosixPath(name).parts
+    if not parts or name != "/".join(parts) or any(part.startswith((".", "/")) or "\0" in part for part in parts):
+        return False
+    return name == _MANIFEST or (name in _FILES if len(parts) == 1 else parts[0] in _FOLDERS and len(parts) <= 5)
+
+
+def _flush_all(folder: Path) -> None:
+    for place in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        flush_folder(place)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

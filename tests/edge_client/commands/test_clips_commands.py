@@ -1,0 +1,277 @@
+"""Clips are imported from what people have, and deleting them takes their label away everywhere, and can be undone."""
+
+import dataclasses
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from edge_client.cli import main
+from edge_client.clips.trash import Trash
+from edge_client.config import load_config
+from edge_client.learning.forgotten_labels import forget_noted
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import digest
+from tests.support.checkout import ROOT
+from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.sounds import melody, write_clips
+
+RATE = 16_000
+SETTINGS = PRESETS["gudur"]
+
+
+@pytest.fixture
+def edge(tmp_path, bundles, capsys):
+    config = tmp_path / "edge.toml"
+    config.write_text(f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundles["cnn1"]}"\n')
+
+    def run(*arguments, status=0):
+        capsys.readouterr()
+        found = main([*map(str, arguments), "--config", str(config)])
+        out, errors = capsys.readouterr()
+        assert found == status, out + errors
+        return out if status == 0 else errors
+
+    run.folder, run.config, run.state = tmp_path, config, DeviceState(tmp_path / "state")
+    return run
+
+
+def sound(label="yes", seed=0):
+    return melody(label, np.random.default_rng(seed))
+
+
+def test_mp3_and_opus_are_imported_and_for_others_the_ffmpeg_line_is_given(edge):
+    folder = edge.folder / "bell"
+    folder.mkdir()
+    soundfile.write(folder / "a.mp3", sound(seed=1), RATE, format="MP3")
+    soundfile.write(folder / "b.opus", sound(seed=2), RATE, format="OGG", subtype="OPUS")
+    (folder / "my sound.m4a").write_bytes(b"\0\0\0\x18ftypM4A ")
+    found = json.loads(edge("import", folder, "--label", "bell", "--json"))
+    assert found["stored"] == {"bell": 2}
+    ((path, reason),) = found["refused"].items()
+    assert path.endswith("my sound.m4a")
+    assert f"ffmpeg -i '{folder}/my sound.m4a' '{folder}/my sound.wav'" in reason
+    for clip in (edge.folder / "state" / "clips" / "bell").iterdir():
+        assert np.abs(soundfile.read(clip)[0]).max() > 0.1
+
+
+def test_a_tenth_of_a_second_is_refused_with_what_is_needed(edge):
+    folder = edge.folder / "bell"
+    folder.mkdir()
+    soundfile.write(folder / "a.wav", 0.5 * np.sin(np.arange(RATE // 10) / 5), RATE)
+    assert "says too little" not in edge("import", folder, "--label", "bell", status=1)
+    refused = edge("import", folder, "--label", "bell", status=1)
+    assert "lasts 0.10 s, and the least is 0.2 s" in refused
+    assert "with --label" in edge("import", folder / "a.wav", status=1)
+
+
+def test_a_label_that_does_not_exist_is_refused_with_those_that_do(edge):
+    write_clips(edge.folder / "recordings", "yes", 1, seed=1)
+    edge("import", edge.folder / "recordings")
+    assert "there is no clip of 'yse'; labels: yes" in edge("clips", "--label", "yse", status=1)
+
+
+def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge):
+    write_clips(edge.folder / "recordings", "yes", 400, seed=1)
+    command = [sys.executable, "-m", "edge_client.cli", "import", str(edge.folder / "recordings")]
+    child = subprocess.Popen(
+        [*command, "--config", str(edge.config)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    clips = edge.folder / "state" / "clips" / "yes"
+    wait_for(lambda: clips.is_dir() and any(clips.glob("*.wav")), what="the first clip")
+    child.send_signal(signal.SIGINT)
+    out, errors = child.communicate(timeout=60)
+    assert child.returncode == 130, out + errors
+    assert "Traceback" not in errors
+    assert "Interrupted; the same command goes on from there." in out
+    kept = len(list(clips.glob("*.wav")))
+    assert 0 < kept < 400
+    assert f"{kept} were there already" in edge("import", edge.folder / "recordings")
+
+
+def test_whoever_may_not_is_told_as_whom_to_run_it(edge):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder to a service's user")
+    (edge.folder / "state").chmod(0o700)
+    os.chown(edge.folder / "state", 1, 1)  # Debian's "daemon"
+    for folder in (edge.folder, *edge.folder.parents[:2]):
+        folder.chmod(0o755)
+    config = str(edge.config)
+    code = (  # the interpreter may be where another user cannot read, so the process becomes that user later
+        "import os, pathlib, sys, edge_client.daemon.status_file, edge_client.config as reader\n"
+        f"from edge_client.cli import main; reader.load_config(pathlib.Path({config!r}))\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "sys.argv[1:] = ['status', '--config', sys.argv[1]]; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", code, config]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    assert f"sudo -u daemon auricle-edge status --config {edge.config}" in result.stderr, result.stderr
+    assert "Errno" not in result.stderr
+
+
+def knows(edge, label_map):
+    """Give the device a model with these labels, and clips of all of them."""
+    saved = edge.state.load_model(load_config(edge.config).model.bundle)
+    progress = dataclasses.replace(saved.progress, label_map=label_map, tails={"anna": (0.1, 0.2), "yes": (0.1, 0.2)})
+    edge.state.save_model(saved.bundle.weights, saved.listening, progress)
+    figures = dict.fromkeys(("takes", "misses_of_others", "misses", "false_accepts"), 1) | {"advice": []}
+    edge.state.save_expectations([{"label": label, **figures} for label in label_map.labels])
+    for label in label_map.labels:
+        for number in range(2):
+            folder = edge.folder / "recordings" / label
+            folder.mkdir(parents=True, exist_ok=True)
+            soundfile.write(folder / f"{number}.wav", sound(seed=number + 10 * len(label)), RATE)
+    edge("import", edge.folder / "recordings")
+
+
+def labels(edge):
+    return edge.state.load_model(load_config(edge.config).model.bundle).progress.label_map.labels
+
+
+def own(label_map, *names):
+    for name in names:
+        label_map = label_map.add(name)
+    return label_map
+
+
+def test_a_label_whose_last_clip_goes_leaves_the_model_with_all_that_names_it(edge):
+    knows(edge, own(LabelMap(32), "anna", "yes"))
+    edge("clips", "delete", "--yes", edge("clips", "--label", "anna").split()[0])
+    assert labels(edge) == ("anna", "yes")  # it has another clip
+    told = edge("clips", "delete", "--yes", "--label", "anna", "--for-good")
+    assert "'anna' has no clips any more: its name leaves the model" in told
+    assert labels(edge) == ("yes",)
+    assert [found["label"] for found in edge.state.expectations()] == ["yes"]
+    edge("clips", "purge", "--yes")
+    named = [path for path in (edge.folder / "state").rglob("*") if path.is_file() and b"anna" in path.read_bytes()]
+    assert named == []
+    assert not list((edge.folder / "state").rglob("*anna*"))
+
+
+def test_relabelling_all_clips_takes_the_former_name_away(edge):
+    knows(edge, own(LabelMap(32), "anna", "yes"))
+    edge("clips", "relabel", "--label", "anna", "doorbell")
+    assert labels(edge) == ("yes",)  # the new name gets a slot when it is learned
+    assert "doorbell" in edge("clips")
+
+
+def test_a_label_of_the_fleet_takes_the_fleets_name(edge):
+    label_map = own(LabelMap(32), "anna", "bo").link(0, "c7").link(1, "c8")
+    knows(edge, label_map)
+    public_set = PublicSet(
+        SETTINGS, (ClassInfo("c7", "siren"),), np.zeros((1, *SETTINGS.shape), np.float32), np.zeros(1, np.int64),
+        np.zeros(1, np.bool_),
+    )  # fmt: skip
+    path = edge.state.blob_path(digest(public_set.pack()))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(public_set.pack())
+    edge("clips", "delete", "--yes", "--label", "anna")
+    edge("clips", "delete", "--yes", "--label", "bo")
+    found = edge.state.load_model(load_config(edge.config).model.bundle).progress.label_map
+    assert [(slot.name, slot.class_id) for slot in found.slots] == [("siren", "c7"), ("c8", "c8")]
+
+
+def test_a_label_is_forgotten_after_a_training_that_is_under_way(edge):
+    knows(edge, own(LabelMap(32), "anna", "yes"))
+    training = edge.state.lock("training")
+    try:
+        told = edge("clips", "delete", "--yes", "--label", "anna")
+        assert "once the present training has ended" in told
+        assert labels(edge) == ("anna", "yes")
+    finally:
+        os.close(training)
+    assert forget_noted(load_config(edge.config), edge.state)
+    assert labels(edge) == ("yes",)
+    assert not edge.state.forgotten_path.exists()
+
+
+def test_a_running_daemon_forgets_the_label_too(edge, tmp_path, bundles):
+    knows(edge, own(LabelMap(32), "anna", "yes"))
+    daemon = EdgeDaemon(tmp_path, bundles["cnn1"], "")
+    daemon.start(dict(os.environ))
+    try:
+        wait_for(lambda: daemon.status().get("model", {}).get("labels") == ["anna", "yes"], what="the daemon's labels")
+        edge("clips", "delete", "--yes", "--label", "anna")
+        wait_for(lambda: daemon.status()["model"]["labels"] == ["yes"], what="the labels without the deleted one")
+        assert "anna" not in daemon.command("status").stdout
+    finally:
+        assert daemon.end(signal.SIGTERM) == 0
+    assert "Traceback" not in daemon.log()
+
+
+def answered(edge, answer, *arguments):
+    """Run a command at a terminal, and answer its question."""
+    terminal, other = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(edge.config)],
+        cwd=ROOT, stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.write(terminal, answer)
+    out, errors = child.communicate(timeout=60)
+    os.close(terminal)
+    os.close(other)
+    return child.returncode, out, errors
+
+
+@pytest.mark.slow
+def test_deleting_asks_and_can_be_undone_for_a_week(edge):
+    knows(edge, own(LabelMap(32), "anna", "yes"))
+    assert "say --yes" in edge("clips", "delete", "--label", "anna", status=1)
+    status, out, errors = answered(edge, b"n\n", "clips", "delete", "--label", "anna")
+    assert (status, out) == (130, "")
+    assert "delete 2 clips of 'anna'? [y/N]" in errors
+    before = {path.name: path.stat().st_mtime for path in (edge.folder / "state" / "clips" / "anna").iterdir()}
+    status, out, _ = answered(edge, b"y\n", "clips", "delete", "--label", "anna")
+    assert status == 0
+    assert "2 clips deleted; `auricle-edge clips undelete` brings them back for 7 days" in out
+    edge("clips", "delete", "--yes", "--label", "yes")
+    assert len(json.loads(edge("clips", "undelete", "--list", "--json"))) == 4
+    assert "2 clips of 'yes' are back" in edge("clips", "undelete")  # the last deletion
+    assert "nothing that was deleted can be had back of yes; there is: anna" in edge(
+        "clips", "undelete", "--label", "yes", status=1
+    )
+    edge("clips", "undelete", "--label", "anna")
+    after = {path.name: path.stat().st_mtime for path in (edge.folder / "state" / "clips" / "anna").iterdir()}
+    assert after == before
+    assert "nothing was deleted lately" in edge("clips", "undelete", "--list")
+    assert not any((edge.folder / "state" / "trash").iterdir())
+
+
+def test_deleted_clips_go_for_good_after_a_week_and_keep_their_names_until_then(edge):
+    recordings = edge.folder / "own"
+    recordings.mkdir()
+    edge.config.write_text(edge.config.read_text() + '[recordings]\nfolder = "own"\n')
+    write_clips(recordings, "yes", 2, seed=1)
+    names = sorted(path.name for path in (recordings / "yes").iterdir())  # they name their speakers
+    edge("clips", "delete", "--yes", "--label", "yes")
+    assert not (recordings / "yes").exists()
+    trash = Trash(edge.state.trash_folder)
+    assert trash.empty(now=time.time() + 6.9 * 86_400) == 0
+    edge("clips", "undelete")
+    assert sorted(path.name for path in (recordings / "yes").iterdir()) == names
+    edge("clips", "delete", "--yes", "--label", "yes")
+    assert trash.empty(now=time.time() + 7.1 * 86_400) == 2
+    assert trash.deletions() == []
+
+
+def test_an_option_before_an_action_counts_for_it(edge, capsys):
+    write_clips(edge.folder / "recordings", "yes", 1, seed=1)
+    edge("import", edge.folder / "recordings")
+    assert main(["clips", "--json", "--config", str(edge.config), "undelete", "--list"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    found = json.loads(edge("clips", "--json"))
+    assert [(item["label"], item["clips"]) for item in found["labels"]] == [("yes", 1)]
+    assert Path(found["folder"]) == edge.folder / "state" / "clips"

@@ -1,0 +1,56 @@
+"""`auricle-edge events`: past events from the journal that the daemon writes."""
+
+import json
+import time
+
+import pytest
+
+from edge_client.cli import main
+from edge_client.events import Event
+from edge_client.events.journal import JOURNAL, Journal
+
+
+@pytest.fixture
+def edge(tmp_path, bundles, capsys):
+    config = tmp_path / "edge.toml"
+    config.write_text(f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundles["cnn1"]}"\n')
+
+    def run(*arguments, status=0):
+        capsys.readouterr()
+        found = main([*map(str, arguments), "--config", str(config)])
+        out, errors = capsys.readouterr()
+        assert found == status, out + errors
+        return out if status == 0 else errors
+
+    run.journal = tmp_path / "state" / JOURNAL
+    return run
+
+
+def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use(edge):
+    assert "nothing was heard" in edge("events")
+    journal = Journal(edge.journal)
+    now = time.time()
+    heard = [Event(now - 60.0 * age, "detected", label, None, 0.9, -20.0) for age, label in ((300, "a"), (90, "b"))]
+    heard += [Event(now - 30.0 * number, "detected", "c", "c7", 0.8, -30.0) for number in (1, 0)]
+    for event in heard:
+        journal.publish(event)
+    end = time.monotonic() + 10
+    while len(journal.recent()) < 4:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert json.loads(edge("events", "--json")) == [event.to_json() for event in heard]
+    assert [event["label"] for event in json.loads(edge("events", "--json", "--since", "2h"))] == ["b", "c", "c"]
+    assert [event["label"] for event in json.loads(edge("events", "--json", "--count", "1"))] == ["c"]
+    assert edge("events", "--label", "a").count("score 0.90") == 1
+    assert "is no time" in edge("events", "--since", "yesterday", status=1)
+    assert "--count must be" in edge("events", "--count", "0", status=1)
+    assert "say --yes" in edge("events", "--forget", "a", status=1)
+    assert edge("events", "--forget", "a", "--yes") == "1 events were removed\n"
+    assert [event.label for event in journal.recent()] == ["c", "c", "b"]
+    journal.close()
+
+
+def test_a_damaged_journal_is_named(edge):
+    edge.journal.parent.mkdir()
+    edge.journal.write_bytes(b"no database at all, and long enough to be told apart from an empty one" * 20)
+    assert "cannot use the journal" in edge("events", status=1)

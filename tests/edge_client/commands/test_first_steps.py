@@ -1,0 +1,148 @@
+"""`init` writes a configuration that the device can use, and `doctor` finds what keeps it from its work."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from edge_client.cli import main
+from edge_client.config import load_config
+from edge_client.storage.device_state import DeviceState
+from tests.support.aggregator_process import ENROL
+from tests.support.checkout import ROOT
+from tests.support.edge_process import wait_for
+
+
+@pytest.fixture
+def edge(tmp_path, capsys):
+    config = tmp_path / "edge.toml"
+
+    def run(*arguments, status=0):
+        capsys.readouterr()
+        found = main([*map(str, arguments), "--config", str(config)])
+        out, errors = capsys.readouterr()
+        assert found == status, out + errors
+        return out if status == 0 else errors or out
+
+    run.config, run.folder = config, tmp_path
+    return run
+
+
+def test_options_alone_write_a_configuration_and_what_is_there_stays(edge):
+    out = edge(
+        "init", "--microphone", 'a "shelf"', "--backend", "arecord", "--bundle", "cnn1", "--alone", "--name", "x"
+    )
+    assert "next: auricle-edge doctor" in out
+    config = load_config(edge.config)
+    assert (config.device.name, config.device.share_names, config.server) == ("x", False, None)
+    assert (config.microphone.device, config.microphone.backend) == ('a "shelf"', "arecord")
+    assert config.model.bundle.stem == "cnn1"
+    assert config.device.state == edge.folder / "state"
+    assert edge.config.stat().st_mode & 0o777 == 0o644
+    before = edge.config.read_bytes()
+    assert "--force replaces it" in edge("init", "--alone", status=1)
+    assert edge.config.read_bytes() == before
+    found = json.loads(edge("init", "--force", "--microphone", "none", "--share-names", "--json"))
+    assert found == {"config": str(edge.config), "bundle": "base", "microphone": None, "joined": None}
+    assert load_config(edge.config).microphone is None
+    assert load_config(edge.config).device.share_names
+
+
+def test_a_bundle_that_does_not_exist_leaves_no_file(edge):
+    assert "no ready bundle is called 'bse'" in edge("init", "--bundle", "bse", "--alone", status=1)
+    assert list(edge.folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_three_answers_at_a_terminal_write_a_configuration(edge, sound_server):
+    assert sound_server
+    terminal, other = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "edge_client.cli", "init", "--backend", "arecord", "--config", str(edge.config)],
+        cwd=ROOT, stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.write(terminal, b"99\n2\n3\n\n")  # no such number; the first real microphone; the third bundle; alone
+    out, errors = child.communicate(timeout=60)
+    os.close(terminal)
+    os.close(other)
+    assert child.returncode == 0, errors
+    assert "'99' is none of these numbers" in errors
+    assert f"wrote {edge.config}" in out
+    config = load_config(edge.config)
+    assert config.microphone.device in errors
+    assert config.microphone.device != ""
+    assert (config.model.bundle.stem, config.server) == ("base_int8", None)
+
+
+def findings(edge, status):
+    out = edge("doctor", "--json", status=status)
+    return {finding["check"]: finding for finding in json.loads(out)}
+
+
+def test_a_device_that_is_well_is_told_so_and_one_without_a_configuration_what_to_do(edge):
+    assert findings(edge, 1)["configuration"]["way_out"] == "write one: auricle-edge init"
+    edge("init", "--microphone", "none", "--alone", "--bundle", "cnn1")
+    found = findings(edge, 0)
+    assert list(found) == [
+        "versions", "configuration", "permission", "clock", "temperature", "disk", "bundle", "recordings", "microphone",
+        "aggregator",
+    ]  # fmt: skip
+    assert {finding["verdict"] for finding in found.values()} <= {"ok", "warning"}
+    assert "no labels yet" in found["bundle"]["found"]
+    assert "ok    bundle" in edge("doctor")
+
+
+def test_what_is_wrong_is_found_with_its_way_out(edge, monkeypatch):
+    edge("init", "--microphone", "no such thing", "--backend", "arecord", "--alone", "--bundle", "cnn1")
+    text = edge.config.read_text() + '[recordings]\nfolder = "gone"\n[server]\nurl = "http://127.0.0.1:9"\n'
+    edge.config.write_text(text + 'enrol_token = "x"\n[training]\nmax_temperature_c = 1\n')
+    state = DeviceState(edge.folder / "state")
+    (state.folder / "model.safetensors").write_bytes(b"damaged")
+    monkeypatch.setenv("PATH", "/nonexistent")  # no arecord
+    found = findings(edge, 1)
+    wrong = {check for check, finding in found.items() if finding["verdict"] == "problem"}
+    assert wrong == {"bundle", "recordings", "microphone", "aggregator"}
+    assert "is damaged" in found["bundle"]["found"]
+    assert "gone is no folder" in found["recordings"]["found"]
+    assert "127.0.0.1:9" in found["aggregator"]["way_out"]
+    assert all(found[check]["way_out"] for check in wrong)
+
+
+@pytest.mark.slow
+def test_a_microphone_is_heard_and_one_that_is_muted_is_found(edge, sound_server):
+    edge("init", "--microphone", "shelf", "--backend", "arecord", "--alone", "--bundle", "cnn1")
+    assert "silent" in findings(edge, 1)["microphone"]["found"]  # nothing is played: digital silence
+    sound_server.play(0.1 * np.random.default_rng(0).standard_normal(48_000 * 30))
+    heard = findings(edge, 0)["microphone"]
+    assert heard["verdict"] == "ok"
+    assert "shelf" in heard["found"]
+
+
+def aggregator_of(edge):
+    """What is found while the daemon enrols, whether it has or has not."""
+    command = [sys.executable, "-m", "edge_client.cli", "doctor", "--json", "--config", str(edge.config)]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return json.loads(told.stdout)[-1]
+
+
+@pytest.mark.slow
+def test_membership_is_checked_by_a_question_to_the_aggregator(edge, aggregator):
+    edge("init", "--microphone", "none", "--alone", "--bundle", "cnn1")
+    text = edge.config.read_text()
+    edge.config.write_text(text + f'[server]\nurl = "{aggregator.url}"\nenrol_token = "{ENROL}"\nwait_s = 1\n')
+    found = findings(edge, 0)["aggregator"]
+    assert (found["verdict"], found["way_out"]) == ("warning", "start the daemon, which enrols: auricle-edge run")
+    command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(edge.config)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as daemon:
+        try:
+            known = wait_for(lambda: (told := aggregator_of(edge))["verdict"] == "ok" and told)
+        finally:
+            daemon.terminate()
+    assert "knows this device (without TLS)" in known["found"]
+    edge.config.write_text(text + f'[server]\nurl = "{aggregator.url}"\nenrol_token = "x"\n')
+    (edge.folder / "state" / "identity.json").unlink()
+    assert findings(edge, 0)["aggregator"]["verdict"] == "warning"  # another device now

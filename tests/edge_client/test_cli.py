@@ -1,0 +1,66 @@
+"""What all programs' command lines have in common, and how a device's processes write their log."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+PROGRAMS = {
+    "auricle-edge": "edge_client.cli",
+    "auricle-aggregator": "aggregator_server.cli",
+    "auricle-sim": "fleet_simulator.cli",
+    "auricle-export": "model_export.cli",
+}
+
+
+def run(module, *arguments, **options):
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, **options)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_tells_its_version_and_completes_its_commands(program, tmp_path):
+    told = run(PROGRAMS[program], "--version")
+    assert told.returncode == 0, told.stderr
+    assert re.fullmatch(rf"{program} (\d+\.\d+\.\d+|unknown)\n", told.stdout)
+    line, found = f"{program} --ver", tmp_path / "completions"
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
+    result = run(
+        PROGRAMS[program],
+        env={**os.environ, **asked, "_ARGCOMPLETE_STDOUT_FILENAME": str(found), "_ARGCOMPLETE_IFS": " "},
+    )
+    assert found.read_text().strip() == "--version", result.stderr
+    assert "PYTHON_ARGCOMPLETE_OK" in (ROOT / (PROGRAMS[program].replace(".", "/") + ".py")).read_text()[:1024]
+
+
+def test_a_device_without_a_library_names_the_extra(tmp_path, bundles):
+    config = tmp_path / "edge.toml"
+    config.write_text(f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundles["cnn1"]}"\n')
+    code = (
+        "import sys; sys.modules['httpx'] = None; from edge_client.cli import main; "
+        f"sys.exit(main(['join', 'https://127.0.0.1:1/#aur_join_{'x' * 40}', '--config', {str(config)!r}]))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert result.returncode == 1
+    assert "needs: pip install 'auricle[edge]'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_log_lines_have_the_time_but_in_the_journal_of_systemd(tmp_path):
+    code = "import logging; from edge_client.logs import set_up_log; set_up_log(); logging.warning('hello')"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING hello\n", log_of(tmp_path, code, ""))
+    stat = (tmp_path / "log").stat()
+    journal = f"{stat.st_dev}:{stat.st_ino}"
+    assert log_of(tmp_path, code, journal) == "WARNING hello\n"
+    assert "20" in log_of(tmp_path, code, "1:2")  # the journal of a desktop session, and not this process's output
+
+
+def log_of(folder, code, journal):
+    with (folder / "log").open("w") as log:
+        environment = {**os.environ, "JOURNAL_STREAM": journal}
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, stderr=log, env=environment, check=True, timeout=60)
+    return (folder / "log").read_text()
