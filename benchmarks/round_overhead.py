@@ -305,8 +305,8 @@ def main() -> None:
     for cost in costs:
         print(
             f"{cost.strategy:12s} {cost.overhead_s:7.3f} s a round of {options.devices} devices "
-            f"({cost.cpu_s:.3f} s on a processor, {cost.server_cpu_s:.3f} s of it the aggregator's); a device sends {cost.bytes_up} bytes and receives "
-            f"{cost.bytes_down} ({cost.first_bytes_down} in the first round)",
+            f"({cost.cpu_s:.3f} s on a processor, {cost.server_cpu_s:.3f} s of it the aggregator's); a device sends "
+            f"{cost.bytes_up} bytes and receives {cost.bytes_down} ({cost.first_bytes_down} in the first round)",
             flush=True,
         )
     flower = None if options.without_flower else flower_overhead_s(options.devices, options.rounds, options.limit)
