@@ -30,7 +30,7 @@ import httpx
 import numpy as np
 
 from benchmarks.bundles import READY, ROOT, BenchmarkError
-from benchmarks.processes import Usage
+from benchmarks.processes import Usage, children, cpu_s
 from benchmarks.simulation import in_own_process
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Bundle, read_bundle
@@ -53,6 +53,7 @@ class Cost:
         overhead_s: seconds of a round beside the devices' own work, median of the rounds after the first.
         cpu_s: processor seconds of such a round, of the aggregator and of what stands for the devices; less than the
             former where the disk or another program is waited for.
+        server_cpu_s: the aggregator's part of that.
         bytes_up: bodies that a device sends in such a round, median.
         bytes_down: bodies that it receives.
         first_bytes_down: the same in the first round, public set and model included.
@@ -61,6 +62,7 @@ class Cost:
     strategy: str
     overhead_s: float
     cpu_s: float
+    server_cpu_s: float
     bytes_up: int
     bytes_down: int
     first_bytes_down: int
@@ -186,17 +188,22 @@ def measure(strategy: str, devices: int, rounds: int) -> Cost:
         for device in fleet:
             device.enrol()
         usage = Usage()
-        seconds, cpu, up, down = [], [], [], []
+        seconds, cpu, of_server, up, down = [], [], [], [], []
         for _ in range(rounds):
             before, used = [(device.up, device.down) for device in fleet], usage.look()
+            served = server.cpu_s
             seconds.append(_timed(server, strategy, fleet))
             cpu.append(usage.look() - used)
+            of_server.append(server.cpu_s - served)
             up.append(statistics.median(device.up - was for device, (was, _) in zip(fleet, before, strict=True)))
             down.append(statistics.median(device.down - was for device, (_, was) in zip(fleet, before, strict=True)))
         for device in fleet:
             device.close()
-    overhead_s, cpu_s, sent, received = (statistics.median(found[1:]) for found in (seconds, cpu, up, down))
-    return Cost(strategy, round(overhead_s, 4), round(cpu_s, 4), int(sent), int(received), int(down[0]))
+    overhead_s, used_s, served_s, sent, received = (
+        statistics.median(found[1:]) for found in (seconds, cpu, of_server, up, down)
+    )
+    used_s, served_s = round(used_s, 4), round(served_s, 4)
+    return Cost(strategy, round(overhead_s, 4), used_s, served_s, int(sent), int(received), int(down[0]))
 
 
 def _timed(server: _Aggregator, strategy: str, fleet: list[Device]) -> float:
@@ -242,6 +249,11 @@ class _Aggregator:
         self.enrol_token = str(tokens["enrol"])
         self.admin = httpx.Client(base_url=self.url, headers=_bearer(tokens["admin"]), timeout=90, trust_env=False)
         return self
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds that it has used, those of the process that computes results included."""
+        return sum(map(cpu_s, (self._process.pid, *children(self._process.pid))))
 
     def __exit__(self, *_: object) -> None:
         self.admin.close()
@@ -293,8 +305,8 @@ def main() -> None:
     for cost in costs:
         print(
             f"{cost.strategy:12s} {cost.overhead_s:7.3f} s a round of {options.devices} devices "
-            f"({cost.cpu_s:.3f} s on a processor); a device sends {cost.bytes_up} bytes and receives "
-            f"{cost.bytes_down} ({cost.first_bytes_down} in the first round)",
+            f"({cost.cpu_s:.3f} s on a processor, {cost.server_cpu_s:.3f} s of it the aggregator's); a device sends "
+            f"{cost.bytes_up} bytes and receives {cost.bytes_down} ({cost.first_bytes_down} in the first round)",
             flush=True,
         )
     flower = None if options.without_flower else flower_overhead_s(options.devices, options.rounds, options.limit)

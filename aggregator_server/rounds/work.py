@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Text, and_, bindparam, cast, insert, select, update
@@ -83,13 +82,23 @@ _PENDING = (
 )
 
 
-def may_have_work(store: Store, device_id: str, now: float) -> int | None:
-    """Tell whether :func:`next_work` may find some. Only the thread of the event loop may call this.
+@dataclass(frozen=True)
+class Look:
+    """What a look at a device's rows tells.
 
-    A fleet asks often, and mostly in vain.
+    Attributes:
+        version: The database's; None where the device has nothing to do.
+        work: The device's work, where it is one that other devices have too; None where it must be searched.
+    """
 
-    Returns:
-        The database's version, for :func:`next_work`; None where there is no work.
+    version: int | None = None
+    work: Work | None = None
+
+
+def look(store: Store, device_id: str, now: float) -> Look:
+    """Look whether :func:`next_work` may find some. Only the thread of the event loop may call this.
+
+    A fleet asks often, and mostly in vain, or all of it for the same work.
 
     Raises:
         DeviceRevokedError, DeviceWaitingError: the device may not take part, perhaps since it began to wait.
@@ -97,7 +106,19 @@ def may_have_work(store: Store, device_id: str, now: float) -> int | None:
     store.note_seen(device_id, now)
     place = store.glance(_PLACE, {"of_device": device_id})
     require_active(Standing(*place[: len(STANDING)]))
-    return store.version() if _may_learn(place) or _may_contribute(place, now) else None
+    learns = _may_learn(place)
+    if not learns and not _may_contribute(place, now):
+        return Look()
+    version = store.version()
+    shared = None
+    if learns and _is_new(place):
+        shared = _kept.find(store, version, "learn", place.newest_round)
+    elif not learns and place.series is None:
+        shared = _kept.find(store, version, "contribute", place.open_round)
+    if shared is None or not _is_same_for_all(shared):
+        return Look(version)
+    pending = learns and store.glance(_PENDING, {"of_device": device_id}) is not None
+    return Look(version, None if pending else shared)
 
 
 def next_work(store: Store, device_id: str, now: float, version: int | None = None) -> Work | None:
@@ -164,6 +185,11 @@ def _may_learn(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
     return not place.personalised and plan_of_text(place.plan).personalisation.name != "none"
 
 
+def _is_new(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
+    """Tell whether a device has the fleet's newest result to learn, by this row alone."""
+    return place.personalised is None and place.newest_series is None and not place.has_groups
+
+
 def _may_contribute(place: Any, now: float) -> bool:  # noqa: ANN401  (a row of _PLACE)
     """Tell whether the open round may want something of a device; of a series it is not told."""
     if place.open_round is None or place.quarantined_at is not None:
@@ -172,7 +198,7 @@ def _may_contribute(place: Any, now: float) -> bool:  # noqa: ANN401  (a row of 
 
 
 def _to_learn(session: Session, device_id: str, place: Any) -> int | None:  # noqa: ANN401  (a row of _PLACE)
-    if place.personalised is None and place.newest_series is None and not place.has_groups:
+    if _is_new(place):
         return int(place.newest_round)
     row = newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest_round)
     assert row is not None
@@ -190,15 +216,36 @@ def _to_contribute(session: Session, device_id: str, place: Any, now: float) -> 
     return int(place.open_round)
 
 
+class _Kept:
+    """The last few works that were read, without what is a single device's. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._works: dict[tuple[Store, int, WorkKind, int], Work] = {}
+
+    def find(self, store: Store, version: int, kind: WorkKind, round_id: int) -> Work | None:
+        return self._works.get((store, version, kind, round_id))
+
+    def keep(self, store: Store, version: int, work: Work) -> None:
+        self._works = {**dict(list(self._works.items())[-3:]), (store, version, work.kind, work.round_id): work}
+
+
+_kept = _Kept()
+
+
 def _shared(store: Store, session: Session, version: int | None, kind: WorkKind, round_id: int) -> Work:
     """Return what is the same for all devices of the work for a round."""
-    return _read(session, kind, round_id) if version is None else _read_once(store, version, kind, round_id)
+    found = None if version is None else _kept.find(store, version, kind, round_id)
+    if found is None:
+        found = _read(session, kind, round_id)
+        if version is not None:
+            _kept.keep(store, version, found)
+    return found
 
 
-@lru_cache(maxsize=4)
-def _read_once(store: Store, _version: int, kind: WorkKind, round_id: int) -> Work:
-    with store.reading() as session:
-        return _read(session, kind, round_id)
+def _is_same_for_all(shared: Work) -> bool:
+    """Tell whether every device gets the same, but for what became of its own new sounds."""
+    plan = shared.plan
+    return plan.others is None and (shared.kind == "contribute" or plan.personalisation.name == "none")
 
 
 def _read(session: Session, kind: WorkKind, round_id: int) -> Work:
@@ -222,8 +269,9 @@ def _read(session: Session, kind: WorkKind, round_id: int) -> Work:
 def _work(session: Session, shared: Work, device_id: str) -> Work:
     """Return a device's work, from what is the same for all."""
     learning, plan = shared.kind == "learn", shared.plan
-    work = replace(shared, assignments=_pending(session, device_id, shared.merged) if learning else ())
-    if plan.others is None and not (learning and plan.personalisation.name != "none"):
+    pending = _pending(session, device_id, shared.merged) if learning else ()
+    work = replace(shared, assignments=pending) if pending else shared
+    if _is_same_for_all(shared):
         return work
     row = session.get_one(RoundRow, shared.round_id)
     work = replace(work, fine_tune=learning and fine_tuning_due(session, row, device_id))

@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import json
 from collections import OrderedDict
+from functools import partial
 
 import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -110,8 +111,6 @@ class BoundedProtocol(H11Protocol):
     async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application, which finds this connection in a request's state."""
         scope["state"]["connection"] = self
-        if is_of_fleet(scope["path"]):
-            await self.turns.turn()
         await self.config.loaded_app(scope, receive, send)
 
     def know(self, device_id: str = "") -> None:
@@ -146,7 +145,22 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; a request's head must be whole in time, however its bytes arrive."""
+        """Read on, a device's request when it is its turn: to read a head costs ten times what it costs to receive it.
+
+        A request's head must be whole in time, however its bytes arrive.
+        """
+        if self.conn.their_state is h11.IDLE and not self._in_head and is_of_fleet(data):
+            self._wait(limits.HEAD_S)
+            self.flow.pause_reading()
+            self.turns.add(partial(self._read_in_turn, data))
+        else:
+            self._read(data)
+
+    def _read_in_turn(self, data: bytes) -> None:
+        self.flow.resume_reading()
+        self._read(data)
+
+    def _read(self, data: bytes) -> None:
         if not self._admitted or self.transport.is_closing():
             return
         was_idle = self.conn.their_state is h11.IDLE

@@ -1,41 +1,38 @@
-"""Turns for what a whole fleet asks at once: a few requests begin, then others are looked at before the next few."""
+"""Turns for what a whole fleet asks at once: a few requests are read, then others are looked at before the next few."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections import deque
+from collections.abc import Callable
 
 from aggregator_server.limits import BEGUN_AT_ONCE
 
-_OF_FLEET = re.compile(r"/v1/(work|devices|blobs/[^/]*|rounds/[^/]*/(update|learned))")
+_OF_FLEET = re.compile(rb"[A-Z]+ /v1/(work|devices|blobs/[^/ ]*|rounds/[^/ ]*/(update|learned))[ ?]")
 
 
-def is_of_fleet(path: str) -> bool:
-    """Tell whether devices ask for an address. People and probes that ask for another one wait for no device."""
-    return _OF_FLEET.fullmatch(path) is not None
+def is_of_fleet(head: bytes) -> bool:
+    """Tell whether a request's head begins as those of devices do. People and probes wait for no device."""
+    return _OF_FLEET.match(head) is not None
 
 
 class Turns:
-    """Lets few begin in each turn of the event loop, in the order in which they came."""
+    """Lets few begin in each turn of the event loop, in the order in which they came. It belongs to that loop."""
 
     def __init__(self) -> None:
-        """Make one without anybody who waits."""
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Make one that nobody waits for."""
+        self._waiting: deque[Callable[[], None]] = deque()
 
-    async def turn(self) -> None:
-        """Wait for a turn."""
-        loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
-        self._waiting.append(waiter)
+    def add(self, begin: Callable[[], None]) -> None:
+        """Have a function called when it is its turn."""
+        self._waiting.append(begin)
         if len(self._waiting) == 1:
+            loop = asyncio.get_running_loop()
             loop.call_soon(self._let_some_begin, loop)
-        await waiter
 
     def _let_some_begin(self, loop: asyncio.AbstractEventLoop) -> None:
         for _ in range(min(BEGUN_AT_ONCE, len(self._waiting))):
-            waiter = self._waiting.popleft()
-            if not waiter.done():  # the request was cancelled
-                waiter.set_result(None)
+            loop.call_soon(self._waiting.popleft())
         if self._waiting:
             loop.call_soon(self._let_some_begin, loop)

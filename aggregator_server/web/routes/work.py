@@ -6,15 +6,32 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import TypeAdapter
 
 from aggregator_server import errors
-from aggregator_server.rounds.work import acknowledge, may_have_work, next_work
+from aggregator_server.rounds.work import acknowledge, look, next_work
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.rounds import RoundId
 from fleet_protocol.messages import RENEWAL_HEADER, Learned, Work
 
 router = APIRouter(tags=["work"])
+
+
+class _Written:
+    """Work as JSON. What many devices get is one object, which is written once."""
+
+    def __init__(self) -> None:
+        self._type = TypeAdapter(Work)
+        self._last: tuple[Work, bytes] | None = None
+
+    def of(self, work: Work) -> bytes:
+        if self._last is None or self._last[0] is not work:
+            self._last = work, self._type.dump_json(work)
+        return self._last[1]
+
+
+_written = _Written()
 
 
 @router.get(
@@ -28,26 +45,25 @@ router = APIRouter(tags=["work"])
 )
 async def work(
     request: Request,
-    response: Response,
     service: CurrentService,
     device_id: Device,
     wait_s: Annotated[float, Query(ge=0, le=60, description="how long to wait for work, in seconds")] = 0.0,
-) -> Work | Response:
+) -> Response:
     """Return the device's next work at once when there is some, else as soon as there is, else 204 after ``wait_s``.
 
     A device waits once: asking anew answers the former request with 204. The header ``Auricle-New-Secret: wanted`` asks
     the device to change its secret.
     """
     headers = {RENEWAL_HEADER: "wanted"} if request.state.rotate else {}
-    response.headers.update(headers)
     end = time.monotonic() + wait_s
     while True:
         event = service.new_work.subscribe(device_id)
-        version = may_have_work(service.store, device_id, time.time())
-        if version is not None:
-            found = await service.for_device(next_work, service.store, device_id, time.time(), version)
+        seen = look(service.store, device_id, time.time())
+        if seen.version is not None:
+            asked = (service.store, device_id, time.time(), seen.version)
+            found = seen.work or await service.for_device(next_work, *asked)
             if found is not None:
-                return found
+                return Response(_written.of(found), media_type="application/json", headers=headers)
         left = end - time.monotonic()
         if left <= 0 or service.new_work.closed:
             return Response(status_code=204, headers=headers)

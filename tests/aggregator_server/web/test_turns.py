@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
@@ -11,35 +12,20 @@ from aggregator_server.web.turns import Turns, is_of_fleet
 
 
 def test_few_begin_in_a_turn_of_the_loop_in_the_order_in_which_they_came():
-    begun, between = [], []
-
-    async def one(turns, number):
-        await turns.turn()
-        begun.append(number)
+    begun, between, count = [], [], 5 * BEGUN_AT_ONCE + 1
 
     async def main():
         turns = Turns()
-        waiting = [asyncio.create_task(one(turns, number)) for number in range(5 * BEGUN_AT_ONCE + 1)]
-        while len(begun) < len(waiting):
+        for number in range(count):
+            turns.add(partial(begun.append, number))
+        while len(begun) < count:
             before = len(begun)
             await asyncio.sleep(0)  # a turn of the loop, in which others could be answered
             between.append(len(begun) - before)
 
     asyncio.run(main())
-    assert begun == list(range(5 * BEGUN_AT_ONCE + 1))
+    assert begun == list(range(count))
     assert max(between) == BEGUN_AT_ONCE
-
-
-def test_a_request_that_is_cancelled_takes_no_turn_from_others():
-    async def main():
-        turns = Turns()
-        first, second = asyncio.create_task(turns.turn()), asyncio.create_task(turns.turn())
-        await asyncio.sleep(0)
-        first.cancel()
-        await second
-        return first.cancelled()
-
-    assert asyncio.run(main())
 
 
 @pytest.mark.parametrize(
@@ -51,7 +37,8 @@ def test_a_request_that_is_cancelled_takes_no_turn_from_others():
     ],
 )  # fmt: skip
 def test_people_and_probes_wait_for_no_device(path, expected):
-    assert is_of_fleet(path) == expected
+    assert is_of_fleet(f"GET {path} HTTP/1.1\r\nHost: a\r\n".encode()) == expected
+    assert is_of_fleet(f"PUT {path}?a=/v1/work HTTP/1.1\r\n".encode()) == expected
 
 
 class Disk:
