@@ -33,8 +33,8 @@ FOREIGN = re.compile(
     r"tests\.support\.(?:core_fleet|device_fleet|simulated_fleet|update_sets)\b)",
     re.MULTILINE,
 )
-# and this one needs an aggregator by its fixtures.
-NOT_ON_A_DEVICE = ("edge_client/daemon/test_round_loop.py",)
+# and one of these needs an aggregator by its fixtures, the other starts programs of other machines.
+NOT_ON_A_DEVICE = ("edge_client/daemon/test_round_loop.py", "fleet_protocol/test_extras.py")
 
 # How quick emulation is, and how much memory the emulator itself takes, says nothing about a board. A lesson of a head
 # takes a minute there, a lesson of a network minutes: test_head_job.py has two of the first kind, and `make test-pi`
