@@ -33,14 +33,19 @@ FOREIGN = re.compile(
     r"tests\.support\.(?:core_fleet|device_fleet|simulated_fleet|update_sets)\b)",
     re.MULTILINE,
 )
-# and this one needs an aggregator by its fixtures.
-NOT_ON_A_DEVICE = ("edge_client/daemon/test_round_loop.py",)
+# and one of these needs an aggregator by its fixtures, the other starts programs of other machines.
+NOT_ON_A_DEVICE = ("edge_client/daemon/test_round_loop.py", "fleet_protocol/test_extras.py")
 
-# How quick emulation is, and how much memory the emulator itself takes, says nothing about a board. Whole lessons take
-# minutes there; `make test-pi` has a whole board learn.
+# How quick emulation is, and how much memory the emulator itself takes, says nothing about a board. A lesson of a head
+# takes a minute there, a lesson of a network minutes: test_head_job.py has two of the first kind, and `make test-pi`
+# has a whole board learn.
+_HEAD_JOB = "tests/edge_client/learning/teaching/test_head_job.py"
 NOT_UNDER_EMULATION = (
     "tests/edge_client/daemon/test_daemon_parts.py::test_training_is_killed_at_its_deadline_even_if_it_will_not_listen",
     "tests/edge_client/learning/teaching/test_job.py",
+    f"{_HEAD_JOB}::test_the_same_clips_give_the_same_head_whatever_was_taught_before",
+    f"{_HEAD_JOB}::test_what_the_owner_says_is_not_a_label_is_no_longer_taken_for_it",
+    f"{_HEAD_JOB}::test_after_a_round_a_device_without_clips_learns_what_is_no_label",
 )
 
 

@@ -18,6 +18,7 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, StateError, WorkError
 from edge_client.learning.training_job import OwnerTraining
 from edge_client.storage.device_state import DeviceState
+from tests.support.edge_process import wait_for
 
 
 def nothing():
@@ -131,12 +132,17 @@ def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path,
 
 def test_stopping_ends_the_training_without_a_retry(tmp_path, worker):
     worker("import time; open('started', 'a').write('x'); time.sleep(60)")
-    stop = threading.Event()
+    stop, started = threading.Event(), tmp_path / "started"
     made = training(tmp_path, stop=stop)
-    threading.Timer(1.0, stop.set).start()
+
+    def stop_once_it_runs():
+        wait_for(lambda: started.exists() and started.read_text(), what="the training")
+        stop.set()
+
+    threading.Thread(target=stop_once_it_runs).start()
     with pytest.raises(WorkError, match="stopped"):
         made.train(OwnerTraining(), "round 5", nothing)
-    assert (tmp_path / "started").read_text() == "x"
+    assert started.read_text() == "x"
 
 
 @pytest.mark.parametrize(("window", "minutes"), [("22:00-06:00", (1320, 360)), (" 1:05 - 2:10", (65, 130)), ("", None)])
