@@ -19,7 +19,7 @@ from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
-from model_export import speed
+from model_export import plain, speed
 from model_export.errors import ExportError
 from model_export.front_ends import PRECISIONS, SHIPPED, TRAINED, find_front_end
 from model_export.normalisation import Normalisation
@@ -88,6 +88,9 @@ def parser() -> argparse.ArgumentParser:
     measure.add_argument("--json", action="store_true", help="print the figures as a JSON object")
     inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
     inspect.add_argument("file", help="an .auricle bundle, the name of a ready one, or a .tflite model")
+    plain.add_arguments(
+        commands.add_parser("plain", help="write a bundle as a plain .tflite, a list of labels, and a C header")
+    )
     commands.add_parser("list", help="list the bundles and front ends that come with Auricle; needs no TensorFlow")
     return with_version(root)
 
@@ -107,6 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             elif chosen.command == "measure":
                 figures = speed.measure(find_bundle(chosen.bundle), chosen.threads, chosen.samples)
                 print(json.dumps(figures) if chosen.json else "\n".join(speed.describe(figures, chosen.threads)))
+            elif chosen.command == "plain":
+                print("\n".join(str(path) for path in plain.export(chosen)))
             elif chosen.command == "list":
                 print("\n".join(listing()))
             elif chosen.command == "speech-embedding":

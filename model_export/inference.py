@@ -28,8 +28,14 @@ _CALIBRATION_CLIPS = 200
 class Inference(tf.Module):  # type: ignore[misc]
     """Features [n, frames, coefficients] to probabilities [n, classes], over the head's first ``classes`` slots."""
 
-    def __init__(self, specification: Specification, weights: Arrays, classes: int) -> None:
+    def __init__(self, specification: Specification, weights: Arrays, classes: int, rows: int | None = None) -> None:
         """Build the network with these weights.
+
+        Args:
+            specification: of the network.
+            weights: float32 arrays by name.
+            classes: outputs: the head's first slots.
+            rows: clips of a call; None: any number, which needs a runtime that can resize its input.
 
         Raises:
             ExportError: more classes than the head has slots, or weights that do not fit.
@@ -41,7 +47,7 @@ class Inference(tf.Module):  # type: ignore[misc]
         self._network: keras.Model = network.build(specification)
         load_weights(self._network, weights)
         self._constants = [tf.constant(variable.value) for variable in self._network.trainable_variables]
-        self._classes = classes
+        self._classes, self._rows = classes, rows
 
     def __call__(self, features: Tensor) -> Tensor:
         """Return the probabilities."""
@@ -89,7 +95,7 @@ class Inference(tf.Module):  # type: ignore[misc]
         return graph
 
     def _converter(self) -> Converter:
-        spec = tf.TensorSpec((None, *self._specification.settings.shape), tf.float32, "features")
+        spec = tf.TensorSpec((self._rows, *self._specification.settings.shape), tf.float32, "features")
         function = tf.function(self.__call__, autograph=False).get_concrete_function(spec)
         return tf.lite.TFLiteConverter.from_concrete_functions([function], self)
 
