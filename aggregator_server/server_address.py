@@ -38,6 +38,23 @@ def note_address(folder: Path, url: str, authority: str | None) -> None:
     write_durably(folder / _NAME, json.dumps({"url": url, "authority": authority}).encode())
 
 
+def read_address(folder: Path) -> tuple[str | None, str | None]:
+    """Return (where the server of a data folder is reached, the SHA-256 of its own authority), None where unknown.
+
+    Raises:
+        AggregatorError: the note is damaged.
+    """
+    try:
+        noted = json.loads((folder / _NAME).read_bytes())
+    except FileNotFoundError:
+        return None, None
+    except ValueError as error:
+        raise AggregatorError(
+            f"{folder / _NAME} is damaged ({error}); start the server, which writes it anew"
+        ) from error
+    return noted["url"], noted["authority"]
+
+
 def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
     """Return what makes an invitation's link from its token.
 
@@ -48,18 +65,11 @@ def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
     Raises:
         AggregatorError: the address is none, or nobody knows it.
     """
-    try:
-        noted = json.loads((folder / _NAME).read_bytes())
-    except FileNotFoundError:
-        noted = {"url": None, "authority": None}
-    except ValueError as error:
-        raise AggregatorError(
-            f"{folder / _NAME} is damaged ({error}); start the server, which writes it anew"
-        ) from error
-    address = url or noted["url"]
+    noted, authority = read_address(folder)
+    address = url or noted
     if address is None:
         raise AggregatorError("nobody knows yet where the server listens: start it first, or give --url")
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
         raise AggregatorError(f"--url must look like https://host:port, not {address!r}")
-    authority = noted["authority"] if urlsplit(address).scheme == "https" else None
-    return lambda token: str(InvitationLink(address, token, authority))
+    vouching = authority if urlsplit(address).scheme == "https" else None
+    return lambda token: str(InvitationLink(address, token, vouching))
