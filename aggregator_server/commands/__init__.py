@@ -29,9 +29,15 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     parser.add_argument("--data", type=Path, required=required, default=default, help="the server's data folder")
 
 
-def add_json(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """Give a command the option to print JSON; an action of a command that has it takes ``argparse.SUPPRESS``."""
-    parser.add_argument("--json", action="store_true", default=default or False, help="as JSON")
+def add_json(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
+    """Give a command the option to print JSON.
+
+    Args:
+        parser: The command's.
+        below: Whether it is an action of a command that has the option too: then its absence behind the action must not
+            undo what was given before it.
+    """
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS if below else False, help="as JSON")
 
 
 def duration(text: str) -> float | None:

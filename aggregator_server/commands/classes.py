@@ -44,16 +44,15 @@ def add(commands: Commands) -> None:
     reject.set_defaults(run=_changing(_remove))
     for action in (rename, merge, approve, retire, reject):
         action.add_argument("class_id", metavar="CLASS", help="its identifier or name, as `classes` shows it")
-        _add_options(action, argparse.SUPPRESS)
+        _add_options(action, below=True)
     rename.add_argument("name", help="its new name")
     merge.add_argument("into", metavar="INTO", help="the other class")
     approve.add_argument("--name", help="a name for it")
 
 
-def _add_options(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """Give a parser the server's options; those of an action replace those that stand before it."""
-    add_server(parser, default)
-    add_json(parser, default)
+def _add_options(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
+    add_server(parser, below=below)
+    add_json(parser, below=below)
 
 
 def _list(options: argparse.Namespace) -> int:

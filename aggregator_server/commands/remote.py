@@ -12,8 +12,9 @@ from aggregator_server.security import ADMIN_VARIABLE, load_tokens
 from aggregator_server.server_address import read_address
 
 
-def add_server(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """Give a command the options that name a running server; ``default`` is what each has that is not given."""
+def add_server(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
+    """Give a command the options that name a running server; ``below`` as in ``add_json``."""
+    default = argparse.SUPPRESS if below else None
     parser.add_argument(
         "--data",
         type=Path,

@@ -223,7 +223,7 @@ def accuracy_of(detail: Mapping[str, Any], participant: Mapping[str, Any]) -> st
         found.append(f"scores {100 * detail['accuracies'][device_id]:.1f} %{_among(classes)}")
     for metrics in (participant["metrics"], participant["learned_metrics"]):
         for name, value in metrics.items():
-            if name in _SHARES:
+            if name in _SHARES and metrics.get(_SHARES[name]) != 0:  # a model without labels recognises nothing
                 found.append(f"{name} {value:.1f} %{_among(metrics.get(_SHARES[name]))}")
     return ", ".join(found)
 
