@@ -7,11 +7,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from aggregator_server.commands import audit, devices, invite, publish, run, tokens, upkeep
-from fleet_protocol.command_line import parse, with_version
+from aggregator_server.commands import audit, classes, devices, invite, new, publish, rounds, run, tokens, upkeep
+from fleet_protocol.command_line import INTERRUPTED, parse, with_version
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.extras import describe_missing
 
-_COMMANDS = (run, tokens, invite, devices, audit, publish, upkeep)
+_COMMANDS = (new, run, tokens, invite, devices, rounds, classes, audit, publish, upkeep)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,6 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AuricleError as error:
         print(f"auricle-aggregator: {error}", file=sys.stderr)
         return 1
+    except ModuleNotFoundError as error:
+        print(f"auricle-aggregator: {describe_missing(error, 'server')}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ AuricleError
     │   ├── UploadsGoneError, LastClassError, TooManyClassesError
     │   ├── DeviceTakenError, SecretTakenError, ClassNameTakenError
     │   ├── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
-    │   └── NoModelError, ModelTooSmallError
+    │   └── NoModelError, ModelTooSmallError, ModelReplacedError
     ├── TooLargeError              more bytes than this server takes
     ├── TooSlowError               fewer bytes than this server waits for
     ├── BusyError                  more at once than this server takes
@@ -28,7 +28,8 @@ AuricleError
     │   └── MalformedUpdateError, WrongPublicSetError, ForeignUpdateError
     ├── AggregationError           a round's uploads cannot be combined: the round fails
     ├── BlobError                  a blob is missing or damaged: a round that needs it fails
-    └── StartError                 the data folder, a token, the address or an installed strategy cannot be used
+    ├── StartError                 the data folder, a token, the address or an installed strategy cannot be used
+    └── ServerError                a running server, asked by a command, does not answer or says no
 
 A class's ``code`` is what programs see; its docstring is what the documentation says of the code.
 """
@@ -264,6 +265,12 @@ class FleetFeaturesError(ConflictError):
     code = "fleet_features"
 
 
+class ModelReplacedError(ConflictError):
+    """The round would replace devices' own models by the shared one, and the request does not say that it may."""
+
+    code = "model_replaced"
+
+
 class TooLargeError(AggregatorError):
     """The request's body is larger than this server takes."""
 
@@ -382,3 +389,17 @@ class StorageFullError(AggregatorError):
 
 class StartError(AggregatorError):
     """The data folder, a token, the address or an installed strategy cannot be used; the program does not start."""
+
+
+class ServerError(AggregatorError):
+    """A running server that a command asked does not answer, or says no.
+
+    Attributes:
+        status: HTTP status of the answer; 0: there was none.
+        answer: Code of the answer's error; "" where it has none.
+    """
+
+    def __init__(self, message: str, status: int = 0, answer: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.answer = answer

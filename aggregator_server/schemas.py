@@ -356,6 +356,7 @@ class RoundRequest:
         every_s: Seconds after which a device contributes to continuous rounds again.
         others: Strategy that devices with another network than the shared model's follow in the same round, with
             settings of their part; None: they do as all devices.
+        replace_model: Whether devices that have a model of their own so far may take over the shared one.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
@@ -372,6 +373,7 @@ class RoundRequest:
     rounds: Rounds = "single"
     every_s: float = 86_400.0
     others: Choice | None = None
+    replace_model: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,6 +504,7 @@ class RoundDetail:
         result_consensus: Digest of the consensus after the round.
         participants: The selected devices.
         accuracies: Accuracy of every contributor on the public set, 0 to 1.
+        accuracy_classes: Number of classes among which each of these was measured.
         betas: Weights of each uploaded class's owners.
         plain_mean: Classes whose weights were all 0, so that the plain mean was taken.
         discovery: Outcome of the reports; None where nothing new was reported.
@@ -541,3 +544,4 @@ class RoundDetail:
     group_rounds: tuple[int, ...]
     damaged: tuple[str, ...] = ()
     operation: dict[str, Any] = field(default_factory=dict)
+    accuracy_classes: dict[str, int] = field(default_factory=dict)

@@ -28,14 +28,36 @@ def own_address() -> str:
         return str(probe.getsockname()[0])
 
 
+def is_everywhere(host: str) -> bool:
+    """Tell whether a server that listens on ``host`` does so on all addresses of this machine."""
+    return host in _EVERYWHERE
+
+
 def reachable_host(host: str) -> str:
     """Return the host by which others reach a server that listens on ``host``."""
-    return own_address() if host in _EVERYWHERE else host
+    return own_address() if is_everywhere(host) else host
 
 
 def note_address(folder: Path, url: str, authority: str | None) -> None:
     """Note where the server is reached, and the SHA-256 of its own authority, for invitations to come."""
     write_durably(folder / _NAME, json.dumps({"url": url, "authority": authority}).encode())
+
+
+def read_address(folder: Path) -> tuple[str | None, str | None]:
+    """Return (where the server of a data folder is reached, the SHA-256 of its own authority), None where unknown.
+
+    Raises:
+        AggregatorError: the note is damaged.
+    """
+    try:
+        noted = json.loads((folder / _NAME).read_bytes())
+    except FileNotFoundError:
+        return None, None
+    except ValueError as error:
+        raise AggregatorError(
+            f"{folder / _NAME} is damaged ({error}); start the server, which writes it anew"
+        ) from error
+    return noted["url"], noted["authority"]
 
 
 def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
@@ -48,18 +70,11 @@ def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
     Raises:
         AggregatorError: the address is none, or nobody knows it.
     """
-    try:
-        noted = json.loads((folder / _NAME).read_bytes())
-    except FileNotFoundError:
-        noted = {"url": None, "authority": None}
-    except ValueError as error:
-        raise AggregatorError(
-            f"{folder / _NAME} is damaged ({error}); start the server, which writes it anew"
-        ) from error
-    address = url or noted["url"]
+    noted, authority = read_address(folder)
+    address = url or noted
     if address is None:
         raise AggregatorError("nobody knows yet where the server listens: start it first, or give --url")
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
         raise AggregatorError(f"--url must look like https://host:port, not {address!r}")
-    authority = noted["authority"] if urlsplit(address).scheme == "https" else None
-    return lambda token: str(InvitationLink(address, token, authority))
+    vouching = authority if urlsplit(address).scheme == "https" else None
+    return lambda token: str(InvitationLink(address, token, vouching))

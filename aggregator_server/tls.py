@@ -94,6 +94,19 @@ def automatic(folder: Path, names: Iterable[str], now: datetime) -> Certificate:
     return Certificate(server_file, authority=_pem(authority))
 
 
+def end_of(folder: Path) -> datetime:
+    """Return when the certificate ends that :func:`automatic` made.
+
+    Raises:
+        StartError: it is not there, or damaged.
+    """
+    path = folder / "tls" / "server.pem"
+    try:
+        return _read(path)[1].not_valid_after_utc
+    except (OSError, ValueError) as error:
+        raise StartError(f"{path} cannot be used: {error}") from error
+
+
 def _own_names() -> set[str]:
     name = socket.gethostname()
     return {"localhost", "127.0.0.1", "::1", name, f"{name.partition('.')[0]}.local", own_address()}

@@ -115,6 +115,13 @@ class Authority:
 
 
 @dataclass(frozen=True)
+class PublicSetName:
+    """What a device reads of the answer that describes the public set: the digest of its blob."""
+
+    sha256: str
+
+
+@dataclass(frozen=True)
 class NewSecret:
     """A device's new secret, which replaces the one that it sends this with."""
 

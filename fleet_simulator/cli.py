@@ -13,6 +13,7 @@ from typing import Any
 
 from fleet_protocol.command_line import parse, with_version
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.extras import describe_missing
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,6 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except (AuricleError, OSError) as error:
         print(f"auricle-sim: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        print(f"auricle-sim: {describe_missing(error, 'sim')}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("auricle-sim: interrupted; the same command goes on from there", file=sys.stderr)

@@ -16,6 +16,7 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import manifest_json, read_bundle
 from fleet_protocol.command_line import parse, with_version
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.extras import describe_missing
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
@@ -120,6 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _inspect(find_bundle(chosen.file))
     except (AuricleError, OSError) as error:
         print(f"auricle-export: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        print(f"auricle-export: {describe_missing(error, 'export')}", file=sys.stderr)
         return 1
     for warning in warnings:
         print(f"auricle-export: {warning}", file=sys.stderr)

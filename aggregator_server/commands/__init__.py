@@ -6,13 +6,15 @@ import argparse
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from rich.table import Table
 
     # Subparsers have no public name.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -27,9 +29,15 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     parser.add_argument("--data", type=Path, required=required, default=default, help="the server's data folder")
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Give a command the option to print JSON."""
-    parser.add_argument("--json", action="store_true", help="as JSON")
+def add_json(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
+    """Give a command the option to print JSON.
+
+    Args:
+        parser: The command's.
+        below: Whether it is an action of a command that has the option too: then its absence behind the action must not
+            undo what was given before it.
+    """
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS if below else False, help="as JSON")
 
 
 def duration(text: str) -> float | None:
@@ -46,25 +54,54 @@ def duration(text: str) -> float | None:
     return float(int(found[1]) * _UNITS_S[found[2]])
 
 
-def show(rows: Sequence[DataclassInstance], columns: Iterable[str], *, as_json: bool) -> None:
+def show(
+    rows: Sequence[DataclassInstance] | Sequence[Mapping[str, Any]], columns: Iterable[str], *, as_json: bool
+) -> None:
     """Print rows, as JSON in full or as a table of some columns for people."""
+    documents = [row if isinstance(row, Mapping) else dataclasses.asdict(row) for row in rows]
     if as_json:
-        print(json.dumps([dataclasses.asdict(row) for row in rows], default=_plain))
+        print(json.dumps(documents, default=_plain))
         return
     names = list(columns)
-    table = [names, *([_text(getattr(row, name)) for name in names] for row in rows)]
-    widths = [max(len(line[index]) for line in table) for index in range(len(names))]
-    for line in table:
+    print_table(names, [[text_of(row.get(name)) for name in names] for row in documents])
+
+
+def print_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """Print a table: with lines and colours at a terminal, else in columns of blanks."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(rich_table(head, lines))
+        return
+    widths = [max(len(line[index]) for line in (head, *lines)) for index in range(len(head))]
+    for line in (head, *lines):
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def rich_table(head: Sequence[str], lines: Sequence[Sequence[str]], title: str | None = None) -> Table:
+    """Return a table for a terminal."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*head, title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for line in lines:
+        table.add_row(*(escape(cell) for cell in line))
+    return table
+
+
+def text_of(value: Any) -> str:  # noqa: ANN401  (any column's)
+    """Return a value of a table as people read it; "-" for none."""
+    if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)", value):
+        value = datetime.fromisoformat(value)  # of an answer
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(text_of, value)) or "-"
+    return "-" if value is None else str(value)
 
 
 def _plain(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
-def _text(value: Any) -> str:  # noqa: ANN401  (any column's)
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
-    return "-" if value is None else str(value)

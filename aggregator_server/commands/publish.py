@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import http.client
-import os
-import ssl
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from aggregator_server.errors import AggregatorError
-from aggregator_server.security import ADMIN_VARIABLE
+from aggregator_server.commands.remote import add_server, connect
+from aggregator_server.errors import AggregatorError, ServerError
 from fleet_protocol.ready_bundles import find_bundle
 
 if TYPE_CHECKING:
@@ -27,11 +24,7 @@ def add(commands: Commands) -> None:
     model.add_argument("bundle", help="file of a bundle, or name of a ready one (`auricle-export list`)")
     model.set_defaults(run=_publish_model)
     for command in (publish, model):
-        command.add_argument("--url", required=True, help="the server, e.g. http://127.0.0.1:8470")
-        command.add_argument(
-            "--authority", type=Path, metavar="FILE", help="certificate that vouches for the server (tls/authority.pem)"
-        )
-        command.add_argument("--token", default=os.environ.get(ADMIN_VARIABLE), help=f"default: ${ADMIN_VARIABLE}")
+        add_server(command)
 
 
 def _publish(options: argparse.Namespace) -> int:
@@ -43,37 +36,12 @@ def _publish_model(options: argparse.Namespace) -> int:
 
 
 def _send(file: Path, address: str, options: argparse.Namespace) -> int:
+    client = connect(options)
     try:
-        url = urlsplit(options.url)
-        port = url.port
-    except ValueError as error:  # the port is no number, or above 65535
-        raise AggregatorError(f"--url = {options.url!r} is no address: {error}") from error
-    if url.scheme not in ("http", "https") or not url.hostname or port == 0:
-        raise AggregatorError(f"--url must look like http://host:port, not {options.url!r}")
-    if not options.token:
-        raise AggregatorError(f"--token is missing; `auricle-aggregator tokens` prints it (or set {ADMIN_VARIABLE})")
-    connection = _connection(url.scheme, url.hostname, port, options.authority)
-    try:
-        body = file.read_bytes()
-        path = f"{url.path.rstrip('/')}{address}"
-        connection.request("PUT", path, body, {"Authorization": f"Bearer {options.token}"})
-        response = connection.getresponse()
-        text = response.read().decode()
-    except (OSError, http.client.HTTPException) as error:
-        raise AggregatorError(f"{file} could not be sent to {options.url}: {error}") from error
-    finally:
-        connection.close()
-    if response.status != 200:
-        raise AggregatorError(f"{options.url} refused {file} ({response.status}): {text}")
-    print(text)
+        answer = client.put(address, file.read_bytes())
+    except OSError as error:
+        raise AggregatorError(f"{file} could not be read: {error}") from error
+    except ServerError as error:
+        raise AggregatorError(f"{file} could not be published: {error}") from error
+    print(json.dumps(answer))
     return 0
-
-
-def _connection(scheme: str, host: str, port: int | None, authority: Path | None) -> http.client.HTTPConnection:
-    if scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=60)
-    try:
-        context = ssl.create_default_context(cafile=authority)
-    except (OSError, ssl.SSLError) as error:
-        raise AggregatorError(f"--authority {authority} cannot be used: {error}") from error
-    return http.client.HTTPSConnection(host, port, timeout=60, context=context)

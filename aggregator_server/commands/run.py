@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,16 @@ from aggregator_server.logs import configure
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
+    from aggregator_server.web.endpoint import Endpoint
+
+_HOST, _PORT = "127.0.0.1", 8470
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     run = commands.add_parser("run", help="run the server")
     run.add_argument("--data", type=Path, required=True, help="folder of the database, the blobs and the tokens")
-    run.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
-    run.add_argument("--port", type=int, default=8470, help="port to listen on; 0 takes a free one (default: 8470)")
+    add_endpoint(run)
     run.add_argument(
         "--keep-uploads",
         choices=("none", "last", "all"),
@@ -44,15 +47,6 @@ def add(commands: Commands) -> None:
         help="age at which devices change their secret; 0: never",
     )
     run.add_argument(
-        "--tls", choices=("off", "auto"), default="off", help="auto: a certificate by an authority of the server's own"
-    )
-    run.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate from elsewhere, PEM")
-    run.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
-    run.add_argument(
-        "--insecure-http", action="store_true", help="speak plain HTTP although others can read the network"
-    )
-    run.add_argument("--url", help="the server as devices reach it, for invitations (default: as it listens)")
-    run.add_argument(
         "--workers",
         type=int,
         default=1,
@@ -65,16 +59,56 @@ def add(commands: Commands) -> None:
     run.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace) -> int:
+def add_endpoint(parser: argparse.ArgumentParser) -> None:
+    """Give a command the options that say where the server listens, and how it speaks."""
+    parser.add_argument("--host", default=_HOST, help="address to listen on (default: this machine alone)")
+    parser.add_argument("--port", type=int, default=_PORT, help=f"port to listen on; 0 takes a free one ({_PORT})")
+    parser.add_argument(
+        "--tls", choices=("off", "auto"), default="off", help="auto: a certificate by an authority of the server's own"
+    )
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate from elsewhere, PEM")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
+    parser.add_argument(
+        "--insecure-http", action="store_true", help="speak plain HTTP although others can read the network"
+    )
+    parser.add_argument(
+        "--no-announce", action="store_true", help="do not say on the local network (mDNS) that the server is there"
+    )
+    parser.add_argument("--url", help="the server as devices reach it, for invitations (default: as it listens)")
+
+
+def endpoint_of(options: argparse.Namespace) -> Endpoint:
+    """Return where the server listens, as the options say."""
     from aggregator_server.web.endpoint import Endpoint
+
+    return Endpoint(
+        host=options.host, port=options.port, url=options.url, tls_auto=options.tls == "auto",
+        tls_cert=options.tls_cert, tls_key=options.tls_key, insecure_http=options.insecure_http,
+        announce=not options.no_announce,
+    )  # fmt: skip
+
+
+def options_of_run(options: argparse.Namespace) -> str:
+    """Return the same options as text, with a blank before each; those that have their default are left out."""
+    given = {
+        "--host": options.host != _HOST and options.host,
+        "--port": options.port != _PORT and options.port,
+        "--tls": options.tls != "off" and options.tls,
+        "--tls-cert": options.tls_cert,
+        "--tls-key": options.tls_key,
+        "--url": options.url,
+    }
+    words = [f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value]
+    switches = {" --insecure-http": options.insecure_http, " --no-announce": options.no_announce}
+    return "".join(words) + "".join(name for name, given in switches.items() if given)
+
+
+def _run(options: argparse.Namespace) -> int:
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
     from aggregator_server.web.service import Terms
 
     configure(options.log_format)
-    endpoint = Endpoint(
-        host=options.host, port=options.port, url=options.url, tls_auto=options.tls == "auto",
-        tls_cert=options.tls_cert, tls_key=options.tls_key, insecure_http=options.insecure_http,
-    )  # fmt: skip
+    endpoint = endpoint_of(options)
     terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve, secret_days=options.secret_days)
     serve(
         options.data,

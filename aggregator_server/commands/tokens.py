@@ -30,6 +30,7 @@ def add(commands: Commands) -> None:
     new.add_argument("name", help="whose it is")
     new.add_argument("--role", choices=_ROLES, required=True, help="each may do what those before it may")
     new.add_argument("--expires", type=duration, default="365d", metavar="TIME", help="like 12h, 30d, never (365d)")
+    add_json(new)
     new.set_defaults(run=_add)
     listing = actions.add_parser("list", help="list the tokens")
     add_json(listing)
@@ -72,6 +73,9 @@ def _add(options: argparse.Namespace) -> int:
 
     wanted = TokenRequest(name=options.name, role=options.role, expires_s=options.expires)
     made = add_token(open_tables(_folder(options)), wanted, COMMAND_LINE, time.time())
+    if options.json:
+        print(json.dumps({"token_id": made.info.token_id, "token": made.token}))
+        return 0
     print(made.token)
     until = made.info.expires_at.date() if made.info.expires_at else "never"
     print(f"(token {made.info.token_id}; expires: {until}. It is not shown again)", file=sys.stderr)

@@ -1,13 +1,15 @@
-"""``backup``, ``restore`` and ``check``: look after a data folder."""
+"""``backup``, ``restore``, ``check`` and ``doctor``: look after a data folder."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aggregator_server.commands import add_json, show
 from aggregator_server.errors import BackupError
 
 if TYPE_CHECKING:
@@ -18,15 +20,22 @@ def add(commands: Commands) -> None:
     """Add the commands."""
     backup = commands.add_parser("backup", help="copy a data folder into a file, of a running server too")
     backup.add_argument("file", type=Path, help="file to make; it holds the tokens: keep it as safe as the folder")
+    add_json(backup)
     backup.set_defaults(run=_backup)
     restore = commands.add_parser("restore", help="make a data folder of a backup")
     restore.add_argument("file", type=Path, help="what `backup` made")
+    add_json(restore)
     restore.set_defaults(run=_restore)
     check = commands.add_parser("check", help="look for damage in a data folder; exits with 2 where there is any")
     check.add_argument("--repair", action="store_true", help="mend what needs no backup; the server must be stopped")
-    check.add_argument("--json", action="store_true", help="print the findings as one JSON list")
+    add_json(check)
     check.set_defaults(run=_check)
-    for command in (backup, restore, check):
+    doctor = commands.add_parser(
+        "doctor", help="look at server, disk, clock, certificate and devices; exits with 2 where something needs you"
+    )
+    add_json(doctor)
+    doctor.set_defaults(run=_doctor)
+    for command in (backup, restore, check, doctor):
         command.add_argument("--data", type=Path, required=True, help="the server's data folder")
 
 
@@ -37,7 +46,10 @@ def _backup(options: argparse.Namespace) -> int:
         size = back_up(options.data, options.file)
     except OSError as error:
         raise BackupError(f"{options.data} could not be backed up to {options.file}: {error}") from error
-    print(f"{options.file}: {size / 1e6:.1f} MB")
+    if options.json:
+        print(json.dumps({"file": str(options.file), "bytes": size}))
+    else:
+        print(f"{options.file}: {size / 1e6:.1f} MB")
     return 0
 
 
@@ -48,7 +60,10 @@ def _restore(options: argparse.Namespace) -> int:
         restore(options.file, options.data)
     except OSError as error:
         raise BackupError(f"{options.file} could not be restored to {options.data}: {error}") from error
-    print(f"{options.data} is ready: auricle-aggregator run --data {options.data}")
+    if options.json:
+        print(json.dumps({"data": str(options.data)}))
+    else:
+        print(f"{options.data} is ready: auricle-aggregator run --data {options.data}")
     return 0
 
 
@@ -63,3 +78,11 @@ def _check(options: argparse.Namespace) -> int:
             print("repaired: " * finding.repaired + "; ".join(filter(None, (finding.what, finding.way_out))))
         print(f"{len(found)} findings" if found else "nothing is damaged")
     return 2 if any(not finding.repaired for finding in found) else 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from aggregator_server.upkeep.doctor import examine
+
+    found = examine(options.data, time.time())
+    show(found, ("subject", "state", "what", "way_out"), as_json=options.json)
+    return 0 if all(observation.state == "ok" for observation in found) else 2

@@ -76,6 +76,17 @@ def spend(session: Session, invitation_id: int, now: float) -> InvitationRow:
     Raises:
         InvitationSpentError: it lets nobody in any more.
     """
+    row = require_open(session, invitation_id, now)
+    row.used += 1
+    return row
+
+
+def require_open(session: Session, invitation_id: int, now: float) -> InvitationRow:
+    """Return an invitation that lets one more device in.
+
+    Raises:
+        InvitationSpentError: it lets nobody in any more.
+    """
     row = session.get_one(InvitationRow, invitation_id)
     reason = None
     if row.revoked_at is not None:
@@ -88,7 +99,6 @@ def spend(session: Session, invitation_id: int, now: float) -> InvitationRow:
         raise InvitationSpentError(
             f"invitation {invitation_id} {reason}; ask for a new one (`auricle-aggregator invite`)"
         )
-    row.used += 1
     return row
 
 

@@ -22,6 +22,7 @@ from aggregator_server.rounds.opening import fleet_kind, insert_round
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.queries import open_round_id, read_waiting, require_round
 from aggregator_server.rounds.quorum import is_complete, shortfall
+from aggregator_server.rounds.replacing import require_agreement
 from aggregator_server.rounds.result import apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import read_open_round
@@ -38,6 +39,7 @@ def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERV
 
     Raises:
         UnknownStrategyError, InvalidPlanError: the request cannot be met.
+        ModelReplacedError: the round would replace devices' own models, and the request does not say so.
         RoundOpenError: another round is open.
         NoPublicSetError, NoDevicesError: there is nothing to score, or nobody to do it.
     """
@@ -48,6 +50,7 @@ def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERV
         open_id = open_round_id(session)
         if open_id is not None:
             raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
+        require_agreement(session, strategy(request.strategy), agreed=request.replace_model)
         row = insert_round(session, strategy(request.strategy).name, plan, request.new_classes, now)
         audit(session, "round_opened", by, now, round_id=row.round_id, strategy=row.strategy, rounds=plan.rounds)
         return row.round_id

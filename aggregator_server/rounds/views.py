@@ -86,6 +86,7 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         group_rounds=planned.rounds,
         damaged=tuple(details.get("damaged", ())),
         operation=details.get("operation", {}),
+        accuracy_classes=details.get("accuracy_classes", {}),
     )
 
 

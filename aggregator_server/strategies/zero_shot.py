@@ -53,6 +53,7 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     grown = settled.public_set if settled else public_set
     details = {
         "accuracies": averaged.accuracies,
+        "accuracy_classes": {device.device_id: len(device.columns) for device in devices},
         "betas": {public_set.class_ids[index]: betas for index, betas in averaged.betas.items()},
         "plain_mean": [public_set.class_ids[index] for index in averaged.plain_mean],
         "discovery": settled.details if settled else None,

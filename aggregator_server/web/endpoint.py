@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from aggregator_server import tls
 from aggregator_server.errors import StartError
-from aggregator_server.server_address import reachable_host
+from aggregator_server.server_address import note_address, reachable_host
 from fleet_protocol.addresses import is_loopback
 
 _log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ class Endpoint:
         tls_cert: File of a certificate from elsewhere.
         tls_key: File of its key.
         insecure_http: Whether it may speak plain HTTP where others can read the network.
+        announce: Whether it is announced on the local network, where others can reach it.
     """
 
     host: str = "127.0.0.1"
@@ -39,6 +40,7 @@ class Endpoint:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     insecure_http: bool = False
+    announce: bool = True
 
     def certificate(self, data: Path) -> tls.Certificate | None:
         """Return what the server speaks TLS with; None for plain HTTP.
@@ -56,6 +58,24 @@ class Endpoint:
             return None
         names = {reachable_host(self.host), urlsplit(self.url or "").hostname or ""} - {""}
         return tls.automatic(data, names, datetime.now(UTC))
+
+    def note(self, data: Path, certificate: tls.Certificate | None, host: str, port: int) -> None:
+        """Note in the data folder where devices reach the server, for invitations.
+
+        Args:
+            data: data folder.
+            certificate: what the server speaks TLS with; None for plain HTTP.
+            host: address that it listens on.
+            port: port that it listens on.
+
+        Raises:
+            StartError: it would speak plain HTTP where others can read the network.
+        """
+        if certificate is None:
+            self.require_privacy(host)
+        authority = None if certificate is None else certificate.authority
+        url = self.url or url_of(reachable_host(host), port, private=certificate is not None)
+        note_address(data, url, authority and tls.fingerprint(authority))
 
     def require_privacy(self, shown: str) -> None:
         """Check that plain HTTP stays on this machine, or is wanted.

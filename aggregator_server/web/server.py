@@ -19,10 +19,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from aggregator_server import limits, tls
+from aggregator_server.announcement import announced, vouching
 from aggregator_server.errors import StartError
 from aggregator_server.logs import LogFormat, configure, configured
 from aggregator_server.security import Tokens, load_tokens
-from aggregator_server.server_address import note_address, reachable_host
 from aggregator_server.store import KeptUploads, Store
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
@@ -180,7 +180,9 @@ def serve(
         tokens = load_tokens(data, environment)
         certificate = endpoint.certificate(data)
         with endpoint.listen() as listener:
-            address = _note_address(data, endpoint, certificate, listener)
+            shown, port = listener.getsockname()[:2]
+            endpoint.note(data, certificate, shown, port)
+            address = url_of(shown, port, private=certificate is not None)
             setup = _Setup(
                 data=data,
                 tokens=tokens,
@@ -195,10 +197,11 @@ def serve(
             def ready() -> None:
                 print(json.dumps({"url": address}), flush=True)
 
-            if workers == 1:
-                _run(setup, listener, store, None, ready)
-            else:
-                Workers(lambda wire: start_process(_work, setup, listener, wire), workers, ready).run()
+            with announced(data, shown, port, vouching(certificate), wanted=endpoint.announce):
+                if workers == 1:
+                    _run(setup, listener, store, None, ready)
+                else:
+                    Workers(lambda wire: start_process(_work, setup, listener, wire), workers, ready).run()
     finally:
         store.close()
 
@@ -225,21 +228,6 @@ def _run(
     sys.setswitchinterval(_SWITCH_S)
     app = create_app(store, setup.tokens, setup.terms, siblings)
     _Server(app, setup, ready).run(sockets=[listener])
-
-
-def _note_address(data: Path, endpoint: Endpoint, certificate: tls.Certificate | None, listener: socket.socket) -> str:
-    """Note the server's address for invitations; return the address that it listens on."""
-    shown, taken = listener.getsockname()[:2]
-    if certificate is None:
-        endpoint.require_privacy(shown)
-    private = certificate is not None
-    authority = None if certificate is None else certificate.authority
-    note_address(
-        data,
-        endpoint.url or url_of(reachable_host(shown), taken, private=private),
-        authority and tls.fingerprint(authority),
-    )
-    return url_of(shown, taken, private=private)
 
 
 def _allow_files() -> int:

@@ -15,12 +15,15 @@ from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 
+MANY = 100
+"""Clips of a label where their number is not given and there are more."""
+
 
 def build_public_set(
     folder: Path,
     settings: FeatureSettings,
     labels: Sequence[str] | None,
-    per_label: int,
+    per_label: int | None,
     seed: int = 0,
     advance: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> PublicSet:
@@ -30,7 +33,8 @@ def build_public_set(
         folder: recordings as ``<label>/*.wav|flac|ogg|opus|mp3``.
         settings: how to compute features.
         labels: the fleet's first classes, in column order; None: all that are there.
-        per_label: clips of each; damaged ones are replaced by others.
+        per_label: clips of each; damaged ones are replaced by others. None: as many as the rarest label has, at most
+            :data:`MANY`.
         seed: decides which clips are drawn; not negative.
         advance: called before each label, with the number of labels that are done, and of all.
 
@@ -39,6 +43,8 @@ def build_public_set(
     """
     recordings = Recordings(folder, settings, seed=seed)
     labels = recordings.labels() if labels is None else labels
+    if per_label is None:
+        per_label = max(1, min([MANY, *(len(recordings.clips(label)) for label in labels)]))
     _require_labels(recordings, labels, per_label)
     front_end = open_front_end(settings)
     features = []

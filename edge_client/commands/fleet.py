@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_client.commands import add_config, add_json
+from edge_client.commands import CONFIG, add_config, add_json
 from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
     from edge_client.commands import Commands
+    from fleet_protocol.addresses import InvitationLink
+    from fleet_protocol.messages import Enrolled
 
 
 def add(commands: Commands) -> None:
@@ -20,6 +24,13 @@ def add(commands: Commands) -> None:
     join.add_argument(
         "--insecure-http", action="store_true", help="send the device's secret even where others can read it"
     )
+    join.add_argument(
+        "--recordings", type=Path, metavar="FOLDER",
+        help="a new device that learns from these clips, LABEL/*.wav: write its configuration, with the fleet's "
+        "bundle (FOLDER.device/edge.toml)",
+    )  # fmt: skip
+    join.add_argument("--name", help="of the new device, for people (the folder's)")
+    join.add_argument("--run", action="store_true", help="then run the device")
     add_json(join)
     join.set_defaults(command=_join)
     leave = commands.add_parser("leave", help="leave the fleet; what the device learned stays")
@@ -36,23 +47,51 @@ def _join(options: argparse.Namespace) -> int:
     from fleet_protocol.addresses import InvitationLink
 
     link = InvitationLink.parse(options.link)
+    if options.recordings is not None:
+        _set_up(options, link)
     enrolled = join(options.config, link, insecure_http=options.insecure_http)
-    device = load_config(options.config).device
+    _tell(options, link, enrolled)
+    if options.run:
+        from edge_client.daemon.daemon import run
+
+        sys.stdout.flush()
+        return run(options.config)
+    if not options.json:
+        running = DeviceState(load_config(options.config).device.state).locked("daemon")
+        start = "auricle-edge run" if options.config == CONFIG else f"auricle-edge run --config {options.config}"
+        print("restart the daemon: sudo systemctl restart auricle-edge" if running else f"start it: {start}")
+    return 0
+
+
+def _tell(options: argparse.Namespace, link: InvitationLink, enrolled: Enrolled) -> None:
+    """Say what the device joined, and what becomes of its owner's words."""
+    from edge_client.config import load_config
+
+    shared = load_config(options.config).device.share_names
     if options.json:
-        shared = device.share_names
         classes = [info.name for info in enrolled.classes]
         print_json({"url": link.url, "classes": classes, "waiting": enrolled.waiting, "share_names": shared})
-        return 0
+        return
     print(f"joined the fleet of {link.url}, which knows {len(enrolled.classes)} classes")
     if enrolled.waiting:
         print("an operator has yet to admit this device; `auricle-edge status` tells when it is so")
-    if device.share_names:
+    if shared:
         print("it reads your words for sounds; with share_names = false in [device] they stay on this device")
     else:
         print("your words for sounds stay on this device; with share_names = true in [device] the fleet may read them")
-    running = DeviceState(device.state).locked("daemon")
-    print("restart the daemon: sudo systemctl restart auricle-edge" if running else "start it: auricle-edge run")
-    return 0
+
+
+def _set_up(options: argparse.Namespace, link: InvitationLink) -> None:
+    """Write the configuration of a new device, beside its recordings where no place was named."""
+    from edge_client.daemon.joining import set_up
+
+    folder = options.recordings.resolve()
+    if options.config == CONFIG:
+        options.config = folder.with_name(f"{folder.name}.device") / "edge.toml"
+    name = options.name or folder.name
+    set_up(options.config, link, folder, name=name, insecure_http=options.insecure_http)
+    if not options.json:
+        print(f"{options.config} is the configuration of the device {name!r}, which learns from {folder}")
 
 
 def _leave(options: argparse.Namespace) -> int:

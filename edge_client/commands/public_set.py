@@ -21,12 +21,19 @@ def add(commands: Commands) -> None:
     features = public.add_mutually_exclusive_group()
     features.add_argument("--features", choices=sorted(PRESETS), default="gudur", help="a preset (gudur)")
     features.add_argument("--bundle", metavar="NAME|FILE", help="the features of this bundle instead")
-    public.add_argument("--per-label", type=int, default=300, metavar="N", help="clips of each label (300)")
+    public.add_argument(
+        "--per-label", type=_count, default=300, metavar="N",
+        help="clips of each label (300); auto: as many as the rarest label has, at most 100",
+    )  # fmt: skip
     public.add_argument("--labels", metavar="A,B", help="only these labels (all)")
     public.add_argument("--seed", type=int, default=0, help="of the choice of clips (0)")
     public.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
     add_json(public)
     public.set_defaults(command=_public_set)
+
+
+def _count(text: str) -> int | None:
+    return None if text == "auto" else int(text)
 
 
 def _public_set(options: argparse.Namespace) -> int:

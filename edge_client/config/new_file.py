@@ -23,6 +23,7 @@ class Answers:
         microphone: Part of the sound device's name, "" for the system's default; None: it does not listen.
         backend: Program that records.
         share_names: Whether the owner's words for sounds travel to the aggregator.
+        recordings: Folder of clips to learn from, as ``<label>/*.wav``; None: what the owner teaches.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Answers:
     microphone: str | None
     backend: str = "portaudio"
     share_names: bool = False
+    recordings: Path | None = None
 
 
 def write_new(path: Path, answers: Answers, *, replace: bool) -> None:
@@ -72,6 +74,13 @@ def _text(answers: Answers) -> str:
             '# Part of its name (`auricle-edge devices`); "": the system\'s default.',
             f"device = {_quoted(answers.microphone)}",
             f"backend = {_quoted(answers.backend)}",
+        ]
+    if answers.recordings is not None:
+        lines += [
+            "",
+            "[recordings]",
+            "# Clips to learn from, as LABEL/*.wav.",
+            f"folder = {_quoted(str(answers.recordings))}",
         ]
     return "\n".join(lines) + "\n"
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
+from edge_client.config.new_file import Answers, write_new
 from edge_client.config.server_section import remove_server, write_server
 from edge_client.daemon.certificates import fingerprint
 from edge_client.daemon.enrolment import client_of_member, enrol, settle_secret
 from edge_client.daemon.server_client import ServerClient
-from edge_client.errors import CertificateError, ConfigError, RefusedError, StateError
-from edge_client.storage.device_state import DeviceState, Membership
+from edge_client.errors import CertificateError, ConfigError, RecordingError, RefusedError, StateError
+from edge_client.storage.device_state import DeviceState, Identity, Membership
 from fleet_protocol.addresses import InvitationLink, is_clear
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Enrolled
 
 # The aggregator does not know the device, or shut it out: there is nothing to leave.
 _GONE = (401, 403)
+# It has no public set.
+_NONE = 404
 
 
 def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enrolled:
@@ -33,11 +39,7 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
         LinkError: the aggregator does not answer, says no, or is not the one that invited.
     """
     config = load_config(config_path)
-    if is_clear(link.url) and not insecure_http:
-        raise ConfigError(
-            f"{link.url} is plain HTTP: others can read the invitation and this device's secret. Have the aggregator "
-            "run with --tls auto and ask for a new invitation, or say --insecure-http"
-        )
+    _require_private(link.url, insecure_http=insecure_http)
     if not os.access(config_path, os.W_OK) or not os.access(config_path.resolve().parent, os.W_OK):
         raise ConfigError(
             f"{config_path} cannot be written, and must name the aggregator; run this as its owner (sudo)"
@@ -51,11 +53,78 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
     client = ServerClient(link.url, state.identity(), authority=authority)
     try:
         enrolled = enrol(client, config, state, link.token)
+        if not enrolled.waiting:
+            _fetch_public_set(client, state)
     finally:
         client.close()
     state.save_membership(wanted)
     write_server(config_path, link.url, insecure_http=is_clear(link.url))
     return enrolled
+
+
+def set_up(config_path: Path, link: InvitationLink, recordings: Path, *, name: str, insecure_http: bool) -> None:
+    """Write the configuration of a new device that learns from recordings; its bundle is the fleet's.
+
+    Args:
+        config_path: configuration to write; its folder is made where it does not exist.
+        link: the invitation.
+        recordings: folder of the device's clips.
+        name: of the device, for people.
+        insecure_http: whether the invitation may be sent where others can read it.
+
+    Raises:
+        ConfigError: the file exists already and names other recordings, or plain HTTP is not wanted.
+        RecordingError: there are no recordings.
+        LinkError: the aggregator does not answer, has no bundle, or is not the one that invited.
+        BundleError: what it sent is no bundle.
+    """
+    _require_private(link.url, insecure_http=insecure_http)
+    if not Recordings(recordings, PRESETS["gudur"]).labels():
+        raise RecordingError(f"no recordings in {recordings}; it must hold clips as LABEL/*.wav")
+    if config_path.exists():
+        found = load_config(config_path).recordings.folder
+        if found is None or found.resolve() != recordings.resolve():
+            raise ConfigError(
+                f"{config_path} exists and names other recordings ({found}); join without --recordings, or name "
+                "another file with --config"
+            )
+        return
+    config_path.parent.mkdir(parents=True, exist_ok=True)
+    bundle = config_path.with_name("fleet.auricle")
+    authority = None if link.authority is None else _fetch_authority(link.url, link.authority)
+    client = ServerClient(link.url, Identity("", link.token), authority=authority)
+    try:
+        client.bundle(bundle)
+    finally:
+        client.close()
+    read_bundle(bundle)
+    answers = Answers(name=name, state="state", bundle=bundle.name, microphone=None, recordings=recordings.resolve())
+    write_new(config_path, answers, replace=False)
+
+
+def _require_private(url: str, *, insecure_http: bool) -> None:
+    """Check that plain HTTP stays on this machine, or is wanted.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if is_clear(url) and not insecure_http:
+        raise ConfigError(
+            f"{url} is plain HTTP: others can read the invitation and this device's secret. Have the aggregator "
+            "run with --tls auto and ask for a new invitation, or say --insecure-http"
+        )
+
+
+def _fetch_public_set(client: ServerClient, state: DeviceState) -> None:
+    """Fetch the public set now, so that the first round need not; a fleet may have none yet."""
+    try:
+        sha256 = client.public_set()
+    except RefusedError as error:
+        if error.status != _NONE:
+            raise
+        return
+    if not state.has_blob(sha256):
+        client.fetch(sha256, state.blob_path(sha256), client.bounds.public_set_bytes, lambda: None)
 
 
 def leave(config_path: Path, *, tell: bool) -> None:

@@ -26,6 +26,7 @@ from fleet_protocol.messages import (
     ErrorReply,
     Learned,
     NewSecret,
+    PublicSetName,
     Receipt,
     Work,
     to_json,
@@ -119,6 +120,16 @@ class ServerClient:
     def leave(self) -> None:
         """Leave the fleet."""
         self._ask("DELETE", "/v1/devices/me")
+
+    def bundle(self, path: Path) -> None:
+        """Download the bundle of the fleet's shared model; what is shown may be an invitation instead of a secret."""
+        with self._asked("GET", "/v1/model/bundle") as answer, written_durably(path) as file:
+            for piece in self._pieces(answer, self.bounds.model_bytes):
+                file.write(piece)
+
+    def public_set(self) -> str:
+        """Return the digest of the fleet's public set."""
+        return self._read(PublicSetName, self._ask("GET", "/v1/public-set")).sha256
 
     def enrol(self, message: Enrolment, token: str) -> Enrolled:
         """Say who this device is; saying it again changes nothing."""

@@ -15,6 +15,7 @@ from aggregator_server.security import load_tokens
 from aggregator_server.store import Store
 from fleet_protocol.addresses import InvitationLink
 from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, public_set
+from tests.support.commands import failed
 
 
 def command(*arguments, **environment):
@@ -36,14 +37,6 @@ def test_tokens_are_printed_and_stay_the_same(tmp_path):
     other = command("tokens", "--data", str(tmp_path), **given)
     assert json.loads(other.stdout) == {"admin": "a" * 20, "enrol": "b" * 20}
     assert "environment" in other.stderr
-
-
-def failed(result, *words):
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    missing = [word for word in words if word not in result.stderr]
-    assert not missing, result.stderr
 
 
 def test_a_port_that_is_taken_and_a_host_that_is_not_here_are_explained(tmp_path):
@@ -188,7 +181,7 @@ def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
     ("url", "token", "words"),
     [
         ("127.0.0.1:8470", ADMIN, ["--url", "http://host:port"]),
-        ("http://127.0.0.1:9", ADMIN, ["could not be sent", "http://127.0.0.1:9"]),
+        ("http://127.0.0.1:9", ADMIN, ["could not be published", "http://127.0.0.1:9"]),
         ("http://127.0.0.1:9", None, ["--token", "AURICLE_ADMIN_TOKEN"]),
     ],
 )

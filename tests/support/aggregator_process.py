@@ -22,6 +22,7 @@ from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import pack
 
 ADMIN, ENROL = "admin-token-of-the-tests", "enrolment-token-of-the-tests"
+TOKENS = {"AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
 SETTINGS = PRESETS["gudur"]
 _SEEN: list[tuple[str, str, int, str | None]] = []
 
@@ -29,16 +30,20 @@ _SEEN: list[tuple[str, str, int, str | None]] = []
 class Aggregator:
     """The process; ``start`` again after ``kill`` or ``stop`` goes on with the same data folder."""
 
-    def __init__(self, data: Path, *options: str, files: tuple[int, int] | None = None, **limits: float):
+    def __init__(
+        self, data: Path, *options: str, files: tuple[int, int] | None = None, tokens: dict[str, str] = TOKENS,
+        **limits: float,
+    ):  # fmt: skip
         """Prepare; nothing runs yet.
 
         Args:
             data: the data folder.
             options: of the command ``run``, besides.
+            tokens: environment variables of the first two tokens; none: the server draws them.
             files: how many files the server may open: (at first, at most); None: as many as the tests.
             limits: what the server has instead of values of aggregator_server/limits.py.
         """
-        self.data, self.options, self.files, self.limits = data, options, files, limits
+        self.data, self.options, self.files, self.tokens, self.limits = data, options, files, tokens, limits
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
 
@@ -48,7 +53,7 @@ class Aggregator:
             changes += f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {self.files}); "
         program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
         command = [sys.executable, "-c", program, "run", "--data", str(self.data), "--port", "0", *self.options]
-        environment = {**os.environ, "AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
+        environment = {**os.environ, **self.tokens}
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("a") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)

@@ -38,7 +38,7 @@ def test_devices_with_an_embedding_take_part_in_every_kind_of_round(tmp_path, bu
     fast = {"epochs": 30, "augmented_copies": 1, "learning_rate": 0.1, "impressions": 8, "impression_steps": 60}
 
     def accuracies(strategy):
-        opened = open_round(server, strategy=strategy, settings=fast, deadline_s=600)
+        opened = open_round(server, strategy=strategy, settings=fast, deadline_s=600, replace_model=True)
         found = finished(server, opened, seconds=600)
         assert found["summary"]["state"] == "done", found["summary"]
         return [taken["learned_metrics"]["global_accuracy"] for taken in found["participants"]]

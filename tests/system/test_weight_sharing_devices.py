@@ -153,6 +153,6 @@ def test_mutual_learning_takes_any_architecture_and_fedavg_says_that_it_does_not
     assert rounds[1]["participants"][0]["learned_metrics"]["global_accuracy"] > untrained + 10
     kept = first.state().load_model(bundle_of(first))
     assert kept.bundle.manifest.architecture == "cnn2"
-    open_round(server, strategy="fedavg", settings=EPOCHS, deadline_s=30)
+    open_round(server, strategy="fedavg", settings=EPOCHS, deadline_s=30, replace_model=True)
     wait_for(lambda: "'fedmlac' or 'zero_shot'" in first.log(), what="an explanation")
     next(running, None)

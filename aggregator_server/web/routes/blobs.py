@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Path
@@ -31,17 +31,31 @@ _BINARY = "application/octet-stream"
 )
 async def blob(service: CurrentService, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
     """Return a blob's bytes; their SHA-256 is its name."""
-    first, size, file = await service.for_device(_open, service.store, sha256)
+    return await stream(service, lambda: _open(service.store, sha256))
+
+
+async def stream(service: Service, opened: Callable[[], BinaryIO]) -> Response:
+    """Return an answer that is the bytes of a file.
+
+    Args:
+        service: of the server.
+        opened: opens the file; called in a thread for devices.
+    """
+    first, size, file = await service.for_device(_begin, opened)
     if file is None:
         return Response(first, media_type=_BINARY)
     chunks = _chunks(service, first, file)
     return StreamingResponse(chunks, media_type=_BINARY, headers={"Content-Length": str(size)})
 
 
-def _open(store: Store, sha256: str) -> tuple[bytes, int, BinaryIO | None]:
-    """Return a blob's first bytes, its size, and the open file where it has more."""
+def _open(store: Store, sha256: str) -> BinaryIO:
     require_served(store, sha256)
-    file = store.blobs.path(sha256).open("rb")
+    return store.blobs.path(sha256).open("rb")
+
+
+def _begin(opened: Callable[[], BinaryIO]) -> tuple[bytes, int, BinaryIO | None]:
+    """Return a file's first bytes, its size, and the open file where it has more."""
+    file = opened()
     size = os.fstat(file.fileno()).st_size
     if size > _CHUNK:
         return file.read(_CHUNK), size, file

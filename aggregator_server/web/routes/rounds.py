@@ -31,6 +31,7 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
         errors.NoPublicSetError,
         errors.NoModelError,
         errors.ModelTooSmallError,
+        errors.ModelReplacedError,
         errors.NoDevicesError,
         errors.TooLargeError,
         errors.InvalidRequestError,

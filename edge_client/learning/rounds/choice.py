@@ -59,6 +59,8 @@ def choose(
     _log(job.work.round_id, verdict)
     chosen = options.model_of(listener)
     judged = {"kept_own": float(verdict.kept_own)} | verdict.metrics
+    if verdict.metrics:
+        verdict = dataclasses.replace(verdict, metrics=verdict.metrics | options.classes())
     model = dataclasses.replace(chosen.model, progress=dataclasses.replace(chosen.model.progress, judged=judged))
     job.model.set_weights(model.listening)
     job.label_map = model.progress.listening_labels
@@ -82,6 +84,11 @@ class _Options:
         self.present = _listener(saved)
         self.result = _listener(made.model)
         self.own = _listener(self._own.model) if took_part else None
+
+    def classes(self) -> dict[str, float]:
+        """Return among how many labels the model that listened, and the round's result, named the evidence."""
+        before, after = (float(listener.label_map.mask.sum()) for listener in (self.present, self.result))
+        return {"classes_before": before, "classes_after": after}
 
     def model_of(self, listener: Listener) -> DeviceModel:
         """Return the model to be saved."""

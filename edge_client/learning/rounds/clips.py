@@ -96,13 +96,14 @@ def public_clips(job: RoundPart, own: Clips) -> Clips:
 
 
 def held_out_metrics(config: Config, job: RoundPart) -> dict[str, float]:
-    """Return the accuracy on the recordings held out for it, in %, among their labels; nothing without any."""
+    """Return the accuracy on the recordings held out for it, in %, and among how many labels; nothing without any."""
     folder = config.recordings.evaluation
     if folder is None:
         return {}
     source = Recordings(folder, job.model.manifest.feature_settings)
     held_out, slots = to_evaluate_on(job, source), list(slots_of(job, source.labels()).values())
-    return percent({"held_out_accuracy": held_out_accuracy(job.model, job.label_map.mask, held_out, slots)})
+    measured = percent({"held_out_accuracy": held_out_accuracy(job.model, job.label_map.mask, held_out, slots)})
+    return measured | {"held_out_classes": float(len(slots))} if measured else {}
 
 
 def slots_of(job: RoundPart, labels: tuple[str, ...]) -> dict[str, int]:

@@ -114,7 +114,7 @@ class WeightSharing:
         if not self.method.keeps_own:
             self.model.set_weights(self._in_own_order(self.shared.get_weights(), order, self.model.get_weights()))
         update, arrays = self._upload(clips, new, share_names)
-        update.metrics.update(percent(metrics) | {"training_loss": loss})
+        update.metrics.update(percent(metrics) | self._among() | {"training_loss": loss})
         return update, arrays
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
@@ -132,7 +132,7 @@ class WeightSharing:
             self._take_over()
         elif self.work.fine_tune:
             self._take_up(wanted)
-        return percent({"global_accuracy": self._public_accuracy()})
+        return percent({"global_accuracy": self._public_accuracy()}) | self._among()
 
     def _take_over(self) -> None:
         """Put the fleet's weights into the device's model."""
@@ -174,6 +174,10 @@ class WeightSharing:
 
     def _in_own_order(self, weights: Arrays, order: SlotOrder, into: Arrays) -> Arrays:
         return move_head(weights, into, self.bundle.manifest.head, order.shared, order.own)
+
+    def _among(self) -> dict[str, float]:
+        """Return the number of classes that :meth:`_public_accuracy` is among."""
+        return {"classes": float(len(self._class_ids))}
 
     def _public_accuracy(self) -> float:
         """Accuracy of the shared model on the public recordings, among all classes of the fleet."""

@@ -93,11 +93,13 @@ class ZeroShot:
             share_names=share_names,
         )
         measured = percent({"local_accuracy": self._public_accuracy(own, columns)})
-        update.metrics.update(measured | {"training_loss": loss})
+        update.metrics.update(measured | {"classes": float(len(slots)), "training_loss": loss})
         return update, arrays
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
-        """Link what was recognised, adopt what others discovered, and learn the public set; return accuracies in %.
+        """Link what was recognised, adopt what others discovered, and learn the public set.
+
+        Returns accuracies in %, and among how many classes they are.
 
         Args:
             adopt: whether to take up classes that other devices discovered.
@@ -117,7 +119,7 @@ class ZeroShot:
                 self._distil(rehearse=True)
         own = self.model.predict(self._x0, self.label_map.mask)[:, slots]
         metrics["distilled_accuracy"] = self._public_accuracy(own, columns)
-        return percent(metrics)
+        return percent(metrics) | {"classes": float(len(slots))}
 
     def _build(self, clips: Clips, *, with_public_set: bool) -> float:
         """Train on the round's clips and the public set's labels (choice 2 of the local update).

@@ -105,7 +105,7 @@ def test_the_state_of_other_strategies_is_that_of_their_last_round_before(fleet)
     sharing, fleet.devices = fleet.devices, scoring
     second = fleet.run_round(200.0, strategy="zero_shot")
     fleet.devices = sharing
-    fleet.run_round(300.0, strategy="fedavg")
+    fleet.run_round(300.0, strategy="fedavg", replace_model=True)
     restored = restore_round(fleet.store, second, (), 400.0)
     assert describe_round(fleet.store, restored).summary.strategy == "zero_shot"
     with fleet.store.reading() as session:

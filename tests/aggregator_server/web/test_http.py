@@ -58,6 +58,8 @@ def test_before_anything_was_published_or_enrolled(fleet):
     refused(fleet.admin.get("/v1/public-set"), 404, "public_set_not_found", "auricle-aggregator publish")
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "no_public_set")
     refused(fleet.admin.get("/v1/model"), 404, "model_not_found", "auricle-aggregator publish-model")
+    with fleet.aggregator.client(ENROL) as client:
+        refused(client.get("/v1/model/bundle"), 404, "model_not_found")
     assert fleet.admin.get("/v1/rounds").json() == fleet.admin.get("/v1/devices").json() == []
 
 
@@ -99,6 +101,8 @@ def test_a_shared_model_is_published_by_the_command(fleet, tmp_path):
     assert info == fleet.admin.get("/v1/model").json()
     assert (info["version"], info["architecture"], info["capacity"], info["weights"]) == (1, "tiny", 6, None)
     assert fleet.admin.put("/v1/model", content=path.read_bytes()).json() == info  # again changes nothing
+    with fleet.aggregator.client(ENROL) as client:  # as a device that has yet to enrol
+        assert client.get("/v1/model/bundle").content == path.read_bytes()
 
 
 def test_models_that_cannot_be_used(fleet):
@@ -184,6 +188,18 @@ def test_every_door_has_its_own_key(fleet):
             refused(client.request(method, path), 401, "unauthorised")
         refused(client.patch("/v1/classes/c0", json={"name": "x"}), 401, "unauthorised")
         refused(client.delete(f"/v1/devices/{fleet.devices[0].device_id}"), 401, "unauthorised")
+
+
+def test_json_that_was_not_sent_as_json_is_explained(fleet):
+    body = json.dumps({"strategy": "zero_shot"}).encode()
+    refused(fleet.admin.post("/v1/rounds", content=body), 422, "invalid_request", "without saying", "application/json")
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # what curl -d says
+    refused(
+        fleet.admin.post("/v1/rounds", content=body, headers=form), 422, "invalid_request",
+        "'application/x-www-form-urlencoded'", "Content-Type: application/json",
+    )  # fmt: skip
+    wrong = fleet.admin.post("/v1/rounds", content=b'{"strategie": "x"}', headers=JSON)
+    refused(wrong, 422, "invalid_request", "strategie")
 
 
 def test_rounds_that_cannot_be_opened(fleet):
@@ -443,6 +459,11 @@ def test_the_public_set_stays_once_there_is_a_consensus(fleet):
     assert fleet.admin.get("/v1/public-set").json()["version"] == 4
 
 
+def test_devices_own_models_are_not_replaced_unasked(fleet):
+    weights = {"strategy": "fedavg"}
+    refused(fleet.admin.post("/v1/rounds", json=weights), 409, "model_replaced", "(zero_shot)", '"replace_model": true')
+
+
 def test_a_shared_model_with_more_room(fleet):
     first = fleet.devices[0].device_id
     split = {"split_off": [first], "name": "other"}
@@ -486,6 +507,7 @@ def test_an_invitation_lets_one_device_in(fleet):
         for _ in range(2):  # the second time its answer may have been lost
             assert client.post("/v1/devices", json=device.enrolment()).status_code == 200
         refused(client.post("/v1/devices", json=other.enrolment()), 403, "invitation_spent", "1 device already")
+        refused(client.get("/v1/model/bundle"), 403, "invitation_spent", "1 device already")
     listed = fleet.admin.get("/v1/invitations").json()
     assert [(info["invitation_id"], info["devices"], info["used"]) for info in listed] == [(number, 1, 1)]
     with fleet.aggregator.client(device.secret) as client:

@@ -22,6 +22,7 @@ from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
+from tests.support.sounds import write_clips
 from tests.support.tls_server import TlsServer
 
 
@@ -332,3 +333,27 @@ def test_a_running_device_changes_its_secret_when_it_is_asked(start_aggregator, 
     assert kinds == ["authentication_failed", "secret_changed", "secret_requested"]
     assert before.secret not in log.read_text()
     assert after.secret not in log.read_text()
+
+
+def test_a_new_device_that_learns_from_recordings_gets_its_configuration_and_the_fleets_bundle(server, tmp_path):
+    link, recordings = invite(server, devices=2), tmp_path / "hall"
+    config = tmp_path / "hall.device" / "edge.toml"
+    wanted = ("join", str(link), "--recordings", str(recordings))
+    assert "hall" in edge(config, *wanted, status=1)  # there are none
+    write_clips(recordings, "yes", 2, seed=0)
+    if server.client().get("/v1/model").status_code == 404:
+        assert "publish-model" in edge(config, *wanted, status=1)
+        assert not config.exists()
+    with server.client() as admin:
+        admin.put("/v1/model", content=find_bundle("cnn1").read_bytes()).raise_for_status()
+    told = edge(config, *wanted, "--name", "the hall")
+    assert f"start it: auricle-edge run --config {config}" in told
+    found = load_config(config)
+    assert (found.device.name, found.recordings.folder, found.server.url) == ("the hall", recordings, server.url)
+    assert found.model.bundle.read_bytes() == find_bundle("cnn1").read_bytes()
+    look(config)
+    assert "joined the fleet" in edge(config, *wanted)  # again changes nothing
+    assert load_config(config).device.name == "the hall"
+    other = tmp_path / "kitchen"
+    write_clips(other, "yes", 2, seed=0)
+    assert "names other recordings" in edge(config, "join", str(link), "--recordings", str(other), status=1)

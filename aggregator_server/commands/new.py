@@ -1,0 +1,129 @@
+"""``new``: start a fleet from a folder of recordings: public set, model, invitation."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aggregator_server.commands import add_json, duration
+from aggregator_server.commands.run import add_endpoint, endpoint_of, options_of_run
+from aggregator_server.errors import AggregatorError, StartError
+from fleet_protocol.errors import AuricleError
+from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
+
+if TYPE_CHECKING:
+    from aggregator_server.commands import Commands
+    from aggregator_server.web.endpoint import Endpoint
+
+# The device's program, which computes features; the server imports nothing of it.
+_EDGE, _NEEDED = "edge_client.cli", ("httpx", "soundfile")
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    new = commands.add_parser("new", help="start a fleet from recordings: public set, model and invitation")
+    new.add_argument(
+        "--from", dest="source", type=Path, required=True, metavar="FOLDER", help="recordings as LABEL/*.wav"
+    )
+    new.add_argument("--data", type=Path, default=Path("fleet"), help="data folder to make (fleet)")
+    new.add_argument("--per-label", default="auto", metavar="N", help="clips of each label (all that the rarest has)")
+    new.add_argument(
+        "--bundle", default=FIRST_CHOICE, metavar="NAME|FILE", help=f"what devices start with ({FIRST_CHOICE})"
+    )
+    new.add_argument("--devices", type=int, default=10, metavar="N", help="how many the invitation lets in (10)")
+    new.add_argument("--expires", type=duration, default="30d", metavar="TIME", help="of the invitation (30d)")
+    add_endpoint(new)
+    add_json(new)
+    new.set_defaults(run=_new)
+
+
+def _new(options: argparse.Namespace) -> int:
+    bundle, endpoint = find_bundle(options.bundle), endpoint_of(options)
+    _check(options.data, endpoint)
+    with tempfile.TemporaryDirectory(prefix="auricle-") as folder:
+        public_set = Path(folder) / "public.safetensors"
+        with _progress(f"reading {options.source}"):
+            said = _make_public_set(options, bundle, public_set)
+        link = _start_fleet(options, endpoint, public_set, bundle)
+    data, run = options.data, f"auricle-aggregator run --data {options.data}{options_of_run(options)}"
+    join, start = f"auricle-edge join {link} --recordings FOLDER --run", f"auricle-aggregator round start --data {data}"
+    if options.json:
+        print(json.dumps({"data": str(data), "link": link, "run": run, "join": join, "round": start}))
+        return 0
+    print(f"{data}: a fleet that knows {said}\n\n  {run}\n\nOn each device, with a folder of its own recordings:\n")
+    print(f"  {join}\n\nOnce they are there:\n\n  {start} --learned")
+    return 0
+
+
+def _check(data: Path, endpoint: Endpoint) -> None:
+    """Check what can be checked before the recordings are read.
+
+    Raises:
+        StartError: the data folder is not empty, or devices could not be told where to find the server.
+    """
+    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+        raise StartError(f"--data {data} exists and is not empty; a new fleet needs a folder of its own")
+    if endpoint.port == 0:
+        raise StartError("--port 0 takes another port at each start; name one, so that devices find the server again")
+    if not endpoint.tls_auto and endpoint.tls_cert is None:
+        endpoint.require_privacy(endpoint.host)
+
+
+def _progress(what: str) -> AbstractContextManager[object]:
+    """Say at a terminal that something takes its time."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(what)
+
+
+def _make_public_set(options: argparse.Namespace, bundle: Path, output: Path) -> str:
+    """Have the device's program compute a public set; return its labels.
+
+    Raises:
+        AggregatorError: the program is not installed, or cannot use the recordings.
+    """
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise AggregatorError(f"{', '.join(missing)} is not installed; needs: pip install 'auricle[edge,server]'")
+    given = ["--bundle", str(bundle), "--per-label", options.per_label, "-o", str(output)]
+    command = [sys.executable, "-m", _EDGE, "public-set", str(options.source), *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AggregatorError(f"no public set: {done.stderr.strip().removeprefix('auricle-edge: ')}")
+    return done.stdout.strip().rpartition(": ")[2]
+
+
+def _start_fleet(options: argparse.Namespace, endpoint: Endpoint, public_set: Path, bundle: Path) -> str:
+    """Make the data folder, or nothing where something is wrong; return the link of an invitation."""
+    from aggregator_server.fleet.audit import COMMAND_LINE
+    from aggregator_server.fleet.invitations import invite
+    from aggregator_server.rounds.publishing import publish_model, publish_public_set
+    from aggregator_server.schemas import InvitationRequest
+    from aggregator_server.server_address import make_link
+    from aggregator_server.store import Store
+
+    store = Store(options.data)
+    try:
+        for publish, file in ((publish_public_set, public_set), (publish_model, bundle)):
+            with store.blobs.receive() as incoming:
+                incoming.write(file.read_bytes())
+                publish(store, incoming, COMMAND_LINE)
+        endpoint.note(options.data, endpoint.certificate(options.data), options.host, options.port)
+        wanted = InvitationRequest(devices=options.devices, expires_s=options.expires)
+        return make_link(options.data, None)(invite(store, wanted, COMMAND_LINE, time.time()).token)
+    except AuricleError:
+        shutil.rmtree(options.data)  # it was not there, or empty
+        raise
+    finally:
+        store.close()

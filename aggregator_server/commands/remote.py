@@ -1,0 +1,58 @@
+"""How a command finds a running server and its token: by the data folder on this machine, or by an address."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from aggregator_server.client import Client
+from aggregator_server.errors import AggregatorError
+from aggregator_server.security import ADMIN_VARIABLE, load_tokens
+from aggregator_server.server_address import read_address
+
+
+def add_server(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
+    """Give a command the options that name a running server; ``below`` as in ``add_json``."""
+    default = argparse.SUPPRESS if below else None
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=default,
+        help="data folder of a server on this machine: tells its address, certificate and token",
+    )
+    parser.add_argument(
+        "--url", default=default, help="the server, e.g. http://127.0.0.1:8470 (with --data: where it listened last)"
+    )
+    parser.add_argument(
+        "--authority",
+        type=Path,
+        default=default,
+        metavar="FILE",
+        help="certificate that vouches for the server (tls/authority.pem)",
+    )
+    parser.add_argument("--token", default=default, help=f"of a person or the administrator (${ADMIN_VARIABLE})")
+
+
+def connect(options: argparse.Namespace) -> Client:
+    """Return what speaks to the server that the options name.
+
+    Raises:
+        AggregatorError: they name none, or no token.
+    """
+    url, authority, token = options.url, options.authority, options.token or os.environ.get(ADMIN_VARIABLE)
+    folder: Path | None = options.data
+    if folder is not None:
+        noted, vouching = read_address(folder)
+        url = url or noted
+        if url is None:
+            raise AggregatorError(f"nobody knows where the server of {folder} listens: start it first, or give --url")
+        if authority is None and vouching is not None and url.startswith("https:"):
+            authority = folder / "tls" / "authority.pem"
+        if not token and (folder / "tokens.json").is_file():
+            token = load_tokens(folder, {}).admin
+    if url is None:
+        raise AggregatorError("--url is missing, or --data: the data folder of a server on this machine")
+    if not token:
+        raise AggregatorError(f"--token is missing; `auricle-aggregator tokens` prints it (or set {ADMIN_VARIABLE})")
+    return Client(url, token, authority)

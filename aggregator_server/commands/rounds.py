@@ -1,0 +1,189 @@
+"""``round`` and ``rounds``: open a round at a running server, watch it, cancel it, list what there was."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from aggregator_server.client import Client
+from aggregator_server.commands import add_json, duration, show, text_of
+from aggregator_server.commands.remote import add_server, connect
+from aggregator_server.commands.watching import watch
+from aggregator_server.errors import AggregatorError, ServerError
+
+if TYPE_CHECKING:
+    from aggregator_server.commands import Commands
+
+# What the server says where a round would replace the models of devices that have their own.
+_REPLACES = "model_replaced"
+_COLUMNS = ("round", "state", "strategy", "opened", "took", "uploaded", "learned", "kept own", "reason")
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    group = commands.add_parser("round", help="open a round, watch it, cancel it")
+    actions = group.add_subparsers(required=True, metavar="ACTION")
+    start = actions.add_parser("start", help="open a round for the devices that are enrolled now")
+    _add_plan(start)
+    start.add_argument("--watch", action="store_true", help="then follow it, as `round watch` does")
+    start.set_defaults(run=_start)
+    follow = actions.add_parser(
+        "watch", help="follow a round until it ends; exits with 0 where it is done, with 3 where it failed"
+    )
+    follow.add_argument("round", type=int, nargs="?", metavar="NUMBER", help="as `rounds` shows it (the newest)")
+    follow.set_defaults(run=_watch)
+    for parser in (start, follow):
+        parser.add_argument(
+            "--learned", action="store_true", help="follow it until every device has applied the result"
+        )
+    cancel = actions.add_parser("cancel", help="end the open round without a result")
+    cancel.add_argument("round", type=int, metavar="NUMBER", help="as `rounds` shows it")
+    cancel.set_defaults(run=_cancel)
+    listing = commands.add_parser("rounds", help="list the rounds, newest first")
+    listing.add_argument("--limit", type=int, default=20, metavar="N", help="at most so many (20)")
+    listing.add_argument("--before", type=int, metavar="NUMBER", help="only rounds with a smaller number")
+    listing.set_defaults(run=_list)
+    for parser in (start, follow, cancel, listing):
+        add_server(parser)
+        add_json(parser)
+
+
+def _add_plan(start: argparse.ArgumentParser) -> None:
+    """Add the options that say what the round shall do; docs/methods.md lists strategies, methods and settings."""
+    start.add_argument("strategy", nargs="?", help="docs/methods.md lists them (what serves this fleet best)")
+    start.add_argument(
+        "--set", action="append", type=_setting, default=[], metavar="NAME=VALUE",
+        help="a setting of the strategy's local method; may be repeated",
+    )  # fmt: skip
+    for part in ("aggregation", "selection", "personalisation", "others"):
+        start.add_argument(f"--{part}", type=_choice, metavar="NAME[:SETTING=VALUE,...]", help=_PART_HELP[part])
+    start.add_argument("--deadline", type=duration, metavar="TIME", help="when it ends at the latest, like 10m (10m)")
+    start.add_argument("--quorum", type=float, metavar="SHARE", help="of the devices, without which it fails (0.5)")
+    start.add_argument("--seed", type=int, metavar="N", help="of everything random (0)")
+    start.add_argument("--new-classes", type=int, metavar="N", help="how many there are, where it is known")
+    start.add_argument("--continuous", action="store_true", help="take every upload the moment it comes")
+    start.add_argument(
+        "--every", type=duration, metavar="TIME", help="of one device in continuous rounds, like 1d (1d)"
+    )
+    start.add_argument(
+        "--replace-model", action="store_true",
+        help="let devices that have a model of their own so far take over the shared one",
+    )  # fmt: skip
+
+
+_PART_HELP = {
+    "aggregation": "rule that combines the uploads",
+    "selection": "rule that selects the devices",
+    "personalisation": "how each device makes the result its own",
+    "others": "strategy of devices with another network",
+}
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"must look like epochs=8, not {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _choice(text: str) -> dict[str, Any]:
+    name, _, settings = text.partition(":")
+    return {"name": name, "settings": dict(_setting(item) for item in settings.split(",") if item)}
+
+
+def _start(options: argparse.Namespace) -> int:
+    client, wanted = connect(options), _request(options)
+    try:
+        opened = client.send("POST", "/v1/rounds", wanted)
+    except ServerError as error:
+        if error.answer != _REPLACES or not _agreed(error, options):
+            raise
+        opened = client.send("POST", "/v1/rounds", wanted | {"replace_model": True})
+    if options.watch or options.learned:
+        return watch(client, int(opened["round_id"]), learned=options.learned, as_json=options.json)
+    _print_summary(opened, "is open", as_json=options.json)
+    if not options.json:
+        print("follow it: auricle-aggregator round watch", file=sys.stderr)
+    return 0
+
+
+def _request(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the request of a round; what was not given is left to the server."""
+    given = {
+        "strategy": options.strategy,
+        "settings": dict(options.set) or None,
+        "deadline_s": options.deadline,
+        "quorum": options.quorum,
+        "seed": options.seed,
+        "new_classes": options.new_classes,
+        "rounds": "continuous" if options.continuous else None,
+        "every_s": options.every,
+        "replace_model": options.replace_model or None,
+    } | {part: getattr(options, part) for part in _PART_HELP}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _agreed(error: ServerError, options: argparse.Namespace) -> bool:
+    """Ask at a terminal whether the devices' models may be replaced."""
+    if options.json or not sys.stdin.isatty() or not sys.stdout.isatty():
+        return False
+    return input(f"{error}\nReplace them? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _watch(options: argparse.Namespace) -> int:
+    client = connect(options)
+    number = options.round or _newest(client)
+    return watch(client, number, learned=options.learned, as_json=options.json)
+
+
+def _newest(client: Client) -> int:
+    found = client.get("/v1/rounds", limit=1)
+    if not found:
+        raise AggregatorError("there is no round yet; open one: auricle-aggregator round start")
+    return int(found[0]["round_id"])
+
+
+def _cancel(options: argparse.Namespace) -> int:
+    summary = connect(options).send("DELETE", f"/v1/rounds/{options.round}")
+    _print_summary(summary, "is cancelled", as_json=options.json)
+    return 0
+
+
+def _print_summary(summary: dict[str, Any], verb: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        print(f"round {summary['round_id']} {verb}: {summary['strategy']}, {summary['selected']} devices")
+
+
+def _list(options: argparse.Namespace) -> int:
+    found = connect(options).get("/v1/rounds", limit=options.limit, before=options.before)
+    if options.json:
+        print(json.dumps(found))
+    else:
+        show([_row(item) for item in found], _COLUMNS, as_json=False)
+    return 0
+
+
+def _row(item: dict[str, Any]) -> dict[str, Any]:
+    from datetime import datetime
+
+    opened, closed = item["opened_at"], item["closed_at"]
+    took = None if closed is None else datetime.fromisoformat(closed) - datetime.fromisoformat(opened)
+    state = f"{item['state']}, undone" if item["undone_by"] else item["state"]
+    return {
+        "round": item["round_id"],
+        "state": state,
+        "strategy": item["operation"] or item["strategy"],
+        "opened": text_of(opened),
+        "took": None if took is None else f"{took.total_seconds():.0f} s",
+        "uploaded": f"{item['uploaded']} of {item['selected']}",
+        "learned": item["learned"],
+        "kept own": item["kept_own"],
+        "reason": item["reason"],
+    }

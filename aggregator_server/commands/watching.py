@@ -1,0 +1,232 @@
+"""Follows a round until it ends: who is in, who is late, who gave nothing and why, and what it came to."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+from aggregator_server.client import Client
+from aggregator_server.commands import print_table, rich_table, text_of
+from fleet_protocol.messages import RoundState
+
+_PAUSE_S = 1.0
+# A device is late once it takes so many times as long as the half of the devices that came first.
+_LATE = 2.0
+# Metrics of devices that are shares in percent, and those that say among how many classes (docs/protocol.md).
+_SHARES = {
+    **dict.fromkeys(("local_accuracy", "global_accuracy", "distilled_accuracy"), "classes"),
+    "held_out_accuracy": "held_out_classes",
+    **{f"{of}_{at}": f"classes_{at}" for of in ("held_out", "taught", "public") for at in ("before", "after")},
+}
+_OPEN, _DONE, _FAILED = get_args(RoundState)
+_STATUS = {_DONE: 0, _FAILED: 3}  # of the command
+
+Detail = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What a selected device has done in a round so far.
+
+    Attributes:
+        name: Name of the device.
+        state: waiting, late, uploaded, gave nothing, learned or kept its own.
+        after_s: Time from the round's opening to its upload, s.
+        details: Number of clips, or why it gave nothing.
+    """
+
+    name: str
+    state: str
+    after_s: float | None
+    details: str
+
+    def line(self) -> str:
+        """Return it as a line of text."""
+        after = "" if self.after_s is None else f" after {self.after_s:.0f} s"
+        return f"{self.name}: {self.state}{after}{f' ({self.details})' if self.details else ''}"
+
+
+def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int:
+    """Follow a round until it ends; return the exit status.
+
+    Args:
+        client: speaks to the server.
+        round_id: the round.
+        learned: whether to go on until every selected device has applied the result.
+        as_json: whether to print an object a line: what changed, and at the end the whole round.
+
+    Raises:
+        ServerError: the server does not answer, or there is no such round.
+    """
+    address = f"/v1/rounds/{round_id}"
+    screen = _Live() if sys.stdout.isatty() and not as_json else _Lines(as_json=as_json)
+    with screen:
+        while True:
+            detail: Detail = client.get(address)
+            taken = seats(detail, _troubles(client, detail), datetime.now(UTC))
+            screen.show(detail, taken)
+            if _is_over(detail, learned=learned):
+                break
+            time.sleep(_PAUSE_S)
+    if as_json:
+        print(json.dumps({"event": detail["summary"]["state"], "round": detail}), flush=True)
+    else:
+        _print_result(detail, taken)
+    return _STATUS[detail["summary"]["state"]]
+
+
+def seats(detail: Mapping[str, Any], troubles: Mapping[str, str], now: datetime) -> tuple[Seat, ...]:
+    """Return what each selected device has done so far, in the order of names.
+
+    Args:
+        detail: the round, as the server describes it.
+        troubles: why devices could not contribute, as they say.
+        now: a time with a zone.
+    """
+    opened = datetime.fromisoformat(detail["summary"]["opened_at"])
+    waited = (now - opened).total_seconds()
+    participants = sorted(detail["participants"], key=_name)
+    times = [_after(item, opened) for item in participants]
+    uploaded = sorted(after for after in times if after is not None)
+    late = 2 * len(uploaded) >= max(len(times), 1) and waited > _LATE * max(statistics.median(uploaded), 1.0)
+    found = [
+        Seat(item["name"], _state(item, detail["summary"]["state"], late=late), after, _details(item, troubles))
+        for item, after in zip(participants, times, strict=True)
+    ]
+    return tuple(found)
+
+
+def _after(item: Mapping[str, Any], opened: datetime) -> float | None:
+    return None if item["uploaded_at"] is None else _seconds(opened, item["uploaded_at"])
+
+
+def _seconds(opened: datetime, text: str) -> float:
+    return (datetime.fromisoformat(text) - opened).total_seconds()
+
+
+def _state(item: Mapping[str, Any], state: str, *, late: bool) -> str:
+    if item["learned"]:
+        return "kept its own model" if item["kept_own"] else "learned"
+    if item["upload"] is not None:
+        return "uploaded"
+    if state != _OPEN:
+        return "gave nothing"
+    return "late" if late else "waiting"
+
+
+def _details(item: Mapping[str, Any], troubles: Mapping[str, str]) -> str:
+    if item["upload"] is None:
+        return troubles.get(item["device_id"], "")
+    return "" if item["clips"] is None else f"{item['clips']} clips"
+
+
+def _is_over(detail: Detail, *, learned: bool) -> bool:
+    if detail["summary"]["state"] != _DONE or not learned:
+        return bool(detail["summary"]["state"] != _OPEN)
+    return all(item["learned"] for item in detail["participants"])
+
+
+def _title(detail: Detail) -> str:
+    summary = detail["summary"]
+    until = "" if summary["deadline_at"] is None else f", until {text_of(summary['deadline_at'])} UTC"
+    state = _OPEN + until if summary["state"] == _OPEN else summary["state"]
+    return f"round {summary['round_id']}: {summary['strategy']}, {summary['selected']} devices, {state}"
+
+
+class _Lines:
+    """Prints what changed since it was last shown, a line each."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._shown: set[object] = set()
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, detail: Detail, taken: Iterable[Seat]) -> None:
+        if not self._shown:
+            self._shown.add("title")
+            self._print(_title(detail), {"event": _OPEN, "round_id": detail["summary"]["round_id"]})
+        for seat in taken:
+            if seat.state != "waiting" and seat not in self._shown:
+                self._shown.add(seat)
+                details = {"device": seat.name, "after_s": seat.after_s, "details": seat.details}
+                self._print(seat.line(), {"event": seat.state} | details)
+
+    def _print(self, line: str, document: dict[str, Any]) -> None:
+        print(json.dumps(document) if self._as_json else line, flush=True)
+
+
+class _Live:
+    """Shows the round's devices at a terminal, over and over in one place."""
+
+    def __init__(self) -> None:
+        from rich.live import Live
+
+        self._live = Live(auto_refresh=False, transient=True)
+
+    def __enter__(self) -> _Live:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, detail: Detail, taken: Iterable[Seat]) -> None:
+        lines = [[seat.name, seat.state, _time(seat.after_s), seat.details] for seat in taken]
+        self._live.update(rich_table(("device", "state", "after", ""), lines, _title(detail)), refresh=True)
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.0f} s"
+
+
+def _troubles(client: Client, detail: Detail) -> dict[str, str]:
+    """Return why devices could not contribute, as they say; asked for only while an upload is missing."""
+    if all(item["upload"] is not None for item in detail["participants"]):
+        return {}
+    return {item["device_id"]: item.get("trouble") or "" for item in client.get("/v1/devices")}
+
+
+def _print_result(detail: Detail, taken: Sequence[Seat]) -> None:
+    summary, participants = detail["summary"], sorted(detail["participants"], key=_name)
+    took = _seconds(datetime.fromisoformat(summary["opened_at"]), summary["closed_at"])
+    reason = f": {summary['reason']}" if summary["reason"] else ""
+    print(f"round {summary['round_id']} {summary['state']} after {took:.0f} s{reason}")
+    lines = [
+        (seat.name, seat.state, seat.details, accuracy_of(detail, item))
+        for item, seat in zip(participants, taken, strict=True)
+    ]
+    if lines:
+        print_table(("device", "state", "", "accuracy"), lines)
+
+
+def _name(participant: Mapping[str, Any]) -> tuple[str, str]:
+    return str(participant["name"]), str(participant["device_id"])
+
+
+def accuracy_of(detail: Mapping[str, Any], participant: Mapping[str, Any]) -> str:
+    """Return what is known of a device's accuracy in a round, with the number of classes that it chose among."""
+    found = []
+    device_id = participant["device_id"]
+    if device_id in detail["accuracies"]:
+        classes = detail["accuracy_classes"].get(device_id)
+        found.append(f"scores {100 * detail['accuracies'][device_id]:.1f} %{_among(classes)}")
+    for metrics in (participant["metrics"], participant["learned_metrics"]):
+        for name, value in metrics.items():
+            if name in _SHARES and metrics.get(_SHARES[name]) != 0:  # a model without labels recognises nothing
+                found.append(f"{name} {value:.1f} %{_among(metrics.get(_SHARES[name]))}")
+    return ", ".join(found)
+
+
+def _among(classes: float | None) -> str:
+    return "" if classes is None else f" of {classes:.0f} classes"

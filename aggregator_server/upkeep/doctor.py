@@ -1,0 +1,242 @@
+"""Looks at a server and its fleet as an operator would, and says of each thing how it is and what to do about it."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from sqlalchemy import func, select
+
+from aggregator_server import tls
+from aggregator_server.client import Client
+from aggregator_server.errors import AggregatorError, ServerError, StartError
+from aggregator_server.fleet.classes import classes_in_state
+from aggregator_server.fleet.devices import list_devices
+from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.limits import LEAST_FREE_SHARE
+from aggregator_server.schemas import DeviceInfo
+from aggregator_server.server_address import read_address
+from aggregator_server.store import Tables, open_tables
+from aggregator_server.store.free_space import free_space
+from aggregator_server.store.tables import PROPOSED, AuditRow
+from fleet_protocol.addresses import is_clear
+
+State = Literal["ok", "warning", "problem"]
+
+_DAY_S = 86_400.0
+_UNSEEN_DAYS = 7
+_CERTIFICATE_DAYS = 30
+# A clock this far behind the newest entry of the audit was set back, s.
+_BEHIND_S = 120.0
+# systemd-timesyncd keeps a folder, and in it a file once the clock is right.
+_TIMESYNC = Path("/run/systemd/timesync")
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One thing that was looked at.
+
+    Attributes:
+        subject: What it is.
+        state: How it is.
+        what: The same for people.
+        way_out: What to do about it; "" where nothing needs to be done.
+    """
+
+    subject: str
+    state: State
+    what: str
+    way_out: str = ""
+
+
+def examine(data: Path, now: float) -> list[Observation]:
+    """Look at everything; nothing is changed, and the server may run.
+
+    Args:
+        data: data folder.
+        now: seconds since 1970.
+
+    Raises:
+        StartError: it is no data folder, or another release wrote it.
+    """
+    tables = open_tables(data)
+    try:
+        parts: tuple[Callable[[], Iterator[Observation]], ...] = (
+            lambda: _folder(data),
+            lambda: _disk(data),
+            lambda: _server(data),
+            lambda: _certificate(data, now),
+            lambda: _clock(tables, now),
+            lambda: _material(tables),
+            lambda: _devices(list_devices(tables), now),
+            lambda: _classes(tables),
+        )
+        return [observation for part in parts for observation in part()]
+    finally:
+        tables.close()
+
+
+def _folder(data: Path) -> Iterator[Observation]:
+    readable = [
+        str(path)
+        for path in (data / "tokens.json", data / "tls" / "authority.pem", data / "tls" / "server.pem")
+        if path.exists() and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH)
+    ]
+    if readable:
+        yield Observation(
+            "data folder", "problem", f"others on this machine can read {', '.join(readable)}",
+            f"chmod go= {' '.join(readable)}",
+        )  # fmt: skip
+    else:
+        yield Observation("data folder", "ok", f"{data}: its tables are those of this release")
+
+
+def _disk(data: Path) -> Iterator[Observation]:
+    room = free_space(data)
+    used = sum(path.stat().st_size for path in (data / "blobs").rglob("*") if path.is_file())
+    what = f"{room.free / 1e9:.1f} of {room.total / 1e9:.1f} GB are free; the fleet's arrays take {used / 1e6:.1f} MB"
+    if room.free >= 2 * LEAST_FREE_SHARE * room.total:
+        yield Observation("storage", "ok", what)
+        return
+    state: State = "warning" if room.enough else "problem"
+    yield Observation(
+        "storage", state, f"{what}; below {LEAST_FREE_SHARE:.0%} no upload is taken in",
+        "make room on that disk, or `run --keep-uploads none`",
+    )  # fmt: skip
+
+
+def _server(data: Path) -> Iterator[Observation]:
+    url, vouching = read_address(data)
+    if url is None:
+        yield Observation("server", "problem", "it never ran", f"auricle-aggregator run --data {data}")
+        return
+    try:
+        authority = data / "tls" / "authority.pem" if vouching and url.startswith("https:") else None
+        health: dict[str, Any] = Client(url, "", authority).get("/v1/health")
+    except (ServerError, AggregatorError) as error:
+        yield Observation(
+            "server", "problem", str(error), f"start it (auricle-aggregator run --data {data}), or look at its log"
+        )
+        return
+    yield Observation("server", "ok", f"it answers at {url}")
+    if is_clear(url):
+        yield Observation(
+            "network", "warning", "it speaks plain HTTP: others can read tokens, secrets and uploads",
+            "run it with --tls auto, and invite the devices again",
+        )  # fmt: skip
+    if health["version"] != version("auricle"):
+        yield Observation(
+            "version",
+            "warning",
+            f"the server runs {health['version']}, installed is {version('auricle')}",
+            "restart it",
+        )
+    else:
+        yield Observation("version", "ok", health["version"])
+
+
+def _certificate(data: Path, now: float) -> Iterator[Observation]:
+    """Look at the certificate that ``--tls auto`` made; one from elsewhere is its owner's to look at."""
+    url, vouching = read_address(data)
+    if vouching is None or url is None or urlsplit(url).scheme != "https":
+        return
+    try:
+        ends = tls.end_of(data)
+    except StartError as error:
+        yield Observation("certificate", "problem", str(error), "restore the folder tls from a backup")
+        return
+    days = (ends.timestamp() - now) / _DAY_S
+    what = f"the server's certificate ends on {ends:%Y-%m-%d}"
+    if days < _CERTIFICATE_DAYS:
+        state: State = "warning" if days > 0 else "problem"
+        yield Observation("certificate", state, what, "restart the server, which renews it")
+    else:
+        yield Observation("certificate", "ok", what)
+
+
+def _clock(tables: Tables, now: float) -> Iterator[Observation]:
+    with tables.reading() as session:
+        newest = session.scalar(select(func.max(AuditRow.at)))
+    shown = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M} UTC"
+    if newest is not None and newest > now + _BEHIND_S:
+        noted = f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d %H:%M} UTC"
+        yield Observation(
+            "clock", "problem", f"it says {shown}, but something happened at {noted}",
+            "set it (timedatectl set-ntp true): deadlines and certificates depend on it",
+        )  # fmt: skip
+    elif _TIMESYNC.is_dir() and not (_TIMESYNC / "synchronized").exists():
+        yield Observation(
+            "clock", "warning", f"it says {shown}, and no time server confirmed it", "timedatectl set-ntp true"
+        )
+    else:
+        yield Observation("clock", "ok", shown)
+
+
+def _material(tables: Tables) -> Iterator[Observation]:
+    with tables.reading() as session:
+        public_set, model = current_version(session), current_model(session)
+        if public_set is None:
+            yield Observation(
+                "public set", "problem", "there is none, so no round can be opened",
+                "auricle-edge public-set FOLDER -o FILE; auricle-aggregator publish FILE",
+            )  # fmt: skip
+        else:
+            yield Observation("public set", "ok", f"version {public_set.version}, {public_set.samples} rows")
+        if model is None:
+            yield Observation(
+                "model", "warning", "there is none: no weights can be shared, and no device can fetch a bundle",
+                "auricle-aggregator publish-model base",
+            )  # fmt: skip
+        else:
+            yield Observation("model", "ok", f"version {model.version}, {model.architecture}, {model.capacity} slots")
+
+
+def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observation]:
+    present = [info for info in devices if info.revoked_at is None]
+    if not present:
+        yield Observation("devices", "warning", "there are none", "auricle-aggregator invite")
+        return
+    unseen = [info for info in present if now - info.seen_at.timestamp() > _UNSEEN_DAYS * _DAY_S]
+    waiting = [info for info in present if info.waiting]
+    shut = [info for info in present if info.conduct.quarantined_at is not None]
+    troubled = [info for info in present if getattr(info, "trouble", "")]
+    if unseen:
+        yield Observation(
+            "devices", "warning", f"not seen for {_UNSEEN_DAYS} days: {_names(unseen)}",
+            "look whether they run (`auricle-edge status`), or revoke them (`auricle-aggregator devices revoke ID`)",
+        )  # fmt: skip
+    if waiting:
+        yield Observation(
+            "devices", "warning", f"wait to be admitted: {_names(waiting)}", "auricle-aggregator devices admit ID"
+        )
+    for info in shut:
+        yield Observation(
+            "devices", "warning", f"{info.name} is in quarantine: {info.conduct.reason}",
+            f"POST /v1/devices/{info.device_id}/release where that is wrong",
+        )  # fmt: skip
+    for info in troubled:
+        yield Observation(
+            "devices", "warning", f"{info.name} gave nothing: {getattr(info, 'trouble', '')}", "see its log"
+        )
+    if not (unseen or waiting or shut or troubled):
+        yield Observation("devices", "ok", f"{len(present)}, all seen within {_UNSEEN_DAYS} days")
+
+
+def _names(devices: list[DeviceInfo]) -> str:
+    return ", ".join(f"{info.name} ({info.device_id[:8]})" for info in devices)
+
+
+def _classes(tables: Tables) -> Iterator[Observation]:
+    with tables.reading() as session:
+        waiting = classes_in_state(session, PROPOSED)
+    if waiting:
+        yield Observation(
+            "classes", "warning", f"wait for approval: {', '.join(waiting)}", "auricle-aggregator classes approve CLASS"
+        )

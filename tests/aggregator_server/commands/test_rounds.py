@@ -1,0 +1,229 @@
+"""``round``, ``rounds``, ``classes`` and ``devices`` of ``auricle-aggregator``, at a server with devices."""
+
+import json
+import os
+import pty
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from aggregator_server.commands.watching import accuracy_of, seats
+from fleet_protocol.messages import ClassReport
+from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet, tiny_bundle
+from tests.support.commands import answer, command, failed, printed, start
+
+WORDS = ("c0", "c1", "c2", "c3")
+
+
+@pytest.fixture(scope="module")
+def fleet(aggregator):
+    """Two devices, of which the first reports a new sound."""
+    reports, sounds = (ClassReport(4, "kettle", 20),), {4: 7}
+    found = Fleet(
+        aggregator, [FakeDevice(1, WORDS, reports=reports, known=("c0",), sounds=sounds), FakeDevice(2, WORDS)]
+    )
+    found.publish().raise_for_status()
+    found.enrol()
+    yield found
+    found.close()
+
+
+class OfTheModelsNetwork(FakeDevice):
+    """A device that has the shared model's network, and sends scores."""
+
+    def enrolment(self, **changes):
+        return super().enrolment(**({"architecture": "tiny"} | changes))
+
+
+@pytest.fixture(scope="module")
+def here(aggregator):
+    return ("--data", aggregator.data)
+
+
+def contribute(fleet, device):
+    work = fleet.work(device)
+    while work["kind"] != "contribute":
+        fleet.learned(device, work["round_id"]).raise_for_status()
+        work = fleet.work(device)
+    fleet.upload(device, work).raise_for_status()
+
+
+def learn(fleet, device):
+    work = fleet.work(device)
+    assert work["kind"] == "learn"
+    fleet.learned(device, work["round_id"]).raise_for_status()
+
+
+def test_a_round_is_started_watched_and_listed(fleet, here):
+    opened = answer(
+        "round", "start", "zero_shot", "--set", "epochs=3", "--deadline", "20m", "--quorum", "1", "--seed", "5",
+        "--selection", "uniform:fraction=1.0", *here,
+    )  # fmt: skip
+    detail = fleet.round(opened["round_id"])
+    plan = detail["plan"]
+    assert (plan["deadline_s"], plan["quorum"], plan["seed"]) == (1200, 1, 5)
+    assert plan["local"]["settings"]["epochs"] == 3
+    assert (plan["selection"]["name"], plan["selection"]["settings"]["fraction"]) == ("uniform", 1.0)
+    failed(command("round", "start", *here), f"round {opened['round_id']} is open", "cancel")
+
+    watching = start("round", "watch", "--learned", *here)
+    first = watching.stdout.readline()
+    assert f"round {opened['round_id']}: zero_shot, 2 devices, open" in first
+    for device in fleet.devices:
+        contribute(fleet, device)
+    for device in fleet.devices:
+        learn(fleet, device)
+    output, errors = watching.communicate(timeout=60)
+    assert watching.returncode == 0, errors
+    assert "device 1: learned" in output
+    assert f"round {opened['round_id']} done after" in output
+    assert "of 4 classes" in output
+
+    table = printed("rounds", *here).splitlines()
+    assert table[0].split()[:3] == ["round", "state", "strategy"]
+    assert table[1].split()[:3] == [str(opened["round_id"]), "done", "zero_shot"]
+    assert "2 of 2" in table[1]
+    assert answer("rounds", "--limit", "1", *here)[0]["learned"] == 2
+
+
+def test_a_watched_round_that_fails_ends_with_another_status(fleet, here):
+    opened = answer("round", "start", "zero_shot", *here)
+    watching = start("round", "watch", "--json", *here)
+    assert json.loads(watching.stdout.readline())["event"] == "open"
+    contribute(fleet, fleet.devices[0])
+    assert json.loads(watching.stdout.readline()) == {
+        "event": "uploaded", "device": "device 1", "after_s": pytest.approx(5, abs=60), "details": "41 clips",
+    }  # fmt: skip
+    assert "is cancelled" in printed("round", "cancel", opened["round_id"], *here)
+    *_, last = (json.loads(line) for line in watching.communicate(timeout=60)[0].splitlines())
+    assert watching.returncode == 3
+    assert (last["event"], last["round"]["summary"]["reason"]) == ("failed", "cancelled by an administrator")
+    ended = command("round", "watch", opened["round_id"], *here)
+    assert ended.returncode == 3
+    assert "gave nothing" in ended.stdout
+    assert "cancelled" in ended.stdout
+
+
+def test_a_round_is_watched_at_a_terminal(fleet, here):
+    opened = answer("round", "start", "zero_shot", *here)
+    master, slave = pty.openpty()
+    shown = start("round", "watch", *here, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    printed("round", "cancel", opened["round_id"], *here)
+    text = b""
+    while True:
+        try:
+            piece = os.read(master, 4096)
+        except OSError:  # the terminal's other side is closed
+            break
+        text += piece
+    os.close(master)
+    assert shown.wait(60) == 3
+    assert "cancelled by an administrator" in text.decode()
+
+
+def test_classes_are_listed_renamed_and_merged_by_name(fleet, here):
+    opened = answer("round", "start", "zero_shot", *here)
+    for device in fleet.devices:
+        contribute(fleet, device)
+    assert command("round", "watch", opened["round_id"], *here).returncode == 0
+    listed = answer("classes", *here)
+    assert [item["class_id"] for item in listed[:4]] == list(WORDS)
+    found = listed[4]
+    table = printed("classes", *here).splitlines()
+    assert table[0].split()[:3] == ["class_id", "name", "state"]
+    assert "1 devices" in table[5]
+    assert (
+        printed("classes", "rename", found["name"], "tea kettle", *here)
+        == f"{found['class_id']}: tea kettle (active)\n"
+    )
+    failed(command("classes", "rename", "nothing", "x", *here), "there is no class 'nothing'", "classes --all")
+    merged = answer("classes", "merge", "tea kettle", "word 0", *here)
+    assert (merged["state"], merged["merged_into"]) == ("merged", "c0")
+    retired = answer("classes", "retire", "c3", *here)
+    assert retired["state"] == "retired"
+    assert [item["class_id"] for item in answer("classes", *here)] == ["c0", "c1", "c2"]
+    assert {item["state"] for item in answer("classes", "--all", *here)} == {"active", "merged", "retired"}
+
+
+def test_models_are_replaced_only_when_that_is_confirmed(start_aggregator):
+    server = start_aggregator("live")
+    fleet = Fleet(server, [FakeDevice(1, WORDS), OfTheModelsNetwork(2, WORDS)])
+    fleet.publish().raise_for_status()
+    fleet.admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
+    fleet.enrol()
+    fleet.run_round()
+    here = ("--data", server.data)
+    for strategy in ("fedavg", None):  # by name, and where it is the recommended one
+        given = [strategy] if strategy else []
+        failed(
+            command("round", "start", *given, *here), "every device has a model of its own", "all 4 classes",
+            "--replace-model",
+        )  # fmt: skip
+    assert [summary["round_id"] for summary in answer("rounds", *here)] == [1]
+    assert answer("round", "start", "fedmlac", *here)["state"] == "open"  # each device keeps its own model there
+    printed("round", "cancel", "2", *here)
+    assert answer("round", "start", "fedavg", "--replace-model", *here)["state"] == "open"
+    fleet.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), ["--url", "--data"]),
+        (("--url", "127.0.0.1:8470"), ["--url", "http://host:port"]),
+        (("--url", "http://127.0.0.1:9"), ["http://127.0.0.1:9", "does not answer"]),
+        (("--data", "nowhere"), ["nowhere", "start it first"]),
+    ],
+)
+def test_a_server_that_is_not_there_is_explained(options, words):
+    failed(command("rounds", *options), *words)
+
+
+def test_a_server_on_this_machine_is_found_by_its_data_folder_with_its_certificate_and_token(tmp_path):
+    server = Aggregator(tmp_path / "tls", "--tls", "auto", tokens={})
+    try:
+        server.start()
+        assert printed("rounds", "--data", server.data, "--json", token=None) == "[]\n"
+        failed(command("rounds", "--url", server.url), "does not answer", "certificate")
+        wrong = command("rounds", "--data", server.data, "--token", "of-another-server", token=None)
+        failed(wrong, "needs a token")
+    finally:
+        server.stop()
+
+
+def participant(number, uploaded=None, **changes):
+    return {
+        "device_id": f"{number:032x}", "name": f"device {number}", "upload": uploaded and "0" * 64,
+        "uploaded_at": uploaded and uploaded.isoformat(), "clips": 40, "learned": False, "kept_own": False,
+        "metrics": {}, "learned_metrics": {},
+    } | changes  # fmt: skip
+
+
+def test_a_device_is_late_once_it_takes_twice_as_long_as_the_others():
+    opened = datetime(2026, 1, 1, tzinfo=UTC)
+    quick = [participant(number, opened + timedelta(seconds=10 * number)) for number in (1, 2)]
+    detail = {
+        "summary": {"opened_at": opened.isoformat(), "state": "open"}, "participants": [*quick, participant(3)],
+        "accuracies": {}, "accuracy_classes": {},
+    }  # fmt: skip
+    troubles = {participant(3)["device_id"]: "it has no clips"}
+    for seconds, state in ((29, "waiting"), (31, "late")):
+        taken = seats(detail, troubles, opened + timedelta(seconds=seconds))
+        assert [seat.state for seat in taken] == ["uploaded", "uploaded", state]
+    assert taken[2].line() == "device 3: late (it has no clips)"
+    assert taken[1].line() == "device 2: uploaded after 20 s (40 clips)"
+    detail["summary"]["state"] = "done"
+    assert seats(detail, {}, opened)[2].state == "gave nothing"
+
+
+def test_each_accuracy_is_shown_with_its_number_of_classes():
+    one = participant(
+        1, metrics={"local_accuracy": 91.0, "classes": 4.0, "training_loss": 0.1},
+        learned_metrics={"held_out_before": 80.0, "held_out_after": 75.0, "classes_before": 4.0, "classes_after": 10.0},
+    )  # fmt: skip
+    detail = {"accuracies": {one["device_id"]: 0.5}, "accuracy_classes": {one["device_id"]: 4}}
+    assert accuracy_of(detail, one) == (
+        "scores 50.0 % of 4 classes, local_accuracy 91.0 % of 4 classes, held_out_before 80.0 % of 4 classes, "
+        "held_out_after 75.0 % of 10 classes"
+    )

@@ -1,0 +1,67 @@
+"""What ``auricle-aggregator doctor`` says of a server and its fleet."""
+
+import time
+
+import pytest
+
+from aggregator_server.errors import StartError
+from aggregator_server.upkeep.doctor import examine
+from tests.support.aggregator_process import ENROL, FakeDevice, public_set, tiny_bundle
+from tests.support.commands import command, failed
+
+DAY_S = 86_400.0
+
+
+def by_subject(found):
+    return {observation.subject: observation for observation in found}
+
+
+def test_a_server_that_is_well_and_one_that_lacks_everything(start_aggregator):
+    server = start_aggregator("server", "--tls", "auto", "--approve")
+    found = by_subject(examine(server.data, time.time()))
+    assert {name: found[name].state for name in ("server", "version", "certificate", "data folder", "storage")} == (
+        dict.fromkeys(("server", "version", "certificate", "data folder", "storage"), "ok")
+    )
+    assert found["public set"].state == "problem"
+    assert "auricle-edge public-set" in found["public set"].way_out
+    assert (found["model"].state, found["devices"].what) == ("warning", "there are none")
+    result = command("doctor", "--data", server.data)
+    assert result.returncode == 2
+    assert result.stdout.splitlines()[0].split() == ["subject", "state", "what", "way_out"]
+
+    with server.client() as admin, server.client(ENROL) as entry:
+        admin.put("/v1/public-set", content=public_set().pack()).raise_for_status()
+        admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
+        for number in (1, 2):
+            entry.post("/v1/devices", json=FakeDevice(number, ()).enrolment()).raise_for_status()
+        assert admin.post(f"/v1/devices/{1:032x}/admit").status_code == 204
+        admin.post(f"/v1/devices/{1:032x}/quarantine", json={"reason": "it lies"}).raise_for_status()
+    found = examine(server.data, time.time())
+    assert [(item.what, item.way_out.split(" ID")[0]) for item in found if item.subject == "devices"] == [
+        ("wait to be admitted: device 2 (00000000)", "auricle-aggregator devices admit"),
+        ("device 1 is in quarantine: it lies", f"POST /v1/devices/{1:032x}/release where that is wrong"),
+    ]
+    assert {by_subject(found)[name].state for name in ("public set", "model")} == {"ok"}
+
+    later = by_subject(examine(server.data, time.time() + 5 * 365 * DAY_S))
+    assert later["certificate"].way_out == "restart the server, which renews it"
+    assert any("not seen for 7 days" in item.what for item in examine(server.data, time.time() + 8 * DAY_S))
+    earlier = by_subject(examine(server.data, time.time() - DAY_S))
+    assert earlier["clock"].state == "problem"
+    assert "timedatectl" in earlier["clock"].way_out
+
+    (server.data / "tls" / "server.pem").chmod(0o644)
+    exposed = by_subject(examine(server.data, time.time()))["data folder"]
+    assert (exposed.state, exposed.way_out) == ("problem", f"chmod go= {server.data / 'tls' / 'server.pem'}")
+    assert server.stop() == 0
+    gone = by_subject(examine(server.data, time.time()))["server"]
+    assert (gone.state, "does not answer" in gone.what) == ("problem", True)
+
+
+def test_json_and_a_folder_that_is_none(start_aggregator, tmp_path):
+    server = start_aggregator()
+    result = command("doctor", "--data", server.data, "--json")
+    assert '"subject": "public set", "state": "problem"' in result.stdout
+    failed(command("doctor", "--data", tmp_path / "typo"), "no data folder")
+    with pytest.raises(StartError):
+        examine(tmp_path / "typo", time.time())
