@@ -29,7 +29,8 @@ ALLOWED = {
     },
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio",
-        "h11", "cryptography", "segno", "prometheus_client", "wyoming",
+        "h11", "cryptography", "segno", "prometheus_client", "wyoming", "jinja2",
+        "markupsafe",
     },
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }  # fmt: skip
