@@ -32,14 +32,14 @@ def fleet_folder(folder: Path, rounds: int = 5, names: tuple[str, ...] = HOMES) 
     """Make a closed data folder: rounds that are done, one that is open, a device that waits, one in quarantine."""
     now = time.time()
     fleet = CoreFleet(folder, [], public=_words())
-    fleet.devices = [_device(number) for number in range(1, len(names) + 1)]
+    fleet.devices = [device_of(number) for number in range(1, len(names) + 1)]
     for device, name in zip(fleet.devices, names, strict=True):
         _enrol(fleet, device, name, now - 10 * _ROUND_S, ANNA)
     for number in range(rounds):
         _run(fleet, number, now - (rounds - number) * _ROUND_S)
     quarantine(fleet.store, fleet.devices[-1].device_id, "3 of its uploads stood out, 0 were refused, 2 counted", now)
     _open(fleet, now)
-    _enrol(fleet, _device(90), HOSTILE, now - 400.0, Actor("invitation 2", "192.0.2.33"), waiting=True)
+    _enrol(fleet, device_of(90), HOSTILE, now - 400.0, Actor("invitation 2", "192.0.2.33"), waiting=True)
     invite(fleet.store, InvitationRequest(devices=5, group="school"), ANNA, now - 3_600.0)
     fleet.store.note_seen(fleet.devices[3].device_id, now - 9 * 3_600.0)
     write_seen(fleet.store)
@@ -65,7 +65,8 @@ def _words():
     return dataclasses.replace(found, classes=classes)
 
 
-def _device(number: int) -> FakeDevice:
+def device_of(number: int) -> FakeDevice:
+    """Return one of the fleet's devices; that of the sixth home is in quarantine."""
     return _NoisyDevice(number, (f"c{number % 4}", f"c{(number + 1) % 4}"))
 
 
