@@ -25,21 +25,26 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 _HEARD = {1: (7, "kettle"), 2: (7, "kettle"), 3: (8, "doorbell"), 4: (8, "doorbell"), 5: (9, "glass breaking"),
           6: (7, "kettle")}  # fmt: skip
 _OWN = (61.0, 66.5, 70.0, 72.5, 74.0, 77.5, 78.0)
-_ROUND_S = 86_400.0
+_ROUNDS, _ROUND_S = 5, 86_400.0
 
 
-def fleet_folder(folder: Path, rounds: int = 5, names: tuple[str, ...] = HOMES) -> None:
-    """Make a closed data folder: rounds that are done, one that is open, a device that waits, one in quarantine."""
+def fleet_folder(folder: Path, newcomer: str = HOSTILE) -> None:
+    """Make a closed data folder: rounds that are done, one that is open, a device that waits, one in quarantine.
+
+    Args:
+        folder: to be made.
+        newcomer: name of the device that waits.
+    """
     now = time.time()
     fleet = CoreFleet(folder, [], public=_words())
-    fleet.devices = [device_of(number) for number in range(1, len(names) + 1)]
-    for device, name in zip(fleet.devices, names, strict=True):
+    fleet.devices = [device_of(number) for number in range(1, len(HOMES) + 1)]
+    for device, name in zip(fleet.devices, HOMES, strict=True):
         _enrol(fleet, device, name, now - 10 * _ROUND_S, ANNA)
-    for number in range(rounds):
-        _run(fleet, number, now - (rounds - number) * _ROUND_S)
+    for number in range(_ROUNDS):
+        _run(fleet, number, now - (_ROUNDS - number) * _ROUND_S)
     quarantine(fleet.store, fleet.devices[-1].device_id, "3 of its uploads stood out, 0 were refused, 2 counted", now)
     _open(fleet, now)
-    _enrol(fleet, device_of(90), HOSTILE, now - 400.0, Actor("invitation 2", "192.0.2.33"), waiting=True)
+    _enrol(fleet, device_of(90), newcomer, now - 400.0, Actor("invitation 2", "192.0.2.33"), waiting=True)
     invite(fleet.store, InvitationRequest(devices=5, group="school"), ANNA, now - 3_600.0)
     fleet.store.note_seen(fleet.devices[3].device_id, now - 9 * 3_600.0)
     write_seen(fleet.store)

@@ -20,6 +20,7 @@ from aggregator_server.web.routes.access import CurrentService
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 DeviceId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
+_SHOWN = 200
 _SILENT_S = 15 * 60.0  # a device that is switched on asks for work at least every minute
 
 
@@ -40,13 +41,20 @@ def health_of(device: DeviceInfo, now: float) -> str:
 
 
 @router.get("/fleet")
-def show_fleet(request: Request, service: CurrentService, _visit: Signed) -> Response:
-    """Show every device; those that need somebody come first."""
-    now = time.time()
-    found = [(device, health_of(device, now)) for device in devices.list_devices(service.store)]
+def show_fleet(request: Request, service: CurrentService, _visit: Signed, search: str = "") -> Response:
+    """Show the devices, or those of which a word is looked for; those that need somebody come first."""
+    now, word = time.time(), search.strip().casefold()
+    listed = devices.list_devices(service.store)
+    found = [(device, health_of(device, now)) for device in listed if word in _words(device)]
     order = ("waiting", "quarantine", "suspicious", "silent", "well", "revoked")
     found.sort(key=lambda pair: order.index(pair[1]))
-    return render(request, "fleet.html", devices=found)
+    hidden = max(0, len(found) - _SHOWN)
+    return render(request, "fleet.html", devices=found[:_SHOWN], hidden=hidden, search=search.strip(), all=len(listed))
+
+
+def _words(device: DeviceInfo) -> str:
+    """Return what a device is found by."""
+    return "\n".join((device.name, device.device_id, device.group or "", *device.labels)).casefold()
 
 
 @router.get("/fleet/{device_id}")

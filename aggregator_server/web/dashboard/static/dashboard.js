@@ -47,7 +47,7 @@ function draw(figure) {
     axes: [
       { ...axis, values: whole, grid: { show: false } },
       { ...axis, scale: "%", values: (_plot, splits) => splits.map((value) => `${value} %`), size: 56 },
-      { ...axis, scale: "classes", side: 1, values: whole, grid: { show: false }, size: 44 },
+      { ...axis, stroke: colour("--series-c"), scale: "classes", side: 1, values: whole, grid: { show: false }, size: 44 },
     ],
     series: [{ label: "round" }, ...series],
   }, [columns.round, ...series.map((item) => columns[item.key])], place);
