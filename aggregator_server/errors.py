@@ -65,6 +65,12 @@ class RoleError(ForbiddenError):
     code = "role_too_low"
 
 
+class ForgedFormError(ForbiddenError):
+    """A form of the dashboard was not opened in the session that sends it."""
+
+    code = "forged_form"
+
+
 class InvitationSpentError(ForbiddenError):
     """The invitation was used up, has expired or was revoked."""
 

@@ -11,6 +11,7 @@ from fleet_protocol.tensors import TensorBounds
 # Bodies, in bytes.
 MESSAGE_BYTES = 2**20
 UPDATE_BYTES = 64 * 2**20
+FORM_BYTES = 64 * 2**10  # of the dashboard
 PUBLIC_SET_BYTES = 512 * 2**20
 MODEL_BYTES = 64 * 2**20
 
@@ -39,6 +40,15 @@ HANDSHAKES = 1_024  # of TLS that have begun and not ended; they come before a c
 ACCEPTED_AT_ONCE = 64
 WAITING_TO_BE_ACCEPTED = 1_024
 RETRY_AFTER_S = 5
+
+# The dashboard.
+SESSION_S = 8 * 3600.0  # after which a person signs in again
+SESSIONS_PER_TOKEN = 16  # the next one ends the oldest
+FORM_FIELDS = 500
+STREAMS = 32  # of live pages, in each process
+STREAMS_PER_SESSION = 6
+STREAM_S = 60.0  # after which a page asks for another one, and its session is looked at again
+STREAM_LOOK_S = 1.0  # between two looks at the rounds
 
 # Threads. Administrators' requests have their own, so that they do not queue behind a fleet that wakes.
 DEVICE_THREADS = 2

@@ -479,7 +479,8 @@ class DiscoveryInfo:
         reports: Reports that ``members`` and ``left_open`` are indices of.
         groups: Groups of reports, one for each class that they are.
         left_open: Reports that found no class: another sound of their device is in that group, or a bound was reached.
-        details: Details of the clustering, such as a projection of the reports onto a plane.
+        details: Details of the clustering: ``compared``, indices of the reports that were compared with each other;
+            ``projection`` of these onto a plane; ``similarity`` of every two, where they are few.
         limits: A sentence for each bound that kept reports from becoming classes.
     """
 

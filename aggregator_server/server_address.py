@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from aggregator_server.errors import AggregatorError
+from aggregator_server.errors import AggregatorError, InvalidRequestError
 from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.atomic_files import write_durably
 
@@ -68,13 +68,14 @@ def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
         url: the server as devices reach it; None for where it listened last.
 
     Raises:
-        AggregatorError: the address is none, or nobody knows it.
+        InvalidRequestError: the address is none.
+        AggregatorError: nobody knows it.
     """
     noted, authority = read_address(folder)
     address = url or noted
     if address is None:
         raise AggregatorError("nobody knows yet where the server listens: start it first, or give --url")
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
-        raise AggregatorError(f"--url must look like https://host:port, not {address!r}")
+        raise InvalidRequestError(f"--url must look like https://host:port, not {address!r}")
     vouching = authority if urlsplit(address).scheme == "https" else None
     return lambda token: str(InvitationLink(address, token, vouching))

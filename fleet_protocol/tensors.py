@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from safetensors.numpy import save as _save
@@ -93,6 +94,22 @@ def view(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str,
         ends.append((begin, end))
     _require_no_gaps(sorted(ends), len(whole))
     return arrays, _document(metadata, bounds)
+
+
+def read_document(file: BinaryIO, bounds: TensorBounds = BOUNDS) -> dict[str, Any]:
+    """Return the document of a file that :func:`pack` wrote, without reading its arrays.
+
+    Args:
+        file: open, at its start.
+        bounds: of the header.
+
+    Raises:
+        TensorError: the file is no safetensors file, is beyond a bound, or carries no document.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    length = _header_length(file.read(_LENGTH_BYTES), size, bounds)
+    return _document(_header(file.read(length), bounds).get("__metadata__"), bounds)
 
 
 def _header_length(start: bytes, size: int, bounds: TensorBounds) -> int:

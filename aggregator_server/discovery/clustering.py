@@ -29,6 +29,8 @@ from fleet_protocol.public_set import PublicSet
 _APART = 2.0
 # Maximum of the numbers of classes that are tried: each costs a clustering.
 _MAX_COUNTS = 64
+# Maximum of the reports whose similarities are kept for people.
+_MAX_SHOWN = 64
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ class Discovery:
 
     Attributes:
         groups: The groups, ordered by their first members.
-        details: JSON-ready details: ``counted_by``, and ``projection``, [x, y] of every report.
+        details: JSON-ready details: ``counted_by``; ``projection``, [x, y] of every report; ``similarity``, the cosine
+            of every two reports, where there are few enough to look at.
     """
 
     groups: tuple[Group, ...]
@@ -134,8 +137,10 @@ def discover(
     for index, label in enumerate(labels):
         members.setdefault(int(label), []).append(index)
     groups = tuple(sorted((Group(tuple(group)) for group in members.values()), key=lambda group: group.members))
-    projection = _project(points[: len(reports)]).tolist()
-    return Discovery(groups, {"counted_by": counted_by, "projection": projection})
+    details = {"counted_by": counted_by, "projection": _project(points[: len(reports)]).round(6).tolist()}
+    if len(reports) <= _MAX_SHOWN:
+        details["similarity"] = (1.0 - distances[: len(reports), : len(reports)]).round(3).tolist()
+    return Discovery(groups, details)
 
 
 def k_medoids(distances: Doubles, count: int, seed: int) -> tuple[Ints, float]:

@@ -165,7 +165,8 @@ def _grouped_within_bounds(
     references = _shared_out([item.device_id for item in described], REFERENCES_PER_ROUND)
     found = _grouped(inputs, looked_at, [described[index] for index in references])
     groups = (Group(tuple(chosen[index] for index in group.members), group.class_id) for group in found.groups)
-    return Discovery(tuple(groups), found.details)
+    details = found.details | {"compared": [chosen[index] for index in found.details.get("compared", ())]}
+    return Discovery(tuple(groups), details)
 
 
 def _shared_out(device_ids: Sequence[str], most: int) -> list[int]:
@@ -218,5 +219,5 @@ def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: 
             [reports[i] for i in new], references, inputs.public_set, count=inputs.new_classes, seed=inputs.plan.seed
         )
         groups += [Group(tuple(new[index] for index in group.members)) for group in found.groups]
-        details = found.details
+        details = found.details | {"compared": new}
     return Discovery(tuple(groups), details)

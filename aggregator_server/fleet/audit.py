@@ -41,6 +41,8 @@ What = Literal[
     "round_restored",
     "secret_changed",
     "secret_requested",
+    "signed_in",
+    "signed_out",
     "token_made",
     "token_revoked",
 ]

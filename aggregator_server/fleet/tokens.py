@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from aggregator_server.errors import InvalidRequestError, NotAuthenticatedError, TokenNotFoundError
 from aggregator_server.fleet.audit import Actor, audit
@@ -30,6 +31,10 @@ class Person:
     def may(self, role: Role) -> bool:
         """Say whether the role reaches as far as another."""
         return ROLES.index(self.role) >= ROLES.index(role)
+
+
+FIRST = Person("administrator's token", "admin")
+"""Who has the token of ``tokens.json`` or the environment."""
 
 
 def add_token(tables: Tables, wanted: TokenRequest, by: Actor, now: float) -> NewToken:
@@ -72,10 +77,10 @@ def revoke_token(tables: Tables, token_id: int, by: Actor, now: float) -> None:
             audit(session, "token_revoked", by, now, token_id=token_id, name=row.name)
 
 
-def is_token(tables: Tables, token: str) -> bool:
-    """Tell whether a text is somebody's token, expired and revoked ones included."""
+def find_token(tables: Tables, token: str) -> int | None:
+    """Return the number of somebody's token, also of an expired or revoked one; None where nobody has it."""
     with tables.reading() as session:
-        return session.scalar(select(TokenRow.token_id).where(TokenRow.token_hash == hash_secret(token))) is not None
+        return session.scalar(select(TokenRow.token_id).where(TokenRow.token_hash == hash_secret(token)))
 
 
 def find_person(tables: Tables, token: str, now: float) -> Person | None:
@@ -86,8 +91,19 @@ def find_person(tables: Tables, token: str, now: float) -> Person | None:
     """
     with tables.reading() as session:
         row = session.scalar(select(TokenRow).where(TokenRow.token_hash == hash_secret(token)))
-    if row is None:
-        return None
+        return None if row is None else _owner(row, now)
+
+
+def person_of(session: Session, token_id: int, now: float) -> Person:
+    """Return who the token of a number belongs to.
+
+    Raises:
+        NotAuthenticatedError: it has expired or was revoked.
+    """
+    return _owner(session.get_one(TokenRow, token_id), now)
+
+
+def _owner(row: TokenRow, now: float) -> Person:
     if row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
         what = "has expired" if row.revoked_at is None else "was revoked"
         raise NotAuthenticatedError(f"token {row.token_id} of {row.name!r} {what}; ask an administrator for another")

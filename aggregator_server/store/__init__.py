@@ -101,6 +101,7 @@ class Store(Tables):
     """A data folder: the tables and ``blobs/``. One process may have it open, and those that it starts.
 
     Attributes:
+        folder: The data folder.
         blobs: The arrays. A blob is on disk before any row names it; uploads are removed when their round is over.
         keep_uploads: Of which rounds uploads stay on disk.
         review_classes: Whether new classes wait for an operator.
@@ -121,6 +122,7 @@ class Store(Tables):
             StartError: it cannot be created or written, somebody else has it open, another version wrote it, or its
                 database is not the one that belongs to its blobs.
         """
+        self.folder = folder
         self.keep_uploads = keep_uploads
         self.review_classes = review_classes
         self._seen: dict[str, float] = {}

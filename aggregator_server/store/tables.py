@@ -255,6 +255,21 @@ class TokenRow(Base):
     revoked_at: Mapped[float | None]
 
 
+class SessionRow(Base):
+    """Somebody who signed in to the dashboard. ``session_hash`` is that of what the browser keeps.
+
+    ``token_id`` is the person's token. That of ``tokens.json`` has no number: ``proof`` shows that it was this one, to
+    whoever has both it and what the browser keeps.
+    """
+
+    __tablename__ = "sessions"
+    session_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.token_id"))
+    proof: Mapped[str | None] = mapped_column(String(64))
+    made_at: Mapped[float]
+    expires_at: Mapped[float]
+
+
 class InvitationRow(Base):
     """An invitation for ``devices`` devices, of which ``used`` have come; kept only as a hash."""
 

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from aggregator_server.strategies.strategy import sharing
 
-STRATEGY = sharing("fedavg")
+STRATEGY = sharing(
+    "fedavg",
+    about="Every device trains the shared model on its own clips; the aggregator averages the weights, and leaves out "
+    "those that stand out.",
+)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from aggregator_server.strategies.strategy import sharing
+from aggregator_server.strategies.strategy import SHARING_COST, sharing
 
-STRATEGY = sharing("fedmmd")
+STRATEGY = sharing(
+    "fedmmd",
+    about="Like fedavg, but a device also keeps what its network makes of a clip near to what the fleet's network "
+    "makes of it.",
+    cost=f"{SHARING_COST} Training takes longer than with fedavg, because two networks look at every clip.",
+)

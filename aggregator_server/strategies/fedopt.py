@@ -4,4 +4,10 @@ from __future__ import annotations
 
 from aggregator_server.strategies.strategy import sharing
 
-STRATEGY = sharing("fedopt", "fedavg", defaults={"server_optimiser": "adam"})
+STRATEGY = sharing(
+    "fedopt",
+    "fedavg",
+    defaults={"server_optimiser": "adam"},
+    about="Like fedavg, but the aggregator treats the averaged change as a gradient and takes a step with Adam, which "
+    "remembers the rounds before.",
+)

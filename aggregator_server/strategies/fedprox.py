@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from aggregator_server.strategies.strategy import sharing
 
-STRATEGY = sharing("fedprox")
+STRATEGY = sharing(
+    "fedprox",
+    about="Like fedavg, but a term holds each device's weights near the fleet's while it trains. For devices whose "
+    "sounds differ much.",
+)

@@ -208,4 +208,8 @@ STRATEGY = Strategy(
     prepare=prepare,
     needs_embeddings=True,
     continuous=True,
+    about="Every device sends the mean embedding of each of its sounds. What one device was taught, all know after the "
+    "round. No network is trained.",
+    cost="The cheapest: no training in the round, and the smallest upload. Every device needs the pretrained front "
+    "end. The mean of few clips tells something about them.",
 )

@@ -16,6 +16,12 @@ from fleet_protocol.tensors import Arrays
 Prepare = Callable[[Choice, tuple[DeviceStatistics, ...], int], Choice]
 
 
+SHARING_COST = (
+    "Each device trains the shared network on its clips and sends all of its weights. Weights can tell something about "
+    "the clips. Only devices with the shared model's network take part."
+)
+
+
 def unchanged(local: Choice, _devices: tuple[DeviceStatistics, ...], _classes: int) -> Choice:
     """Leave the plan's local part as it is."""
     return local
@@ -42,6 +48,8 @@ class Strategy:
             in rounds of a strategy that shares a model (``others``).
         continuous: Whether one upload alone is a round's worth, so that rounds can be continuous.
         aliases: Former names, which are still accepted.
+        about: What a round does, in plain words, for people who choose.
+        cost: What it costs a device, and what leaves it, in plain words.
     """
 
     name: str
@@ -58,6 +66,8 @@ class Strategy:
     shares_scores: bool = False
     continuous: bool = False
     aliases: tuple[str, ...] = ()
+    about: str = ""
+    cost: str = ""
 
     @property
     def aggregations(self) -> tuple[str, ...]:
@@ -76,6 +86,8 @@ def sharing(
     prepare: Prepare = unchanged,
     aggregate: Callable[[RoundInputs], RoundResult] = weight_sharing.aggregate,
     aliases: tuple[str, ...] = (),
+    about: str = "",
+    cost: str = SHARING_COST,
 ) -> Strategy:
     """Return a strategy that shares a model.
 
@@ -89,6 +101,8 @@ def sharing(
         prepare: see :class:`Strategy`.
         aggregate: combines the uploads.
         aliases: former names.
+        about: what a round does, in plain words.
+        cost: what it costs a device, in plain words.
     """
     return Strategy(
         name=name,
@@ -102,4 +116,6 @@ def sharing(
         shares_model=True,
         prepare=prepare,
         aliases=aliases,
+        about=about,
+        cost=cost,
     )

@@ -74,4 +74,8 @@ STRATEGY = Strategy(
     check=check,
     aggregate=aggregate,
     shares_scores=True,
+    about="Every device trains a network of its own and says how it would name the public recordings. The aggregator "
+    "averages these scores, and every device learns from them.",
+    cost="Devices of any network take part. Each sends scores of public recordings and descriptions of new sounds, but "
+    "no weights. It trains in the round, and once more on the result.",
 )

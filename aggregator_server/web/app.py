@@ -21,6 +21,8 @@ from aggregator_server.rounds.scheduler import RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.web import http_errors
+from aggregator_server.web.dashboard.live import Streams
+from aggregator_server.web.dashboard.pages import PAGES
 from aggregator_server.web.docs_page import render
 from aggregator_server.web.flusher import Flusher
 from aggregator_server.web.guard import Guard
@@ -88,6 +90,7 @@ def create_app(
             disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),
             flusher=Flusher(store.flush),
         )
+        app.state.streams = Streams()
         await asyncio.to_thread(remove_left_uploads, store)
         moving = asyncio.create_task(scheduler.run())
         try:
@@ -111,6 +114,8 @@ def create_app(
     app.add_middleware(Intake, require_known=require_known)
     for module in _ROUTES:
         app.include_router(module.router)
+    for router in PAGES:
+        app.include_router(router)
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
     def docs() -> str:

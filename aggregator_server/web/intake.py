@@ -27,6 +27,7 @@ _STREAMED = (
     (re.compile(r"/v1/model"), limits.MODEL_BYTES),
     (re.compile(r"/v1/rounds/[^/]*/update"), limits.UPDATE_BYTES),
 )
+_MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the dashboard's
 RequireKnown = Callable[[Request], Awaitable[None]]
 
 
@@ -35,6 +36,7 @@ class Intake:
 
     - A body is refused that is, or says that it is, larger than its address takes, and one that arrives too slowly.
     - A JSON message is read only from callers whose token opens something, and passed on only within its bounds.
+    - A form of the dashboard is small; its page looks who sends it.
     """
 
     def __init__(self, app: ASGIApp, require_known: RequireKnown) -> None:
@@ -67,6 +69,8 @@ class Intake:
     async def _bounded(self, scope: Scope, receive: Receive, turn: _Turn) -> Receive:
         """Return a receive that keeps the bounds: of a stream while it is read, of a message by reading it now."""
         streamed = _largest_stream(scope)
+        if not scope["path"].startswith(_MESSAGES):  # a form: its page looks who sends it, and reads it
+            return _Body(scope, receive, limits.FORM_BYTES).receive
         body = _Body(scope, receive, streamed or limits.MESSAGE_BYTES)
         if streamed:
             return turn.of(body.receive) if scope["path"].endswith("/update") else body.receive

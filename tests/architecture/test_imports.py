@@ -29,8 +29,7 @@ ALLOWED = {
     },
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio",
-        "h11", "cryptography", "segno", "prometheus_client", "rich", "zeroconf",
-        "ifaddr", "wyoming",
+        "h11", "cryptography", "segno", "prometheus_client", "rich", "zeroconf", "ifaddr", "jinja2", "markupsafe",
     },
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }  # fmt: skip

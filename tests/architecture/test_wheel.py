@@ -29,6 +29,9 @@ def test_every_package_is_typed_and_no_other_files_come_along():
     expected = {name: ["py.typed"] for name in PRODUCT}
     expected["edge_client"] += ["bundles/*.auricle", "bundles/catalogue.json", "front_ends/*.frontend"]
     expected["fleet_simulator"] += ["experiment/example.toml"]
+    expected["aggregator_server"] += [
+        f"web/dashboard/{name}" for name in ("templates/*", "static/*", "static/vendor/*")
+    ]
     assert expected == SETUPTOOLS["package-data"]
     assert all((ROOT / name / "py.typed").is_file() for name in PRODUCT)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
+from tests.support.dashboard_visitor import Visitor
 
 pytestmark = pytest.mark.slow
 WORKERS = 3
@@ -55,7 +56,21 @@ def test_a_round_leads_to_the_same_bytes_as_with_one_process(fleet, tmp_path):
     alone.aggregator.stop()
 
 
+def stays_signed_in(aggregator: Aggregator, secret: str) -> bool:
+    """Whether a session is known, by connections of its own, which any worker may take."""
+    found = set()
+    for _ in range(3 * WORKERS):
+        visitor = Visitor(aggregator, Cookie=f"auricle={secret}")
+        found.add(visitor.get("/").status_code)
+        visitor.close()
+    return found == {200}
+
+
 def test_the_fleet_is_served_whichever_worker_is_killed(fleet):
+    visitor = Visitor(fleet.aggregator)
+    visitor.sign_in()
+    secret = visitor.client.cookies["auricle"]
+    visitor.close()
     for victim in range(WORKERS):
         round_id = fleet.open_round()
         for device in fleet.devices[:3]:
@@ -67,6 +82,7 @@ def test_the_fleet_is_served_whichever_worker_is_killed(fleet):
             time.sleep(0.05)
         fleet.close()
         fleet.reconnect()  # connections of the killed worker are gone
+        assert stays_signed_in(fleet.aggregator, secret)
         for device in fleet.devices[3:]:
             fleet.upload(device, fleet.work(device)).raise_for_status()
         for device in fleet.devices:

@@ -19,7 +19,7 @@ from aggregator_server.errors import (
 from aggregator_server.fleet.audit import Actor
 from aggregator_server.fleet.devices import Entry, identify, is_enrolled, wants_new_secret
 from aggregator_server.fleet.invitations import find_invitation
-from aggregator_server.fleet.tokens import Person, find_person, is_token
+from aggregator_server.fleet.tokens import FIRST, Person, find_person, find_token
 from aggregator_server.schemas import Role
 from aggregator_server.security import USER_PREFIX, same
 from aggregator_server.web.guard import caller
@@ -89,7 +89,7 @@ async def require_enrolment(
         if invitation_id is None:
             device_id = await _admit_device(request, service, bearer, _TO_ENROL, waiting=True)
             return Entry(by=caller(request, f"device {device_id}"), device_id=device_id)
-    _know(request)
+    know(request)
     by = caller(request, "enrolment token" if invitation_id is None else f"invitation {invitation_id}")
     return Entry(by=by, invitation_id=invitation_id, per_minute=terms.devices_per_minute, approve=terms.approve)
 
@@ -145,7 +145,7 @@ async def current_actor(request: Request) -> Actor:
     return found
 
 
-def _know(request: Request, device_id: str = "") -> None:
+def know(request: Request, device_id: str = "") -> None:
     """Tell the connection that its client is known (web/connection.py)."""
     connection = getattr(request.state, "connection", None)
     if connection is not None:
@@ -153,18 +153,18 @@ def _know(request: Request, device_id: str = "") -> None:
 
 
 def _is_known(service: Service, token: str) -> bool:
-    known_to = (is_token, find_invitation)
+    known_to = (find_token, find_invitation)
     return any(bool(look(service.store, token)) for look in known_to)
 
 
 async def _admit_person(request: Request, service: Service, bearer: Bearer, role: Role) -> None:
     if bearer is not None and same(bearer.credentials, service.tokens.admin):
-        person = Person("administrator's token", "admin")
+        person = FIRST
     else:
         person = await run_in_threadpool(_person, request, service, bearer, role)
     if not person.may(role):
         raise RoleError(f"{person.name} has the role {person.role}; this address needs the role {role}")
-    _know(request)
+    know(request)
     request.state.actor = caller(request, person.name)
 
 
@@ -189,7 +189,7 @@ async def _admit_device(request: Request, service: Service, bearer: Bearer, refu
         by = caller(request, f"device {error.device_id}")
         await service.for_device(service.guard.note_revoked, by)
         raise
-    _know(request, row.device_id)
+    know(request, row.device_id)
     request.state.rotate = wants_new_secret(row, time.time(), service.terms.secret_days)
     return row.device_id
 

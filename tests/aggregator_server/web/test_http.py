@@ -642,7 +642,7 @@ def test_a_public_set_with_other_features_than_the_fleets(start_aggregator):
 
 
 def test_addresses_and_methods_that_do_not_exist(fleet):
-    refused(fleet.admin.get("/"), 404, "not_found", "GET /")
+    refused(fleet.admin.get("/nothing"), 404, "not_found", "GET /nothing")
     refused(fleet.admin.get("/v2/rounds"), 404, "not_found", "/docs")
     refused(fleet.admin.post("/v1/health"), 405, "method_not_allowed", "POST /v1/health")
     refused(fleet.admin.delete("/v1/classes"), 405, "method_not_allowed")

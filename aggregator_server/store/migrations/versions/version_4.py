@@ -1,4 +1,4 @@
-"""An audit, people's tokens and invitations; networks of devices and models; who waits for approval."""
+"""An audit, people's tokens, sessions and invitations; networks of devices and models; who waits for approval."""
 
 from __future__ import annotations
 
@@ -60,6 +60,14 @@ def _add_tokens_and_invitations() -> None:
         sa.Column("made_at", sa.Double, nullable=False),
         sa.Column("expires_at", sa.Double),
         sa.Column("revoked_at", sa.Double),
+    )
+    op.create_table(
+        "sessions",
+        sa.Column("session_hash", sa.String(64), primary_key=True),
+        sa.Column("token_id", sa.Integer, sa.ForeignKey("tokens.token_id")),
+        sa.Column("proof", sa.String(64)),
+        sa.Column("made_at", sa.Double, nullable=False),
+        sa.Column("expires_at", sa.Double, nullable=False),
     )
     op.create_table(
         "invitations",

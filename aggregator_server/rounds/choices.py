@@ -1,0 +1,105 @@
+"""The strategies that an operator can choose from, and what a round by each costs this fleet."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from aggregator_server.fleet.classes import all_classes
+from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.rounds.opening import fleet_kind
+from aggregator_server.rounds.queries import OF_FLEET
+from aggregator_server.rounds.states import COUNTS
+from aggregator_server.schemas import RoundRequest
+from aggregator_server.store import Store
+from aggregator_server.store.tables import ModelRow, PublicSetRow, RoundRow
+from aggregator_server.strategies.recommended import recommended
+from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.strategy import Strategy
+from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+
+_NUMBER_BYTES = 4  # of a float32
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategyChoice:
+    """A strategy, as a choice for the next round.
+
+    Attributes:
+        name: Name of the strategy.
+        about: What a round does, in plain words.
+        cost: What it costs a device, in plain words.
+        is_recommended: Whether it is the one that serves this fleet's users best.
+        upload_bytes: Bytes that a device sends, about; None where nobody can tell yet.
+        last_s: Seconds that the last round by it took; None where there was none.
+        obstacle: Why no round by it can be opened; None where one can.
+    """
+
+    name: str
+    about: str
+    cost: str
+    is_recommended: bool
+    upload_bytes: int | None
+    last_s: float | None
+    obstacle: str | None
+
+
+def list_choices(store: Store) -> tuple[StrategyChoice, ...]:
+    """Return every strategy, the recommended one first, then those that this fleet can follow.
+
+    Raises:
+        PluginError: an installed package's strategy cannot be used.
+    """
+    with store.reading() as session:
+        best = recommended(RoundRequest(), fleet_kind(session)).strategy
+        found = [_choice(session, strategy, best) for strategy in strategies().values()]
+    return tuple(sorted(found, key=lambda choice: (not choice.is_recommended, choice.obstacle or "", choice.name)))
+
+
+def _choice(session: Session, strategy: Strategy, best: str) -> StrategyChoice:
+    public_set, model = current_version(session), current_model(session)
+    return StrategyChoice(
+        name=strategy.name,
+        about=strategy.about,
+        cost=strategy.cost,
+        is_recommended=strategy.name == best,
+        upload_bytes=_upload_bytes(strategy, public_set, model, len(all_classes(session))),
+        last_s=_last_duration(session, strategy.name),
+        obstacle=_obstacle(strategy, public_set, model),
+    )
+
+
+def _upload_bytes(
+    strategy: Strategy, public_set: PublicSetRow | None, model: ModelRow | None, classes: int
+) -> int | None:
+    """Return about how many bytes a device sends, without descriptions of new sounds."""
+    if strategy.shares_model:
+        return None if model is None else _NUMBER_BYTES * model.parameters
+    if public_set is None:
+        return None
+    if strategy.shares_scores:
+        return _NUMBER_BYTES * public_set.samples * classes
+    if strategy.needs_embeddings:
+        return _NUMBER_BYTES * classes * math.prod(FeatureSettings.from_json(public_set.features).shape)
+    return None
+
+
+def _obstacle(strategy: Strategy, public_set: PublicSetRow | None, model: ModelRow | None) -> str | None:
+    if public_set is None:
+        return "There is no public set yet (auricle-aggregator publish)."
+    is_embedding = isinstance(FeatureSettings.from_json(public_set.features), EmbeddingSettings)
+    if strategy.needs_embeddings and not is_embedding:
+        return "The fleet's features are no embeddings of a pretrained front end."
+    if strategy.shares_model and model is None:
+        return "There is no shared model yet (auricle-aggregator publish-model)."
+    return None
+
+
+def _last_duration(session: Session, strategy: str) -> float | None:
+    trained = (RoundRow.strategy == strategy) & RoundRow.operation.is_(None)
+    last = select(RoundRow.closed_at - RoundRow.opened_at).where(COUNTS, OF_FLEET, trained)
+    return session.scalar(last.order_by(RoundRow.round_id.desc()).limit(1))

@@ -1,0 +1,195 @@
+"""Who opens a page: the session of a cookie, its role, and forms that only the session's own pages can send."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
+
+from aggregator_server.errors import ForgedFormError, InvalidRequestError, RoleError
+from aggregator_server.fleet.audit import Actor
+from aggregator_server.fleet.sessions import find_session, form_token
+from aggregator_server.fleet.tokens import Person
+from aggregator_server.limits import FORM_FIELDS, SESSION_S
+from aggregator_server.schemas import Role
+from aggregator_server.security import same
+from aggregator_server.web.dashboard.page_route import SignInNeededError
+from aggregator_server.web.guard import caller
+from aggregator_server.web.routes.access import CurrentService, know
+
+_FORM_TYPE = "application/x-www-form-urlencoded"
+FORM_FIELD = "form_token"
+SESSION = "auricle"  # the cookie of who is signed in
+VISITOR = "auricle-visitor"  # the cookie of who is about to sign in: that form, too, is only taken from its own page
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Somebody who is signed in.
+
+    Attributes:
+        person: Who it is, with the role.
+        secret: The session's secret.
+        actor: Who it is, for the audit.
+    """
+
+    person: Person
+    secret: str = field(repr=False)
+    actor: Actor
+
+    @property
+    def form_token(self) -> str:
+        """What the forms of this person's pages carry."""
+        return form_token(self.secret)
+
+    @property
+    def may_operate(self) -> bool:
+        """Whether the person is an operator, or more."""
+        return self.person.may("operator")
+
+    @property
+    def may_administer(self) -> bool:
+        """Whether the person is an administrator."""
+        return self.person.may("admin")
+
+
+def secret_of(request: Request, cookie: str) -> str:
+    """Return the secret that the browser keeps; empty where it keeps none."""
+    return request.cookies.get(_cookie_name(request, cookie), "")
+
+
+def keep_secret(request: Request, response: Response, cookie: str, secret: str) -> None:
+    """Have the browser keep a secret, where no script and no other site gets at it; an empty one: no longer."""
+    response.set_cookie(
+        _cookie_name(request, cookie), secret, max_age=int(SESSION_S) if secret else 0, path="/",
+        secure=_is_private(request), httponly=True, samesite="strict",
+    )  # fmt: skip
+
+
+def _cookie_name(request: Request, cookie: str) -> str:
+    # A browser takes the prefix only from this host itself, and only over TLS.
+    return f"__Host-{cookie}" if _is_private(request) else cookie
+
+
+def _is_private(request: Request) -> bool:
+    return request.url.scheme == "https"
+
+
+async def visitor(request: Request, service: CurrentService) -> Visit:
+    """Admit whoever is signed in.
+
+    Raises:
+        SignInNeededError: nobody is.
+    """
+    secret = secret_of(request, SESSION)
+    first = service.tokens.admin
+    person = await run_in_threadpool(find_session, service.store, secret, first, time.time()) if secret else None
+    if person is None:
+        raise SignInNeededError
+    know(request)
+    visit = Visit(person, secret, caller(request, person.name))
+    request.state.visit = visit
+    return visit
+
+
+async def require_operator(visit: Annotated[Visit, Depends(visitor)]) -> None:
+    """Admit operators and administrators."""
+    _require(visit, "operator")
+
+
+async def require_admin(visit: Annotated[Visit, Depends(visitor)]) -> None:
+    """Admit administrators."""
+    _require(visit, "admin")
+
+
+def _require(visit: Visit, role: Role) -> None:
+    if not visit.person.may(role):
+        raise RoleError(f"{visit.person.name} has the role {visit.person.role}; this needs the role {role}")
+
+
+class Form:
+    """The fields of a form that was sent from a page of the session."""
+
+    def __init__(self, fields: FormData) -> None:
+        self._fields = fields
+
+    def text(self, name: str) -> str:
+        """Return a field's text without blanks around it; empty where it is missing."""
+        return str(self._fields.get(name, "")).strip()
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Return what was ticked of several fields of one name."""
+        return tuple(str(value) for value in self._fields.getlist(name))
+
+    def number(self, name: str, called: str) -> float | None:
+        """Return a field's number; None where it is empty.
+
+        Raises:
+            InvalidRequestError: it is no number.
+        """
+        text = self.text(name)
+        try:
+            return float(text) if text else None
+        except ValueError:
+            raise InvalidRequestError(f"{called} must be a number, not {text[:100]!r}") from None
+
+    def whole(self, name: str, called: str) -> int | None:
+        """Return a field's whole number; None where it is empty.
+
+        Raises:
+            InvalidRequestError: it is none.
+        """
+        text = self.text(name)
+        try:
+            return int(text) if text else None
+        except ValueError:
+            raise InvalidRequestError(f"{called} must be a whole number, not {text[:100]!r}") from None
+
+
+async def read_form(request: Request, cookie: str) -> Form:
+    """Read a form, and check that a page sent it which was made for the secret of a cookie.
+
+    Raises:
+        ForgedFormError: another site sent it, or a page of another session.
+        InvalidRequestError: it is no form.
+        TooLargeError, TooSlowError: it is too large, or comes too slowly.
+    """
+    _require_own_page(request)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
+        raise InvalidRequestError(f"{request.method} {request.url.path} takes a form ({_FORM_TYPE})")
+    fields = await request.form(max_fields=FORM_FIELDS, max_files=0)
+    secret = secret_of(request, cookie)
+    if not secret or not same(str(fields.get(FORM_FIELD, "")), form_token(secret)):
+        raise ForgedFormError(
+            "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
+            "allow cookies of this address"
+        )
+    return Form(fields)
+
+
+async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: Request) -> Form:
+    return await read_form(request, SESSION)
+
+
+def _require_own_page(request: Request) -> None:
+    """Check what browsers say about where a form comes from, as far as they say it.
+
+    Raises:
+        ForgedFormError: from another site.
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    if foreign or site not in (None, "same-origin", "none"):
+        raise ForgedFormError("this form was sent by another site; nothing was changed")
+
+
+Signed = Annotated[Visit, Depends(visitor)]
+OwnForm = Annotated[Form, Depends(_form_of_visitor)]
+Operator = Depends(require_operator)
+Admin = Depends(require_admin)

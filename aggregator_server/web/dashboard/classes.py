@@ -1,0 +1,102 @@
+"""The pages of classes: how each was found, and what an operator does about it."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response
+
+from aggregator_server.errors import RoundNotFoundError
+from aggregator_server.fleet.classes import rename_class
+from aggregator_server.fleet.devices import list_devices
+from aggregator_server.rounds.views import describe_round
+from aggregator_server.schemas import ClassDetail
+from aggregator_server.store import Store
+from aggregator_server.store.tables import ACTIVE, PROPOSED
+from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class
+from aggregator_server.undo.views import describe_class, list_class_history
+from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
+from aggregator_server.web.dashboard.going_on import to_page
+from aggregator_server.web.dashboard.page_route import PageRoute
+from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.dashboard.round_figures import Plane, plane_of
+from aggregator_server.web.routes.access import CurrentService
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+ClassId = Annotated[str, Path(max_length=64)]
+
+
+@router.get("/classes")
+def show_classes(request: Request, service: CurrentService, _visit: Signed) -> Response:
+    """Show the fleet's classes, those that wait for an operator, and former ones."""
+    found = list_class_history(service.store)
+    return render(
+        request,
+        "classes.html",
+        active=[info for info in found if info.state == ACTIVE],
+        proposed=[info for info in found if info.state == PROPOSED],
+        former=[info for info in found if info.state not in (ACTIVE, PROPOSED)],
+    )
+
+
+@router.get("/classes/{class_id}")
+def show_class(request: Request, service: CurrentService, _visit: Signed, class_id: ClassId) -> Response:
+    """Show one class: who reported it, how alike the reports were, and what can be done about it."""
+    info = describe_class(service.store, class_id)
+    names = {device.device_id: device.name for device in list_devices(service.store)}
+    others = [other for other in list_class_history(service.store) if other.state == ACTIVE]
+    return render(
+        request,
+        "class.html",
+        info=info,
+        names=names,
+        others=[other for other in others if other.class_id != class_id],
+        plane=_plane(service.store, info, names),
+    )
+
+
+@router.post("/classes/{class_id}/rename", dependencies=[Operator])
+def rename(service: CurrentService, visit: Signed, form: OwnForm, class_id: ClassId) -> Response:
+    """Give a class another name."""
+    rename_class(service.store, class_id, form.text("name"), visit.actor)
+    service.new_work.notify()
+    return to_page(f"/classes/{class_id}", "renamed")
+
+
+@router.post("/classes/{class_id}/merge", dependencies=[Operator])
+def merge(service: CurrentService, visit: Signed, form: OwnForm, class_id: ClassId) -> Response:
+    """Make a class one with another."""
+    into = form.text("into")
+    merge_class(service.store, class_id, into, time.time(), visit.actor)
+    service.new_work.notify()
+    return to_page(f"/classes/{into}", "merged")
+
+
+@router.post("/classes/{class_id}/approve", dependencies=[Operator])
+def approve(service: CurrentService, visit: Signed, _form: OwnForm, class_id: ClassId) -> Response:
+    """Make a class that waits one of the fleet's."""
+    approve_class(service.store, class_id, time.time(), visit.actor)
+    service.new_work.notify()
+    return to_page(f"/classes/{class_id}", "approved")
+
+
+@router.post("/classes/{class_id}/retire", dependencies=[Operator])
+def retire(service: CurrentService, visit: Signed, _form: OwnForm, class_id: ClassId) -> Response:
+    """Retire a class, or reject one that waits."""
+    remove_class(service.store, class_id, time.time(), visit.actor)
+    service.new_work.notify()
+    return to_page(f"/classes/{class_id}", "retired")
+
+
+def _plane(store: Store, info: ClassDetail, names: dict[str, str]) -> Plane | None:
+    """Return the picture of the round that discovered a class; None for a class of the public set."""
+    if info.discovered_in is None:
+        return None
+    try:
+        discovery = describe_round(store, info.discovered_in).discovery
+    except RoundNotFoundError:
+        return None
+    return None if discovery is None else plane_of(discovery, names)

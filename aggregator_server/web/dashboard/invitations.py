@@ -1,0 +1,83 @@
+"""The page of invitations; a new one is shown once, with a code for a camera."""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import Annotated
+
+import segno
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response
+from markupsafe import Markup
+
+from aggregator_server.errors import AggregatorError
+from aggregator_server.fleet import invitations
+from aggregator_server.schemas import InvitationRequest, NewInvitation
+from aggregator_server.server_address import make_link
+from aggregator_server.web.dashboard.access import Admin, OwnForm, Signed
+from aggregator_server.web.dashboard.going_on import to_page
+from aggregator_server.web.dashboard.page_route import PageRoute
+from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.routes.access import CurrentService
+from aggregator_server.web.service import Service
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[Admin])
+
+_HOUR_S = 3_600.0
+
+
+@router.get("/invitations")
+def show_invitations(request: Request, service: CurrentService, _visit: Signed) -> Response:
+    """Show every invitation without its text, newest first, and a form for another one."""
+    return _list(request, service)
+
+
+@router.post("/invitations")
+def invite(request: Request, service: CurrentService, visit: Signed, form: OwnForm) -> Response:
+    """Make an invitation. The answer alone shows it: the server keeps a hash."""
+    try:
+        link_of = make_link(service.store.folder, form.text("url") or None)
+        hours = form.number("hours", "the hours")
+        wanted = InvitationRequest(
+            devices=form.whole("devices", "the number of devices") or 1,
+            expires_s=None if hours is None else hours * _HOUR_S,
+            group=form.text("group") or None,
+        )
+        made = invitations.invite(service.store, wanted, visit.actor, time.time())
+    except AggregatorError as error:
+        return _list(request, service, error=error)
+    return _list(request, service, made=made, link=link_of(made.token))
+
+
+@router.post("/invitations/{invitation_id}/revoke")
+def revoke(
+    service: CurrentService, visit: Signed, _form: OwnForm, invitation_id: Annotated[int, Path(ge=1, lt=2**31)]
+) -> Response:
+    """Let nobody in by an invitation from now on."""
+    invitations.revoke_invitation(service.store, invitation_id, visit.actor, time.time())
+    return to_page("/invitations", "invitation-revoked")
+
+
+def _list(
+    request: Request,
+    service: Service,
+    made: NewInvitation | None = None,
+    link: str = "",
+    error: AggregatorError | None = None,
+) -> Response:
+    listed = invitations.list_invitations(service.store)[::-1]
+    return render(
+        request, "invitations.html", error=error,
+        invitations=listed, made=made, link=link, code=code_of(link) if link else None, now=time.time(),
+    )  # fmt: skip
+
+
+def code_of(link: str) -> Markup:
+    """Return a link's QR code as SVG without styles, which the pages' policy refuses."""
+    text = io.BytesIO()
+    segno.make(link, error="m").save(
+        text, kind="svg", xmldecl=False, svgns=True, border=2, scale=4, svgclass="code", lineclass=None, omitsize=True,
+        title="Invitation as a QR code",
+    )  # fmt: skip
+    return Markup(text.getvalue().decode())  # noqa: S704  (segno's own markup; the link is only drawn)

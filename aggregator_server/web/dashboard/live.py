@@ -1,0 +1,118 @@
+"""What changes by itself: the open round, as server-sent events. Each event is a part of a page, as HTML.
+
+A stream looks at the rounds every second, because several processes may change them. It ends after a minute, and the
+page asks for another one: so a session that has ended gets none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from aggregator_server import limits
+from aggregator_server.errors import BusyError
+from aggregator_server.rounds.views import list_rounds, summarise_round
+from aggregator_server.schemas import RoundSummary
+from aggregator_server.web.dashboard.access import Signed, Visit
+from aggregator_server.web.dashboard.page_route import PageRoute
+from aggregator_server.web.dashboard.rendering import render_text
+from aggregator_server.web.dashboard.round_figures import open_round_view, round_view
+from aggregator_server.web.routes.access import CurrentService
+from aggregator_server.web.routes.rounds import RoundId
+from aggregator_server.web.service import Service
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+Look = Callable[[], tuple[RoundSummary, ...]]
+Draw = Callable[[], str]
+
+
+@dataclass
+class Streams:
+    """The streams of this process, by their numbers from 0. It belongs to one event loop."""
+
+    sessions: dict[int, str] = field(default_factory=dict)
+
+    def require_room(self, visit: Visit) -> None:
+        """Check that a session may have one more.
+
+        Raises:
+            BusyError: it has too many, or all together are too many.
+        """
+        own = sum(secret == visit.secret for secret in self.sessions.values())
+        if own >= limits.STREAMS_PER_SESSION or len(self.sessions) >= limits.STREAMS:
+            raise BusyError("too many live pages are open; this one shows what it showed when it was opened")
+
+    def enter(self, visit: Visit) -> int:
+        """Count a stream, and return its number."""
+        number = next(number for number in itertools.count() if number not in self.sessions)
+        self.sessions[number] = visit.secret
+        return number
+
+    def leave(self, number: int) -> None:
+        """Count it no longer."""
+        del self.sessions[number]
+
+
+async def _streams(request: Request) -> Streams:
+    found: Streams = request.app.state.streams
+    return found
+
+
+OpenStreams = Annotated[Streams, Depends(_streams)]
+
+
+@router.get("/live/now")
+async def watch_now(
+    request: Request, service: CurrentService, visit: Signed, streams: OpenStreams
+) -> StreamingResponse:
+    """Send what is open now, whenever that changes."""
+
+    def draw() -> str:
+        return render_text(request, "_now.html", current=open_round_view(service.store, time.time()))
+
+    return _stream(service, visit, streams, lambda: list_rounds(service.store, None, 1), draw)
+
+
+@router.get("/live/rounds/{round_id}")
+async def watch_round(
+    request: Request, service: CurrentService, visit: Signed, streams: OpenStreams, round_id: RoundId
+) -> StreamingResponse:
+    """Send the devices of a round, whenever one of them uploaded or learned."""
+
+    def draw() -> str:
+        return render_text(request, "_round.html", view=round_view(service.store, round_id, time.time()))
+
+    return _stream(service, visit, streams, lambda: (summarise_round(service.store, round_id),), draw)
+
+
+def _stream(service: Service, visit: Visit, streams: Streams, look: Look, draw: Draw) -> StreamingResponse:
+    streams.require_room(visit)
+    events = _events(service, visit, streams, look, draw)
+    return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+async def _events(service: Service, visit: Visit, streams: Streams, look: Look, draw: Draw) -> AsyncIterator[str]:
+    end, shown = time.monotonic() + limits.STREAM_S, None
+    number = streams.enter(visit)
+    try:
+        while time.monotonic() < end and not service.new_work.closed:
+            event = service.new_work.subscribe(f"page {number}")
+            found = await run_in_threadpool(look)
+            if found != shown:
+                shown = found
+                yield _as_event(await run_in_threadpool(draw))
+            await service.new_work.wait(event, limits.STREAM_LOOK_S)
+    finally:
+        streams.leave(number)
+
+
+def _as_event(html: str) -> str:
+    return "".join(f"data: {line}\n" for line in html.splitlines() if line.strip()) + "\n"

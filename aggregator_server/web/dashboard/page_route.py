@@ -1,0 +1,78 @@
+"""A route whose every answer is a page: errors are shown as HTML, and headers say what a browser may do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRoute
+
+from aggregator_server.errors import AggregatorError, NotAuthenticatedError, NotFoundError
+from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.http_errors import status_of
+
+SIGN_IN = "/sign-in"
+HEADERS = {
+    # No script, style or picture but the server's own, none within the page itself, and nobody may frame it.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not `no-referrer`: with it, a browser does not say where a form comes from.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_TITLES = {
+    401: "Not signed in", 403: "Not allowed", 404: "Nothing here", 409: "Not now", 422: "Not understood",
+    429: "Too many attempts", 503: "Busy",
+}  # fmt: skip
+
+
+class SignInNeededError(Exception):
+    """Nobody is signed in."""
+
+
+class PageRoute(APIRoute):
+    """Answers requests of browsers."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request, errors included."""
+        answer = super().get_route_handler()
+
+        async def answer_as_page(request: Request) -> Response:
+            try:
+                response = await answer(request)
+            except SignInNeededError:
+                response = _to_sign_in(request)
+            except AggregatorError as error:
+                response = error_page(request, error)
+            except RequestValidationError:
+                response = error_page(request, NotFoundError("the address names something that cannot be"))
+            response.headers.setdefault("Cache-Control", "no-store")
+            response.headers.update(HEADERS)
+            return response
+
+        return answer_as_page
+
+
+def error_page(request: Request, error: AggregatorError) -> Response:
+    """Return the page that says what went wrong."""
+    title = _TITLES.get(status_of(type(error)), "That did not work")
+    message = str(error).encode("utf-8", "backslashreplace").decode()
+    return render(request, "error.html", error=error, title=title, message=message)
+
+
+def _to_sign_in(request: Request) -> Response:
+    """Send a browser to the sign-in page; from there it comes back to the page that it asked for."""
+    if request.url.path.startswith("/live/"):
+        return error_page(request, NotAuthenticatedError("nobody is signed in"))
+    if request.method != "GET":
+        return RedirectResponse(SIGN_IN, 303)
+    return RedirectResponse(f"{SIGN_IN}?next={quote(request.url.path)}", 303)

@@ -1,0 +1,148 @@
+"""The form that opens a round: from a strategy's settings to fields, and from fields to a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aggregator_server.errors import InvalidRequestError
+from aggregator_server.rounds.choices import StrategyChoice
+from aggregator_server.schemas import RECOMMENDED, RoundRequest
+from aggregator_server.strategies.plan_methods import known_settings
+from aggregator_server.strategies.registry import strategy as lookup
+from aggregator_server.strategies.strategy import Strategy
+from aggregator_server.web.dashboard.access import Form
+from fleet_protocol.messages import CONTINUOUS, Choice
+from fleet_protocol.setting import Setting, Value
+
+_MINUTE_S, _HOUR_S = 60.0, 3_600.0
+# What an operator most likely changes; the others are folded away.
+_MAIN = ("epochs", "learning_rate", "augmented_copies", "rehearsal", "noise", "clip_norm", "mu", "labels")
+
+SELECTIONS = {
+    "all": "All devices. The most is learned, and the most is sent.",
+    "uniform": "A random share. Cheaper for the fleet; the others still learn from the result.",
+    "size_proportional": "A random share, in which devices with many clips are more likely.",
+    "dynamic": "Few devices at first, more while the loss falls slowly.",
+}
+PERSONALISATIONS = {
+    "none": "Every device listens with the fleet's model.",
+    "local": "Every device fine-tunes the fleet's model on its own clips. It costs a second, shorter training.",
+    "group_balanced": "Devices with about equally many clips train further among themselves. It costs more rounds.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A setting as a field of the form.
+
+    Attributes:
+        name: Name of the field.
+        label: Name of the setting.
+        about: What it does.
+        kind: ``bool``, ``int``, ``float``, ``options`` or ``text``.
+        value: What stands in it.
+        default: Value that is taken where nobody changes it.
+        limits: What is allowed, in words; empty where there is no bound.
+        options: Values to choose from.
+    """
+
+    name: str
+    label: str
+    about: str
+    kind: str
+    value: str
+    default: str
+    limits: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of a strategy's local method: those that matter most, and the others."""
+
+    main: tuple[Field, ...]
+    others: tuple[Field, ...]
+
+
+def settings_of(strategy: Strategy, form: Form | None = None) -> Settings:
+    """Return the fields of a strategy's settings, with what a form said or else the defaults."""
+    fields = tuple(_field(name, setting, form) for name, setting in known_settings("local")[strategy.local].items())
+    chosen = [field for field in fields if field.label in _MAIN]
+    return Settings(main=tuple(chosen), others=tuple(field for field in fields if field not in chosen))
+
+
+def _field(name: str, setting: Setting, form: Form | None) -> Field:
+    default = _text(setting.default)
+    kind = "options" if setting.options else type(setting.default).__name__
+    bounds = [f"{word} {bound:g}" for word, bound in (("from", setting.low), ("to", setting.high)) if bound is not None]
+    return Field(
+        name=f"set_{name}",
+        label=name,
+        about=setting.about,
+        kind=kind if kind in ("bool", "int", "float", "options") else "text",
+        value=(form.text(f"set_{name}") if form else "") or default,
+        default=default,
+        limits=" ".join(bounds),
+        options=("true", "false") if kind == "bool" else setting.options,
+    )
+
+
+def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
+    """Return the round that a form asks for.
+
+    Args:
+        form: with the strategy alone, which takes its defaults, or with all settings.
+        choices: the strategies that there are.
+
+    Raises:
+        InvalidRequestError: a field cannot be read.
+        UnknownStrategyError: there is no such strategy.
+    """
+    name = form.text("strategy")
+    if not form.text("with_settings"):
+        best = any(choice.is_recommended and choice.name == name for choice in choices)
+        return RoundRequest(RECOMMENDED if best else lookup(name).name)
+    strategy = lookup(name)
+    minutes, quorum = form.number("minutes", "the deadline"), form.number("quorum", "the quorum")
+    hours, aggregation = form.number("hours", "the hours between uploads"), form.text("aggregation")
+    defaults = RoundRequest()
+    return RoundRequest(
+        strategy.name,
+        settings=dict(_changed(strategy, form)),
+        aggregation=Choice(aggregation) if aggregation and aggregation != strategy.aggregation else {},
+        deadline_s=defaults.deadline_s if minutes is None else minutes * _MINUTE_S,
+        quorum=defaults.quorum if quorum is None else quorum / 100.0,
+        new_classes=form.whole("new_classes", "the number of new classes"),
+        selection=_named(form.text("selection"), strategy.selection),
+        personalisation=_named(form.text("personalisation"), strategy.personalisation),
+        rounds=CONTINUOUS if form.text("continuous") else "single",
+        every_s=defaults.every_s if hours is None else hours * _HOUR_S,
+        others=Choice("zero_shot") if form.text("others") else None,
+    )
+
+
+def _named(name: str, default: str) -> Choice | None:
+    return Choice(name) if name and name != default else None
+
+
+def _changed(strategy: Strategy, form: Form) -> Iterator[tuple[str, Value]]:
+    """Yield the settings whose fields do not hold the default."""
+    for name, setting in known_settings("local")[strategy.local].items():
+        text = form.text(f"set_{name}")
+        if text and text != _text(setting.default):
+            yield name, _value(name, setting, text)
+
+
+def _value(name: str, setting: Setting, text: str) -> Value:
+    kind = type(setting.default)
+    try:
+        return text == "true" if kind is bool else kind(text)
+    except ValueError:
+        raise InvalidRequestError(f"{name} ({setting.about}) must be a number, not {text[:100]!r}") from None
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,115 @@
+"""The pages of rounds: the list, one round, and the form that opens the next."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from aggregator_server.errors import AggregatorError
+from aggregator_server.rounds import lifecycle
+from aggregator_server.rounds.choices import list_choices
+from aggregator_server.rounds.progress import list_progress
+from aggregator_server.rounds.views import list_rounds
+from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.registry import strategy as lookup
+from aggregator_server.undo.restoring import restore_round
+from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
+from aggregator_server.web.dashboard.going_on import to_page, wake
+from aggregator_server.web.dashboard.overview import PROGRESS
+from aggregator_server.web.dashboard.page_route import PageRoute
+from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.dashboard.round_figures import chart_of, open_round_view, plane_of, round_view
+from aggregator_server.web.dashboard.round_form import PERSONALISATIONS, SELECTIONS, request_of, settings_of
+from aggregator_server.web.routes.access import CurrentService
+from aggregator_server.web.routes.rounds import RoundId
+from aggregator_server.web.service import Service
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_PAGE = 30
+
+
+@router.get("/rounds")
+def show_rounds(
+    request: Request, service: CurrentService, _visit: Signed, before: Annotated[int | None, Query(ge=1)] = None
+) -> Response:
+    """Show the rounds, newest first, and how good the fleet was after each."""
+    found = list_rounds(service.store, before, _PAGE + 1)
+    return render(
+        request,
+        "rounds.html",
+        rounds=found[:_PAGE],
+        older=found[_PAGE - 1].round_id if len(found) > _PAGE else None,
+        current=open_round_view(service.store, time.time()),
+        chart=chart_of(list_progress(service.store, PROGRESS)),
+    )
+
+
+@router.get("/rounds/new", dependencies=[Operator])
+def show_form(request: Request, service: CurrentService, _visit: Signed, strategy: str = "") -> Response:
+    """Show the strategies, or the settings of one of them."""
+    return _form_page(request, service, strategy)
+
+
+@router.post("/rounds", dependencies=[Operator])
+def start_round(request: Request, service: CurrentService, visit: Signed, form: OwnForm) -> Response:
+    """Open a round; where that cannot be, show the form again, as it was, and why."""
+    try:
+        wanted = request_of(form, list_choices(service.store))
+        round_id = lifecycle.open_round(service.store, wanted, time.time(), visit.actor)
+    except AggregatorError as error:
+        return _form_page(request, service, form.text("strategy") if form.text("with_settings") else "", form, error)
+    wake(service)
+    return to_page(f"/rounds/{round_id}", "started")
+
+
+@router.get("/rounds/{round_id}")
+def show_round(request: Request, service: CurrentService, _visit: Signed, round_id: RoundId) -> Response:
+    """Show one round: who is in, who is late, what it found and how it was planned."""
+    view = round_view(service.store, round_id, time.time())
+    names = {part.info.device_id: part.info.name for part in view.parts}
+    discovery = view.detail.discovery
+    plane = None if discovery is None else plane_of(discovery, names)
+    return render(request, "round.html", view=view, plane=plane)
+
+
+@router.post("/rounds/{round_id}/cancel", dependencies=[Operator])
+def cancel(service: CurrentService, visit: Signed, _form: OwnForm, round_id: RoundId) -> Response:
+    """End an open round without a result."""
+    lifecycle.cancel_round(service.store, round_id, time.time(), visit.actor)
+    service.new_work.notify()
+    return to_page(f"/rounds/{round_id}", "cancelled")
+
+
+@router.post("/rounds/{round_id}/restore", dependencies=[Operator])
+def restore(service: CurrentService, visit: Signed, form: OwnForm, round_id: RoundId) -> RedirectResponse:
+    """Bring back the fleet's state after a round, also without what some devices uploaded for it."""
+    without, now = form.all("without"), time.time()
+    restored = restore_round(service.store, round_id, without, now, visit.actor, service.compute)
+    wake(service)
+    return to_page(f"/rounds/{restored}", "restored")
+
+
+def _form_page(
+    request: Request, service: Service, name: str, form: Form | None = None, error: AggregatorError | None = None
+) -> Response:
+    choices = list_choices(service.store)
+    if not name:
+        chosen = form.text("strategy") if form else ""
+        return render(request, "round_choose.html", error=error, choices=choices, chosen=chosen)
+    strategy = lookup(name)
+    choice = next(choice for choice in choices if choice.name == strategy.name)
+    return render(
+        request,
+        "round_settings.html",
+        error=error,
+        strategy=strategy,
+        choice=choice,
+        settings=settings_of(strategy, form),
+        selections=SELECTIONS,
+        personalisations=PERSONALISATIONS,
+        defaults=RoundRequest(),
+        form=form,
+    )

@@ -1,0 +1,84 @@
+"""Signing in by a token, and signing out."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
+
+from aggregator_server.errors import AggregatorError, NotAuthenticatedError
+from aggregator_server.fleet.sessions import draw_session, find_session, form_token, sign_in, sign_out
+from aggregator_server.web.dashboard.access import (
+    SESSION,
+    VISITOR,
+    Form,
+    OwnForm,
+    Signed,
+    keep_secret,
+    read_form,
+    secret_of,
+)
+from aggregator_server.web.dashboard.page_route import SIGN_IN, PageRoute
+from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.routes.access import CurrentService
+from aggregator_server.web.service import Service
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get(SIGN_IN)
+def show_sign_in(request: Request, service: CurrentService, next: str = "/") -> Response:  # noqa: A002  (in the address)
+    """Show the form to whoever is not signed in."""
+    secret = secret_of(request, SESSION)
+    if secret and find_session(service.store, secret, service.tokens.admin, time.time()) is not None:
+        return RedirectResponse(_own_page(next), 303)
+    return _sign_in_page(request, secret_of(request, VISITOR) or draw_session(), next)
+
+
+async def _form_of_visitor(request: Request) -> Form:
+    return await read_form(request, VISITOR)
+
+
+@router.post(SIGN_IN)
+def take_token(request: Request, service: CurrentService, form: Annotated[Form, Depends(_form_of_visitor)]) -> Response:
+    """Begin a session, with a secret that nobody knew before."""
+    wanted = _own_page(form.text("next"))
+    try:
+        secret = _sign_in(request, service, form.text("token"))
+    except AggregatorError as error:
+        return _sign_in_page(request, secret_of(request, VISITOR), wanted, error)
+    response = RedirectResponse(wanted, 303)
+    keep_secret(request, response, SESSION, secret)
+    keep_secret(request, response, VISITOR, "")
+    return response
+
+
+@router.post("/sign-out")
+def end_session(request: Request, service: CurrentService, visit: Signed, _form: OwnForm) -> Response:
+    """End the session here, not only in the browser."""
+    sign_out(service.store, visit.secret, visit.actor, time.time())
+    response = RedirectResponse(f"{SIGN_IN}?done=signed-out", 303)
+    keep_secret(request, response, SESSION, "")
+    return response
+
+
+def _sign_in(request: Request, service: Service, token: str) -> str:
+    try:
+        address = request.client.host if request.client else None
+        return sign_in(service.store, token, service.tokens.admin, address, time.time())
+    except NotAuthenticatedError as error:
+        service.guard.refuse(request, error)
+
+
+def _sign_in_page(request: Request, secret: str, wanted: str, error: AggregatorError | None = None) -> Response:
+    response = render(request, "sign_in.html", error=error, form_token=form_token(secret), next=_own_page(wanted))
+    keep_secret(request, response, VISITOR, secret)
+    return response
+
+
+def _own_page(wanted: str) -> str:
+    """Return an address of this server: whoever makes up a link must not send people elsewhere after they signed in."""
+    is_path = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
+    return wanted if is_path and wanted.isascii() and wanted.isprintable() else "/"

@@ -1,0 +1,305 @@
+"""Who gets at the pages: sessions, roles, forms that other sites send, and bounds. Real requests to a real server."""
+
+import contextlib
+import hashlib
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from aggregator_server.errors import NotAuthenticatedError
+from aggregator_server.fleet.audit import SERVER
+from aggregator_server.fleet.sessions import find_session, form_token, sign_in, sign_out
+from aggregator_server.fleet.tokens import add_token, revoke_token
+from aggregator_server.limits import FORM_BYTES, SESSION_S, SESSIONS_PER_TOKEN, STREAMS_PER_SESSION
+from aggregator_server.schemas import TokenRequest
+from aggregator_server.store import Store
+from tests.support.aggregator_process import ADMIN, Aggregator
+from tests.support.checkout import ROOT
+from tests.support.dashboard_visitor import Visitor
+from tests.support.pictured_fleet import HOSTILE, fleet_folder
+
+PAGES = ("/", "/fleet", f"/fleet/{1:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
+         "/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations")  # fmt: skip
+FOR_OPERATORS = {"/rounds/new", "/rounds/new?strategy=zero_shot"}
+VENDORED = ROOT / "aggregator_server/web/dashboard/static/vendor"
+
+
+@pytest.fixture(scope="module")
+def aggregator(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages") / "data"
+    fleet_folder(folder)
+    process = Aggregator(folder).start()
+    yield process
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def visitor(aggregator):
+    visitor = Visitor(aggregator)
+    yield visitor
+    visitor.close()
+
+
+@pytest.fixture
+def admin(visitor):
+    assert visitor.sign_in().status_code == 303
+    return visitor
+
+
+def person(aggregator, role):
+    with aggregator.client() as client:
+        made = client.post("/v1/tokens", json={"name": f"a {role}", "role": role}).json()
+    return made["token"], made["info"]["token_id"]
+
+
+def audited(aggregator, what):
+    with aggregator.client() as client:
+        return client.get("/v1/audit", params={"what": what}).json()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_strangers_are_sent_to_the_sign_in_page(visitor, path):
+    response = visitor.get(path)
+    assert response.status_code == 303
+    assert response.headers["location"] == f"/sign-in?next={path.partition('?')[0]}"
+
+
+def test_whoever_signs_in_comes_to_the_page_that_was_asked_for(visitor):
+    response = visitor.sign_in(next="/fleet")
+    assert (response.status_code, response.headers["location"]) == (303, "/fleet")
+    assert visitor.get("/sign-in").headers["location"] == "/"
+
+
+@pytest.mark.parametrize("elsewhere", ["//example.org", "https://example.org/", "/\\example.org", "/\r\nX: y"])
+def test_a_link_cannot_lead_elsewhere_after_signing_in(visitor, elsewhere):
+    assert visitor.sign_in(next=elsewhere).headers["location"] == "/"
+
+
+def test_every_page_says_what_a_browser_may_do_with_it(admin):
+    for path in (*PAGES, "/rounds/999", "/sign-out", "/static/dashboard.css"):
+        headers = admin.get(path).headers
+        policy = headers.get("content-security-policy", "")
+        if path == "/sign-out":  # takes forms alone, so that there is no such page
+            continue
+        assert "default-src 'none'" in policy, path
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert path.startswith("/static/") or headers["cache-control"] == "no-store", path
+
+
+def test_no_page_has_a_script_or_a_style_of_its_own(admin):
+    for path in PAGES:
+        page = admin.get(path).text
+        assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=\"|javascript:", page), path
+
+
+def test_a_hostile_name_is_shown_and_not_obeyed(admin):
+    for path in ("/fleet", f"/fleet/{90:032x}", "/audit"):
+        page = admin.get(path).text
+        assert HOSTILE not in page
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&gt;&lt;img src=x onerror=alert(2)&gt;" in page, path
+
+
+def test_devices_are_found_by_their_words(admin):
+    found = admin.get("/fleet?search=KETTLE").text
+    assert ("kitchen" in found, "workshop" in found) == (True, False)
+    nothing = admin.get("/fleet", params={"search": HOSTILE + "x"}).text
+    assert "No device of that name" in nothing
+    assert "<img" not in nothing
+
+
+def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(aggregator, visitor):
+    cookie = visitor.sign_in().headers.get_list("set-cookie")[0]
+    assert cookie.startswith("auricle=")
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "Secure" not in cookie
+    private = Visitor(aggregator, **{"X-Forwarded-Proto": "https"})  # from a proxy on this machine
+    offered = private.get("/sign-in")
+    secret = offered.cookies["__Host-auricle-visitor"]
+    fields = {"token": ADMIN, "form_token": form_token(secret)}
+    kept = {"Cookie": f"__Host-auricle-visitor={secret}"}
+    cookie = private.client.post("/sign-in", data=fields, headers=kept).headers.get_list("set-cookie")[0]
+    assert cookie.startswith("__Host-auricle=")
+    assert "Secure" in cookie
+    private.close()
+
+
+def test_neither_cookie_nor_folder_hold_what_opens_a_session(aggregator, admin):
+    secret = admin.client.cookies["auricle"]
+    assert ADMIN not in secret
+    for path in aggregator.data.rglob("*"):
+        if path.is_file():
+            assert not {secret.encode(), ADMIN.encode()} & {*re.findall(rb"[\w-]{20,}", path.read_bytes())}, path
+
+
+def test_signing_out_ends_the_session_on_the_server(aggregator, admin):
+    secret = admin.client.cookies["auricle"]
+    response = admin.post("/sign-out", "/")
+    assert (response.status_code, response.headers["location"]) == (303, "/sign-in?done=signed-out")
+    assert "You are signed out." in admin.get(response.headers["location"]).text
+    thief = Visitor(aggregator, Cookie=f"auricle={secret}")
+    assert thief.get("/").status_code == 303
+    thief.close()
+    assert audited(aggregator, "signed_out")[0]["who"] == "administrator's token"
+
+
+def test_a_session_ends_with_its_token(aggregator, visitor):
+    token, token_id = person(aggregator, "viewer")
+    visitor.sign_in(token)
+    assert visitor.get("/").status_code == 200
+    with aggregator.client() as client:
+        client.delete(f"/v1/tokens/{token_id}").raise_for_status()
+    assert visitor.get("/").status_code == 303
+    assert visitor.get("/live/now").status_code == 401
+
+
+def test_a_session_ends_by_itself_and_with_the_first_token(tmp_path):
+    store = Store(tmp_path / "data")
+    secret = sign_in(store, ADMIN, ADMIN, None, 100.0)
+    assert find_session(store, secret, ADMIN, 99.0 + SESSION_S).role == "admin"
+    assert find_session(store, secret, ADMIN, 100.0 + SESSION_S) is None
+    assert find_session(store, secret, "another token of the administrator", 101.0) is None
+    assert find_session(store, "nobody's secret", ADMIN, 101.0) is None
+    with pytest.raises(NotAuthenticatedError, match="nobody has this token"):
+        sign_in(store, "aur_user_nonsense", ADMIN, None, 100.0)
+    store.close()
+
+
+def test_a_token_has_so_many_sessions_and_no_more(tmp_path):
+    store = Store(tmp_path / "data")
+    made = add_token(store, TokenRequest(name="Anna", role="viewer"), SERVER, 1.0)
+    first = sign_in(store, ADMIN, ADMIN, None, 1.0)
+    secrets = [sign_in(store, made.token, ADMIN, None, 2.0 + turn) for turn in range(SESSIONS_PER_TOKEN + 1)]
+    alive = [find_session(store, secret, ADMIN, 50.0) is not None for secret in (first, *secrets)]
+    assert alive == [True, False, *[True] * SESSIONS_PER_TOKEN]
+    sign_out(store, secrets[1], SERVER, 51.0)
+    revoke_token(store, made.info.token_id, SERVER, 52.0)
+    assert not any(find_session(store, secret, ADMIN, 53.0) for secret in secrets)
+    store.close()
+
+
+def test_each_role_sees_and_does_what_it_may(aggregator, visitor):
+    token, _ = person(aggregator, "viewer")
+    visitor.sign_in(token)
+    for path in PAGES:
+        expected = 403 if path in FOR_OPERATORS or path == "/invitations" else 200
+        assert visitor.get(path).status_code == expected, path
+        assert "Traceback" not in visitor.get(path).text
+    assert "Start a round" not in visitor.get("/rounds").text
+    assert "Lift quarantine" not in visitor.get("/fleet").text
+    refused = visitor.post("/rounds/6/cancel", "/")
+    assert refused.status_code == 403
+    assert "has the role viewer; this needs the role operator" in refused.text
+    token, _ = person(aggregator, "operator")
+    operator = Visitor(aggregator)
+    operator.sign_in(token)
+    assert operator.get("/rounds/new").status_code == 200
+    assert operator.get("/invitations").status_code == 403
+    assert operator.post(f"/fleet/{1:032x}/revoke", "/").status_code == 403
+    operator.close()
+
+
+def test_a_form_that_another_site_sends_changes_nothing(aggregator, admin):
+    token = admin.token_on("/classes/c1")
+    other = Visitor(aggregator)
+    other.sign_in()
+    forged = (
+        ({}, {}),
+        ({"form_token": "0" * 64}, {}),
+        ({"form_token": other.token_on("/")}, {}),  # of another session
+        ({"form_token": token}, {"Origin": "https://example.org"}),
+        ({"form_token": token}, {"Origin": "null"}),
+        ({"form_token": token}, {"Sec-Fetch-Site": "cross-site"}),
+    )
+    for fields, headers in forged:
+        response = admin.client.post("/classes/c1/rename", data={"name": "forged"} | fields, headers=headers)
+        assert response.status_code == 403, (fields, headers)
+        assert "nothing was changed" in response.text
+    assert "forged" not in admin.get("/classes").text
+    own = {"Origin": aggregator.url, "Sec-Fetch-Site": "same-origin"}
+    sent = admin.client.post("/classes/c1/rename", data={"name": "nope", "form_token": token}, headers=own)
+    assert sent.status_code == 303
+    other.close()
+
+
+def test_nobody_is_signed_in_by_another_site(aggregator, visitor):
+    response = visitor.client.post("/sign-in", data={"token": ADMIN, "form_token": "0" * 64})
+    assert response.status_code == 403
+    assert "auricle" not in visitor.client.cookies
+
+
+def test_wrong_tokens_are_noted_and_slowed_down_and_right_ones_are_not(aggregator):
+    guesser = Visitor(aggregator, "127.0.0.77")
+    answers = [guesser.sign_in(f"aur_user_{turn}") for turn in range(11)]
+    assert [answer.status_code for answer in answers] == [401] * 10 + [429]
+    assert "nobody has this token" in answers[0].text
+    assert int(answers[-1].headers["retry-after"]) > 0
+    noted = [entry for entry in audited(aggregator, "authentication_failed") if entry["address"] == "127.0.0.77"]
+    assert [entry["details"]["request"] for entry in noted] == ["POST /sign-in"] * 10
+    with aggregator.client("aur_user_nobody", address="127.0.0.77") as client:
+        assert client.get("/v1/rounds").status_code == 429  # one count for both ways in
+    assert guesser.sign_in().status_code == 303
+    assert audited(aggregator, "signed_in")[0]["address"] == "127.0.0.77"
+    guesser.close()
+
+
+def test_a_form_is_small_and_a_form(admin):
+    token = admin.token_on("/")
+    too_large = admin.client.post("/classes/c1/rename", data={"form_token": token, "name": "x" * FORM_BYTES})
+    assert too_large.status_code == 413
+    unbounded = admin.client.post("/classes/c1/rename", content=iter([b"name="] + [b"x" * 8192] * 9),
+                                  headers={"Content-Type": "application/x-www-form-urlencoded"})  # fmt: skip
+    assert unbounded.status_code == 413
+    assert admin.client.post("/classes/c1/rename", json={"name": "x", "form_token": token}).status_code == 422
+    files = {"name": ("a.txt", b"x")}
+    assert admin.client.post("/classes/c1/rename", data={"form_token": token}, files=files).status_code == 422
+    assert admin.post("/classes/c1/rename", "/", name="").status_code == 422
+
+
+def test_what_is_not_there_is_said_on_a_page(admin):
+    for path, words in (("/rounds/999", "there is no round 999"), (f"/fleet/{77:032x}", "there is no device"),
+                        ("/classes/c99", "there is no class"), ("/fleet/%3Cb%3E", "cannot be"),
+                        ("/static/../access.py", "nothing at this address"), ("/static/x.js", "no file")):  # fmt: skip
+        response = admin.get(path)
+        assert response.status_code == 404, path
+        assert words in response.text.replace("&#39;", "'")
+
+
+def test_live_pages_are_bounded(aggregator, admin):
+    def status():
+        with admin.client.stream("GET", "/live/now") as response:
+            return response.status_code
+
+    with contextlib.ExitStack() as stack:
+        lines = []
+        for _ in range(STREAMS_PER_SESSION):
+            response = stack.enter_context(admin.client.stream("GET", "/live/now"))
+            assert response.headers["content-type"].startswith("text/event-stream")
+            lines.append(response.iter_lines())
+            assert next(lines[-1]).startswith("data: ")
+        assert status() == 503
+        other = Visitor(aggregator)
+        other.sign_in()
+        with other.client.stream("GET", "/live/rounds/6") as response:
+            assert response.status_code == 200
+        other.close()
+    end = time.monotonic() + 30
+    while status() != 200:  # the server notes that a page was closed when it looks next
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_the_files_of_other_projects_are_what_they_are_said_to_be(admin):
+    listed = dict(
+        re.findall(r"^\| `([\w.-]+)` \|.*\| ([0-9a-f]{64}) \|$", (VENDORED / "VENDORED.md").read_text(), re.MULTILINE)
+    )
+    assert set(listed) == {path.name for path in VENDORED.iterdir() if path.suffix in (".js", ".css")}
+    for name, digest in listed.items():
+        assert hashlib.sha256((VENDORED / name).read_bytes()).hexdigest() == digest
+        served = admin.get(f"/static/vendor/{name}")
+        assert hashlib.sha256(served.content).hexdigest() == digest
+    for licence in re.findall(r"`(LICENSE-\w+\.txt)`", (VENDORED / "VENDORED.md").read_text()):
+        assert Path(VENDORED / licence).stat().st_size > 200

@@ -1,0 +1,140 @@
+"""What an operator does on the pages happens, once, by the rules of the interface for programs, and is in the audit."""
+
+import re
+
+import pytest
+
+from tests.support.aggregator_process import Aggregator, FakeDevice
+from tests.support.core_fleet import CoreFleet
+from tests.support.dashboard_visitor import Visitor
+
+
+@pytest.fixture(scope="module")
+def aggregator(tmp_path_factory):
+    """A round is done; the two sounds that it found wait for an operator, and so do devices that join."""
+    folder = tmp_path_factory.mktemp("actions") / "data"
+    fleet = CoreFleet(folder)
+    fleet.store.review_classes = True
+    fleet.run_round()
+    fleet.store.close()
+    process = Aggregator(folder, "--review-classes", "--approve").start()
+    yield process
+    assert process.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def operator(aggregator):
+    visitor = Visitor(aggregator)
+    visitor.sign_in()
+    yield visitor
+    visitor.close()
+
+
+def done(response, path, what):
+    assert response.status_code == 303, response.text
+    assert response.headers["location"] == f"{path}?done={what}"
+
+
+def told(aggregator, path):
+    with aggregator.client() as client:
+        return client.get(path).json()
+
+
+def states(aggregator):
+    return {info["class_id"]: info["state"] for info in told(aggregator, "/v1/class-history")}
+
+
+def newest(aggregator):
+    entry = told(aggregator, "/v1/audit?limit=1")[0]
+    return entry["what"], entry["who"]
+
+
+def test_new_classes_are_approved_or_rejected(aggregator, operator):
+    assert "2 new classes wait" in operator.get("/").text
+    done(operator.post("/classes/c4/approve", "/classes/c4"), "/classes/c4", "approved")
+    assert newest(aggregator) == ("class_approved", "administrator's token")
+    done(operator.post("/classes/c5/retire", "/classes/c5"), "/classes/c5", "retired")
+    assert (states(aggregator)["c4"], states(aggregator)["c5"]) == ("active", "rejected")
+    again = operator.post("/classes/c5/approve", "/classes")
+    assert again.status_code == 404
+    assert "is rejected" in again.text
+
+
+def test_classes_are_merged_and_retired(aggregator, operator):
+    refused = operator.post("/classes/c1/rename", "/classes/c1", name="word 2")
+    assert refused.status_code == 409
+    assert "choose another name" in refused.text
+    done(operator.post("/classes/c3/merge", "/classes/c3", into="c2"), "/classes/c2", "merged")
+    assert newest(aggregator) == ("class_merged", "administrator's token")
+    done(operator.post("/classes/c1/retire", "/classes/c1"), "/classes/c1", "retired")
+    assert (states(aggregator)["c3"], states(aggregator)["c1"]) == ("merged", "retired")
+
+
+def test_the_fleet_goes_back_to_the_state_after_a_round(aggregator, operator):
+    rounds = len(told(aggregator, "/v1/rounds"))
+    response = operator.post("/rounds/1/restore", "/rounds/1")
+    done(response, f"/rounds/{rounds + 1}", "restored")
+    assert newest(aggregator) == ("round_restored", "administrator's token")
+    assert [states(aggregator)[name] for name in ("c1", "c3")] == ["active", "active"]
+    page = operator.get(f"/rounds/{rounds}").text
+    assert "This round does not count" in page
+    assert "restore of round 1" in operator.get("/rounds").text
+
+
+def test_a_round_is_opened_once_and_cancelled(aggregator, operator):
+    opened = operator.post("/rounds", "/rounds/new", strategy="zero_shot")
+    path = opened.headers["location"].partition("?")[0]
+    done(opened, path, "started")
+    second = operator.post("/rounds", "/rounds/new", strategy="zero_shot")
+    assert second.status_code == 409
+    assert re.search(r"round \d+ is open", second.text)
+    assert 'name="form_token"' in second.text  # the form again, not only a message
+    done(operator.post(f"{path}/cancel", path), path, "cancelled")
+    assert told(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
+
+
+def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator, operator):
+    made = operator.post("/invitations", "/invitations", devices="1", hours="2", url="http://192.0.2.1:8470")
+    link = re.search(r"auricle-edge join (\S+)</code>", made.text)[1]
+    assert link.startswith("auricle://192.0.2.1:8470") or "192.0.2.1" in link
+    assert "<svg" in made.text
+    token = re.search(r"aur_join_[\w-]+", link)[0]
+    device = FakeDevice(9, ("c0",))
+    with aggregator.client(token) as client:
+        client.post("/v1/devices", json=device.enrolment(name="attic")).raise_for_status()
+    path = f"/fleet/{device.device_id}"
+    assert "1 device waits" in operator.get("/").text
+    done(operator.post(f"{path}/admit", "/fleet"), path, "admitted")
+    done(operator.post(f"{path}/quarantine", path, reason="it hums"), path, "quarantined")
+    assert "it hums" in operator.get("/fleet").text
+    assert newest(aggregator) == ("device_quarantined", "administrator's token")
+    done(operator.post(f"{path}/release", "/fleet"), path, "released")
+    done(operator.post(f"{path}/revoke", path), path, "revoked")
+    with aggregator.client(device.secret) as client:
+        assert client.get("/v1/work").json()["error"]["code"] == "device_revoked"
+
+
+def test_an_invitation_is_revoked_and_a_wrong_one_is_not_made(aggregator, operator):
+    before = len(told(aggregator, "/v1/invitations"))
+    for wrong, words in (({"devices": "0.5"}, "whole number"), ({"devices": "9999"}, "from 1 to 1000"),
+                         ({"url": "javascript:1"}, "must look like")):  # fmt: skip
+        refused = operator.post("/invitations", "/invitations", **wrong)
+        assert refused.status_code == 422
+        assert words in refused.text
+    assert len(told(aggregator, "/v1/invitations")) == before
+    operator.post("/invitations", "/invitations", devices="3", hours="")
+    path = f"/invitations/{before + 1}/revoke"
+    done(operator.post(path, "/invitations"), "/invitations", "invitation-revoked")
+    last = told(aggregator, "/v1/invitations")[-1]
+    assert (last["devices"], last["expires_at"]) == (3, None)
+    assert last["revoked_at"] is not None
+
+
+def test_the_audit_is_read_by_kind_and_page(aggregator, operator):
+    for turn in range(55):
+        operator.post("/classes/c0/rename", "/classes/c0", name=f"name {turn}")
+    page = operator.get("/audit?what=class_renamed").text
+    assert page.count("<tr><th scope") == 50
+    older = re.search(r'href="(/audit\?before=\d+&amp;what=class_renamed)"', page)[1].replace("&amp;", "&")
+    assert operator.get(older).text.count("<tr><th scope") == 5
+    assert operator.get("/audit?what=nonsense").status_code == 200

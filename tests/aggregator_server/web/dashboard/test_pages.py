@@ -1,0 +1,232 @@
+"""The pages in a browser: the paths that a person takes, at every width, in light and dark, and without scripts."""
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+
+from fleet_protocol.addresses import InvitationLink
+from tests.support.aggregator_process import ADMIN, Aggregator, FakeDevice, Fleet
+from tests.support.pictured_fleet import HOSTILE, device_of, fleet_folder
+
+PAGES = ("/", "/fleet", f"/fleet/{6:032x}", f"/fleet/{90:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
+         "/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations",
+         "/rounds/999")  # fmt: skip
+VIEWS = (("light", 1200), ("dark", 375))  # colours do not depend on the width
+
+
+@pytest.fixture(scope="module")
+def aggregator(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages") / "data"
+    fleet_folder(folder)
+    process = Aggregator(folder).start()
+    yield process
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def hosts(page):
+    """The hosts that the page asked."""
+    asked = set()
+    page.on("request", lambda request: asked.add(urlsplit(request.url).netloc))
+    return asked
+
+
+def sign_in(page, aggregator, token=ADMIN):
+    page.goto(aggregator.url)
+    page.get_by_label("Your token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Overview").wait_for()
+
+
+def violations(page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [
+        f"{found['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+        for found in Axe().run(page).response["violations"]
+        for node in found["nodes"]
+    ]
+
+
+def look(page):
+    """What is wrong with a page in every view: rules of accessibility that are broken, and what is wider than it."""
+    found = {}
+    for scheme, width in VIEWS:
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 800})
+        wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        found[scheme, width] = violations(page) + ([f"{wider} pixels too wide"] if wider else [])
+    return {view: problems for view, problems in found.items() if problems}
+
+
+@pytest.mark.slow
+def test_every_page_can_be_read_by_everybody_at_every_width_in_light_and_dark(page, aggregator, hosts):
+    page.goto(aggregator.url)
+    problems = {"/sign-in": look(page)}
+    sign_in(page, aggregator)
+    for path in PAGES:
+        page.goto(aggregator.url + path)
+        page.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })")
+        problems[path] = look(page)
+    page.goto(f"{aggregator.url}/invitations")
+    page.get_by_role("button", name="Make an invitation").click()
+    page.locator("svg.code").wait_for()
+    problems["a new invitation"] = look(page)
+    assert {path: found for path, found in problems.items() if found} == {}
+    assert hosts == {urlsplit(aggregator.url).netloc}
+
+
+@pytest.mark.slow
+def test_the_path_of_an_operator_from_sign_in_to_sign_out(page, aggregator, hosts):
+    sign_in(page, aggregator)
+    device = FakeDevice(20, ("c0", "c1"))
+    fleet = Fleet(aggregator, [device, *map(device_of, range(1, 6))])
+    invite(page, aggregator, device)
+    see(page, device)
+    finish_open_round(page, aggregator)
+    start_and_watch(page, fleet)
+    rename(page)
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_text("You are signed out.").wait_for()
+    page.goto(f"{aggregator.url}/fleet")
+    page.get_by_role("button", name="Sign in").wait_for()
+    fleet.close()
+    assert hosts == {urlsplit(aggregator.url).netloc}
+
+
+def invite(page, aggregator, device):
+    page.get_by_role("link", name="Invitations").click()
+    page.get_by_label("Group").fill("attic")
+    page.get_by_role("button", name="Make an invitation").click()
+    page.locator("svg.code").wait_for()
+    command = page.locator("code.secret").inner_text()
+    invitation = InvitationLink.parse(command.removeprefix("auricle-edge join "))
+    assert invitation.url == aggregator.url
+    with aggregator.client(invitation.token) as client:
+        client.post("/v1/devices", json=device.enrolment(name="attic window")).raise_for_status()
+    page.get_by_role("link", name="Invitations").click()
+    assert invitation.token not in page.content()
+    row = page.get_by_role("row", name="attic")
+    assert "1 of 1" in row.inner_text()
+
+
+def see(page, device):
+    page.get_by_role("link", name="Fleet", exact=True).click()
+    page.get_by_role("link", name="attic window").click()
+    page.get_by_role("heading", name="attic window").wait_for()
+    assert device.device_id in page.content()
+    assert page.url.endswith(f"/fleet/{device.device_id}")
+
+
+def finish_open_round(page, aggregator):
+    """Cancel the round that the folder has open: a person who looks at the page sees it end."""
+    page.get_by_role("link", name="Overview").click()
+    page.get_by_role("link", name="round 6", exact=True).click()
+    page.get_by_text("3 of 5 devices are in, 2 late").wait_for()
+    page.get_by_text("Cancel this round").click()
+    page.get_by_role("button", name="Cancel round 6").click()
+    page.get_by_text("The round was cancelled.").wait_for()
+    page.get_by_text("cancelled by an administrator").wait_for()
+
+
+def start_and_watch(page, fleet):
+    """Start a round, and watch the devices come in and take the result, without a reload."""
+    page.get_by_role("link", name="Rounds", exact=True).first.click()
+    page.get_by_role("link", name="Start a round").click()
+    assert page.get_by_role("radio", name="zero_shot").is_checked()
+    page.get_by_role("button", name="Look at the settings first").click()
+    page.get_by_label("Deadline, minutes").fill("never")
+    page.get_by_role("button", name="Start the round").click()
+    page.get_by_role("alert").get_by_text("the deadline must be a number, not 'never'").wait_for()
+    page.get_by_label("Deadline, minutes").fill("30")
+    page.get_by_label("Epochs", exact=True).fill("3")
+    page.get_by_role("button", name="Start the round").click()
+    page.get_by_text("The round is open.").wait_for()
+    page.get_by_text("0 of 6 devices are in").wait_for()
+    round_id = int(page.url.partition("?")[0].rpartition("/")[2])
+    works = [contribution(fleet, device) for device in fleet.devices]
+    assert works[0]["plan"]["local"]["settings"]["epochs"] == 3
+    for count, (device, work) in enumerate(zip(fleet.devices, works, strict=True), start=1):
+        fleet.upload(device, work).raise_for_status()
+        if count == 1:
+            page.get_by_text("1 of 6 devices are in").wait_for()
+    page.locator(".badge.good", has_text="done").wait_for(timeout=60_000)
+    assert fleet.work(fleet.devices[0])["kind"] == "learn"
+    fleet.learned(fleet.devices[0], round_id).raise_for_status()
+    page.get_by_text("1 took the result").wait_for()
+
+
+def contribution(fleet, device):
+    """What a device is to upload for; what it has yet to learn from the rounds before comes first."""
+    work = fleet.work(device)
+    while work["kind"] == "learn":
+        fleet.learned(device, work["round_id"]).raise_for_status()
+        work = fleet.work(device)
+    return work
+
+
+def rename(page):
+    page.get_by_role("link", name="Classes", exact=True).click()
+    page.get_by_role("link", name="kettle").click()
+    page.get_by_role("img", name=re.compile("6 reports of new sounds")).wait_for()
+    page.get_by_label("Name", exact=True).fill("Wasserkocher")
+    page.get_by_role("button", name="Rename").click()
+    page.get_by_role("heading", name="Wasserkocher", exact=True).wait_for()
+
+
+def test_the_keyboard_is_enough(page, aggregator):
+    page.goto(aggregator.url)
+    page.keyboard.type(ADMIN)  # the field has the focus
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Overview").wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "To the content"
+    reached = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.textContent.trim()"))
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid", reached
+    assert reached == ["Auricle", "Overview", "Fleet", "Rounds", "Classes", "Audit", "Invitations", "Sign out"]
+    page.keyboard.press("Enter")
+    page.get_by_text("You are signed out.").wait_for()
+
+
+def test_all_but_what_is_live_works_without_scripts(browser, aggregator):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    sign_in(page, aggregator)
+    page.get_by_text("Figures as a table").click()
+    assert page.get_by_role("cell", name="7", exact=True).first.is_visible()
+    page.get_by_role("link", name="Fleet", exact=True).click()
+    page.get_by_role("button", name="Lift quarantine of living room").click()
+    page.get_by_text("The device's uploads count again.").wait_for()
+    page.get_by_text("Put in quarantine…").click()
+    page.get_by_label("Reason, for the next who looks").fill("it hums")
+    page.get_by_role("button", name="Put in quarantine").click()
+    page.get_by_text("it hums").wait_for()
+    context.close()
+
+
+def test_a_hostile_name_runs_nothing(page, aggregator):
+    dialogs = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    sign_in(page, aggregator)
+    for path in ("/fleet", f"/fleet/{90:032x}", "/audit"):
+        page.goto(aggregator.url + path)
+        page.get_by_text(HOSTILE).first.wait_for()
+    assert dialogs == []
+    assert page.locator("img").count() == 0
+
+
+def test_the_chart_shows_what_the_table_says(page, aggregator):
+    sign_in(page, aggregator)
+    page.locator(".chart canvas").wait_for()
+    legend = page.locator(".u-legend")
+    legend.get_by_text("devices' own held-out clips").wait_for()
+    page.get_by_text("Figures as a table").click()
+    last = page.locator("figure tbody tr").last
+    figures = [cell.inner_text() for cell in last.locator("td").all()]
+    assert figures[1] in legend.inner_text()
+    assert figures[3] in legend.inner_text()

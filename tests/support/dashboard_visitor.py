@@ -1,0 +1,34 @@
+"""A person at the dashboard, without a browser: keeps cookies, and reads forms from pages."""
+
+import re
+
+import httpx
+
+from tests.support.aggregator_process import ADMIN, Aggregator
+
+
+class Visitor:
+    """Speaks HTTP as a browser does; ``address`` is its own, of 127.0.0.0/8."""
+
+    def __init__(self, aggregator: Aggregator, address: str = "127.0.0.1", **headers: str):
+        transport = httpx.HTTPTransport(local_address=address)
+        self.client = httpx.Client(
+            base_url=aggregator.url, transport=transport, timeout=60, trust_env=False, headers=headers
+        )
+
+    def get(self, path: str, **options) -> httpx.Response:
+        return self.client.get(path, **options)
+
+    def token_on(self, path: str) -> str:
+        """The token of the forms on a page."""
+        return re.search(r'name="form_token" value="([0-9a-f]{64})"', self.get(path).text)[1]
+
+    def post(self, path: str, page: str, **fields: str) -> httpx.Response:
+        """Send a form from a page."""
+        return self.client.post(path, data={"form_token": self.token_on(page)} | fields)
+
+    def sign_in(self, token: str = ADMIN, **fields: str) -> httpx.Response:
+        return self.post("/sign-in", "/sign-in", token=token, **fields)
+
+    def close(self) -> None:
+        self.client.close()

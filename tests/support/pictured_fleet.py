@@ -1,0 +1,121 @@
+"""A data folder with a small made-up fleet, for the dashboard's tests and pictures. No figure in it is measured."""
+
+import dataclasses
+import time
+from pathlib import Path
+
+import numpy as np
+
+from aggregator_server.fleet.audit import Actor
+from aggregator_server.fleet.classes import rename_class
+from aggregator_server.fleet.conduct import quarantine
+from aggregator_server.fleet.devices import Entry, enrol
+from aggregator_server.fleet.invitations import invite
+from aggregator_server.rounds.candidates import write_seen
+from aggregator_server.rounds.work import acknowledge
+from aggregator_server.schemas import InvitationRequest
+from fleet_protocol.messages import ClassInfo, ClassReport, Enrolment, Learned
+from tests.support.aggregator_process import SETTINGS, FakeDevice, public_set
+from tests.support.core_fleet import CoreFleet
+
+ANNA = Actor("Anna (token 1)", "192.0.2.7")
+WORDS = ("yes", "no", "stop", "go")
+HOMES = ("kitchen", "hallway", "workshop", "nursery", "garden shed", "living room")
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+_HEARD = {1: (7, "kettle"), 2: (7, "kettle"), 3: (8, "doorbell"), 4: (8, "doorbell"), 5: (9, "glass breaking"),
+          6: (7, "kettle")}  # fmt: skip
+_OWN = (61.0, 66.5, 70.0, 72.5, 74.0, 77.5, 78.0)
+_ROUNDS, _ROUND_S = 5, 86_400.0
+
+
+def fleet_folder(folder: Path, newcomer: str = HOSTILE) -> None:
+    """Make a closed data folder: rounds that are done, one that is open, a device that waits, one in quarantine.
+
+    Args:
+        folder: to be made.
+        newcomer: name of the device that waits.
+    """
+    now = time.time()
+    fleet = CoreFleet(folder, [], public=_words())
+    fleet.devices = [device_of(number) for number in range(1, len(HOMES) + 1)]
+    for device, name in zip(fleet.devices, HOMES, strict=True):
+        _enrol(fleet, device, name, now - 10 * _ROUND_S, ANNA)
+    for number in range(_ROUNDS):
+        _run(fleet, number, now - (_ROUNDS - number) * _ROUND_S)
+    quarantine(fleet.store, fleet.devices[-1].device_id, "3 of its uploads stood out, 0 were refused, 2 counted", now)
+    _open(fleet, now)
+    _enrol(fleet, device_of(90), newcomer, now - 400.0, Actor("invitation 2", "192.0.2.33"), waiting=True)
+    invite(fleet.store, InvitationRequest(devices=5, group="school"), ANNA, now - 3_600.0)
+    fleet.store.note_seen(fleet.devices[3].device_id, now - 9 * 3_600.0)
+    write_seen(fleet.store)
+    fleet.store.close()
+
+
+class _NoisyDevice(FakeDevice):
+    """Describes sounds less alike than others of the tests do."""
+
+    def arrays(self, work: dict, samples: int) -> dict[str, np.ndarray]:
+        arrays = super().arrays(work, samples)
+        if "impressions" in arrays:
+            noise = np.random.default_rng(self.number).normal(
+                size=(*arrays["impressions"].shape[:1], 1, *SETTINGS.shape)
+            )
+            arrays["impressions"] = (arrays["impressions"] + 1.6 * noise).astype(np.float32)
+        return arrays
+
+
+def _words():
+    found = public_set(samples=40)
+    classes = tuple(ClassInfo(info.class_id, word) for info, word in zip(found.classes, WORDS, strict=True))
+    return dataclasses.replace(found, classes=classes)
+
+
+def device_of(number: int) -> FakeDevice:
+    """Return one of the fleet's devices; that of the sixth home is in quarantine."""
+    return _NoisyDevice(number, (f"c{number % 4}", f"c{(number + 1) % 4}"))
+
+
+def _enrol(fleet: CoreFleet, device: FakeDevice, name: str, now: float, by: Actor, waiting: bool = False) -> None:
+    labels = (*(WORDS[int(class_id[1:])] for class_id in device.classes), _HEARD.get(device.number, (0, "door"))[1])
+    fields = device.enrolment(name=name, labels=labels, clips=20 + 7 * (device.number % 9))
+    enrol(fleet.store, Enrolment(**fields), now, Entry(by=by, approve=waiting))
+
+
+def _run(fleet: CoreFleet, number: int, now: float) -> None:
+    """Run a round; in the second one devices report new sounds."""
+    if number == 1:
+        for index, device in enumerate(fleet.devices):
+            sound, name = _HEARD.get(device.number, (None, None))
+            if sound is not None:
+                report = ClassReport(2, name, 9)
+                fleet.devices[index] = dataclasses.replace(
+                    device, reports=(report,), known=device.classes, sounds={2: sound}
+                )
+    round_id = fleet.open(now)
+    for place, device in enumerate(fleet.devices):
+        fleet.upload(device, now + 60.0 + 25.0 * place)
+    assert fleet.advance(now + 240.0) == round_id
+    if number == 1:
+        fleet.devices = [dataclasses.replace(device, reports=(), known=()) for device in fleet.devices]
+    rng = np.random.default_rng(number)
+    for device in fleet.devices:
+        after = _OWN[number % len(_OWN)] + rng.normal() * 4
+        metrics = {
+            "held_out_before": after - 3,
+            "held_out_after": after,
+            "public_before": 70.0,
+            "public_after": after + 8,
+        }
+        kept_own = bool(rng.random() < 0.1)
+        acknowledge(fleet.store, device.device_id, Learned(round_id, metrics, personalised=True, kept_own=kept_own))
+    if number == 2:
+        rename_class(fleet.store, "c0", "yes please", ANNA)
+
+
+def _open(fleet: CoreFleet, now: float) -> None:
+    """Open a round in which half of the devices are in, and the others are late."""
+    fleet.open(now - 420.0, deadline_s=3_600.0)
+    for place, device in enumerate(fleet.devices[:3]):
+        fleet.upload(device, now - 360.0 + 20.0 * place)
+    for device in fleet.devices[:3]:
+        fleet.store.note_seen(device.device_id, now - 20.0)
