@@ -128,9 +128,11 @@ LARGEST_WEIGHT = 1e6
 # that a network was led to. A mean of embeddings may carry noise (docs/methods.md, "Prototypes").
 IMPRESSION_RANGES = 3.0
 PROTOTYPE_RANGES = 10.0
-# Medians of the devices' numbers of clips above which more do not count, by default: in a mean, and where they only
-# decide who is asked and for how long. Ten times the chance is what an honest device with much data needs.
+# Medians of the devices' numbers of clips above which more do not count, by default: in a mean, in how far the screen
+# lets an update lead, and where they only decide who is asked and for how long. Ten times the chance is what an honest
+# device with much data needs.
 CLIPS_CAP = 3.0
+SCREEN_CAP = 10.0
 SELECTION_CAP = 10.0
 # Uploads that were screened or refused, less those that counted since, at which a device is put in quarantine.
 SUSPICION = 3

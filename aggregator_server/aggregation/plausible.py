@@ -122,13 +122,18 @@ def check_weights(name: str, weights: Array) -> None:
 def capped_sizes(sizes: Doubles, medians: float) -> Doubles:
     """Return numbers of clips of which none is more than so many times the usual one, float64 [devices].
 
-    The usual one is the lower median of those above 0, which less than half of the devices cannot raise.
-
     Args:
         sizes: as the devices reported them, float64 [devices], not negative.
-        medians: the largest number in medians; 0: no limit.
+        medians: the largest number in usual ones; 0: no limit.
+    """
+    return np.minimum(sizes, medians * usual_size(sizes)) if medians and sizes.any() else sizes
+
+
+def usual_size(sizes: Doubles) -> float:
+    """Return the lower median of the sizes above 0, which less than half of the devices cannot raise; 1 without any.
+
+    Args:
+        sizes: float64 [devices], not negative.
     """
     known = np.sort(sizes[sizes > 0])
-    if not medians or not len(known):
-        return sizes
-    return np.minimum(sizes, medians * known[(len(known) - 1) // 2])
+    return float(known[(len(known) - 1) // 2]) if len(known) else 1.0

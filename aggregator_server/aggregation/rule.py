@@ -28,8 +28,8 @@ class Rule:
 
     Attributes:
         name: Name in plans.
-        settings: Settings of its own. Those of the bounds in front and of the server optimiser behind come on top of
-            them for every rule.
+        settings: Settings of its own. Every rule also has those of the bounds in front and of the server optimiser
+            behind; one of its own by the same name replaces theirs.
         combine: (uploads, float64 [devices] numbers of clips, values of the settings) -> the new weights, float32
             [weights], and JSON-ready details for people. Pure: an interrupted round is computed again.
         aliases: Former names, which are still accepted.
@@ -43,7 +43,7 @@ class Rule:
     @property
     def all_settings(self) -> dict[str, Setting]:
         """Settings of the rule, of the bounds in front of it and of the server optimiser behind it."""
-        return {**self.settings, **CLIPPED_CLIPS, **CLIPPING, **SERVER_OPTIMISER}
+        return {**CLIPPED_CLIPS, **CLIPPING, **SERVER_OPTIMISER, **self.settings}
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The conduct of devices: how often their uploads counted, stood out or were refused; and quarantine for the worst.
 
-A screened or refused upload raises a device's suspicion by 1, one that counted lowers it by 1. At ``SUSPICION`` the
-device is put in quarantine: its uploads no longer count and no round waits for it, but it still learns. An operator can
-put a device in quarantine too, sees why it is there, and releases it.
+A screened or refused upload raises a device's suspicion by 1, one that counted lowers it by 1. One that was screened
+though its number of clips may explain it does neither. At ``SUSPICION`` the device is put in quarantine: its uploads no
+longer count and no round waits for it, but it still learns. An operator can put a device in quarantine too, sees why it
+is there, and releases it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,25 @@ QUARANTINED = select(_K.c.device_id).where(_K.c.quarantined_at.is_not(None))
 _REASON_LENGTH = 1_000
 
 
+def suspicion_after(suspicion: int, why: Mapping[str, Any] | None) -> int:
+    """Return the suspicion against a device after another upload; at ``SUSPICION`` it is put in quarantine.
+
+    Args:
+        suspicion: before it.
+        why: why the screen dropped the upload, as the round's details have it; empty: it was refused; None: it counted.
+    """
+    if why is None:
+        return max(0, suspicion - 1)
+    return suspicion if why.get("explained") else suspicion + 1
+
+
 def note_refusal(session: Session, device_id: str, round_id: int, message: str, now: float) -> None:
     """Note that an upload was refused for its values; once for each round, because devices try again."""
     row = _row(session, device_id)
     if row.refused_in != round_id:
         row.refused += 1
         row.refused_in, row.refusal = round_id, message[:_REASON_LENGTH]
-        _suspect(session, row, f"round {round_id} refused its upload: {message}", now)
+        _suspect(session, row, {}, f"round {round_id} refused its upload: {message}", now)
 
 
 def note_round(
@@ -56,10 +69,11 @@ def note_round(
     for device_id in uploaded:
         row = rows.get(device_id) or _new_row(session, device_id)
         if device_id not in screened:
-            row.counted, row.suspicion = row.counted + 1, max(0, row.suspicion - 1)
+            row.counted, row.suspicion = row.counted + 1, suspicion_after(row.suspicion, None)
             continue
         row.screened += 1
-        if _suspect(session, row, f"round {round_id}: {_says(screened[device_id])}", now):
+        why = screened[device_id]
+        if _suspect(session, row, why, f"round {round_id}: {_says(why)}", now):
             found.append(device_id)
     return tuple(found)
 
@@ -117,13 +131,21 @@ def _new_row(session: Session, device_id: str) -> ConductRow:
     return row
 
 
-def _suspect(session: Session, row: ConductRow, why: str, now: float) -> bool:
-    """Raise the suspicion against a device; return whether that put it in quarantine."""
-    row.suspicion += 1
+def _suspect(session: Session, row: ConductRow, why: Mapping[str, Any], said: str, now: float) -> bool:
+    """Note an upload that did not count; return whether that put the device in quarantine.
+
+    Args:
+        session: the transaction.
+        row: of the device.
+        why: as :func:`suspicion_after` takes it.
+        said: the same, in words.
+        now: seconds since 1970.
+    """
+    row.suspicion = suspicion_after(row.suspicion, why)
     if row.suspicion < SUSPICION or row.quarantined_at is not None:
         return False
     times = f"{row.screened} of its uploads stood out, {row.refused} were refused, {row.counted} counted"
-    _quarantine(session, row, f"{times}; {why}", now, SERVER)
+    _quarantine(session, row, f"{times}; {said}", now, SERVER)
     return True
 
 

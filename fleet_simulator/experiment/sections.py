@@ -85,6 +85,8 @@ class RoundsSection:
         local: settings of the strategy's local method.
         aggregation: settings of the strategy's rule; with ``name``: another rule.
         selection: ``name`` and its settings.
+        quarantine: whether devices whose uploads stand out or are refused again and again take part no longer, as an
+            aggregator has it.
     """
 
     count: int
@@ -94,6 +96,7 @@ class RoundsSection:
     local: dict[str, Value] = field(default_factory=dict)
     aggregation: dict[str, Value] = field(default_factory=dict)
     selection: dict[str, Value] = field(default_factory=dict)
+    quarantine: bool = False
 
     def __post_init__(self) -> None:
         _require(1 <= self.count <= 1_000_000, "count", self.count, "must be from 1 to 1000000")
@@ -175,6 +178,8 @@ class Experiment:
         del document["rounds"]["count"]
         if self.baselines is None:
             del document["baselines"]
+        if not self.rounds.quarantine:
+            del document["rounds"]["quarantine"]
         for path in (self.model.bundle, *self.model.own):
             document[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

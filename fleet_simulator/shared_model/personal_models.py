@@ -57,6 +57,6 @@ def _train_groups(fleet: VirtualFleet, pool: Pool, planned: Schedule) -> int:
         round_id = fleet.experiment.rounds.count + 1 + step
         blocks = fleet.blocks(round_id, devices, 1 + index)
         trained = pool.run(blocks)
-        weights[index], server[index] = fleet.aggregate(blocks, trained, weights[index], server[index])
+        weights[index], server[index], _ = fleet.aggregate(blocks, trained, weights[index], server[index])
         fleet.models.write(1 + index, layout.flatten(weights[index]))
     return len(planned.sequence)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet_protocol.arrays import Bools
+from fleet_protocol.arrays import Bools, Ints
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.runs.run_folder import read_state, write_state
 from fleet_simulator.shared_model.tasks import NO_OWN
@@ -25,6 +25,7 @@ class State:
         uploaded: Which devices have taken part, bool [devices].
         own_versions: Places of the devices' own models, uint8 [devices]; see
             :class:`fleet_simulator.shared_model.tasks.Block`.
+        suspicion: Against every device, int64 [devices]; see :mod:`aggregator_server.fleet.conduct`.
         rounds: One JSON-ready entry for each finished round.
     """
 
@@ -32,19 +33,21 @@ class State:
     server: Arrays
     uploaded: Bools
     own_versions: NDArray[np.uint8]
+    suspicion: Ints
     rounds: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def first(cls, weights: Arrays, devices: int) -> State:
         """Return the state before the first round."""
-        return cls(weights, {}, np.zeros(devices, np.bool_), np.full(devices, NO_OWN, np.uint8))
+        uploaded, suspicion = np.zeros(devices, np.bool_), np.zeros(devices, np.int64)
+        return cls(weights, {}, uploaded, np.full(devices, NO_OWN, np.uint8), suspicion)
 
 
 def save_state(folder: Path, state: State, experiment: str) -> None:
     """Replace the state; after a power cut there is the old one or the new one. ``experiment`` is its digest."""
     arrays: Arrays = {f"weights/{name}": array for name, array in state.weights.items()}
     arrays |= {f"server/{name}": array for name, array in state.server.items()}
-    arrays |= {"uploaded": state.uploaded, "own_versions": state.own_versions}
+    arrays |= {"uploaded": state.uploaded, "own_versions": state.own_versions, "suspicion": state.suspicion}
     write_state(folder, experiment, arrays, {"rounds": state.rounds})
 
 
@@ -63,5 +66,6 @@ def load_state(folder: Path, experiment: str) -> State | None:
         {name.removeprefix("server/"): array for name, array in arrays.items() if name.startswith("server/")},
         arrays["uploaded"].copy(),
         arrays["own_versions"].copy(),
+        arrays["suspicion"].copy(),
         document["rounds"],
     )

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
+from aggregator_server.fleet.conduct import suspicion_after
+from aggregator_server.limits import SUSPICION
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import select
 from aggregator_server.strategies.registry import strategy
@@ -109,7 +111,10 @@ class VirtualFleet:
         state, devices = self.state, self._select(round_id)
         blocks = self.blocks(round_id, devices)
         trained = self._train(blocks, pool, progress)
-        state.weights, state.server = self.aggregate(blocks, trained, state.weights, state.server)
+        state.weights, state.server, dropped = self.aggregate(blocks, trained, state.weights, state.server)
+        if self.experiment.rounds.quarantine:
+            for device in devices:
+                state.suspicion[device] = suspicion_after(int(state.suspicion[device]), dropped.get(device_id(device)))
         self.models.write(0, self.layout.flatten(state.weights))
         state.uploaded[devices] = True
         if shared_model_method(self.plan.local.name).keeps_own:
@@ -137,11 +142,12 @@ class VirtualFleet:
 
     def aggregate(
         self, blocks: Sequence[Block], trained: Sequence[Trained], weights: Arrays, server: Arrays
-    ) -> tuple[Arrays, Arrays]:
+    ) -> tuple[Arrays, Arrays, dict[str, dict[str, Any]]]:
         """Let the strategy check and combine the uploads of devices that started from ``weights``.
 
         Returns:
-            The new weights, and what the aggregation keeps for the next round.
+            The new weights; what the aggregation keeps for the next round; and by device why an upload did not count,
+            as the round's details have it, empty where it was refused.
 
         Raises:
             AggregatorError: the strategy refuses an honest fleet's upload, or cannot combine them.
@@ -181,7 +187,11 @@ class VirtualFleet:
                 f"round {round_id}: the strategy {self.strategy.name!r} made no weights of {len(contributions)} "
                 "uploads; its aggregate must return the shared model's new weights"
             )
-        return result.weights, result.state
+        taken = {one.update.device_id for one in contributions}
+        refused: dict[str, dict[str, Any]] = {
+            update.device_id: {} for part in trained for update in part.updates if update.device_id not in taken
+        }
+        return result.weights, result.state, refused | result.details.get("aggregation", {}).get("screened", {})
 
     def _read(self, row: int) -> Arrays:
         arrays = self.layout.split(self._uploads.read(row, 1)[0])
@@ -199,7 +209,10 @@ class VirtualFleet:
 
     def _select(self, round_id: int) -> list[int]:
         losses = tuple(float(entry["loss"]) for entry in self.state.rounds)
-        chosen = select(self.candidates, self.plan.selection, History(len(losses), losses), (self.plan.seed, round_id))
+        trusted = [one for one in self.candidates if self.state.suspicion[int(one.device_id, 16)] < SUSPICION]
+        if not trusted:
+            raise SimulationError(f"round {round_id}: all devices are in quarantine; set rounds.quarantine to false")
+        chosen = select(trusted, self.plan.selection, History(len(losses), losses), (self.plan.seed, round_id))
         return [int(name, 16) for name in chosen]
 
     def _local(self) -> Choice:

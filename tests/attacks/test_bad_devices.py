@@ -89,6 +89,23 @@ def test_a_false_number_of_clips_does_not_make_a_device_the_fleet(start_aggregat
     fleet.close()
 
 
+def test_by_default_a_false_number_of_clips_weighs_no_more_than_the_usual_one(start_aggregator):
+    fleet = Fleet(start_aggregator(), [alike(number) for number in range(1, 7)])
+    fleet.publish().raise_for_status()
+    fleet.admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
+    fleet.enrol()
+    round_id = fleet.open_round(strategy="fedavg")
+    liar, rows = fleet.devices[0], []
+    for device in fleet.devices:
+        work = fleet.work(device)
+        fleet.upload(device, work, body(device, work, clips=MOST_CLIPS if device is liar else 40)).raise_for_status()
+        rows.append(device.arrays(work, 24)["weights/body/kernel"])
+    weights, _ = unpack(fleet.admin.get(f"/v1/blobs/{fleet.work(liar)['weights']}").content)
+    assert fleet.round(round_id)["aggregation"]["screened"] == {}
+    np.testing.assert_allclose(weights["body/kernel"], np.mean(rows, axis=0), rtol=1e-5)
+    fleet.close()
+
+
 def test_a_false_number_of_clips_does_not_make_a_device_the_consensus(start_aggregator):
     fleet = started(start_aggregator(), FakeDevice)
     fleet.open_round()

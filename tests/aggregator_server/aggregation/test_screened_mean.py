@@ -11,7 +11,9 @@ from aggregator_server.aggregation import aggregate_weights
 from aggregator_server.aggregation.screened_mean import ALL_LAYERS, RULE, screen
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
+from aggregator_server.limits import SCREEN_CAP
 from fleet_protocol.messages import Choice
+from fleet_protocol.setting import complete
 from tests.support.update_sets import LAYOUT, WIDTH, fleets, updates
 
 START = np.zeros(WIDTH, np.float32)
@@ -44,7 +46,7 @@ def test_distances_are_counted_in_medians_layer_by_layer():
 
 
 def test_the_mean_is_of_those_who_are_left_by_their_clips_and_the_details_say_why_others_are_not():
-    sizes = [10.0, 20.0, 10.0, 10.0, 10.0]
+    sizes = [10.0, 5.0, 10.0, 10.0, 10.0]
     weights, details = combined(updates(FIVE), sizes)
     np.testing.assert_allclose(weights, np.average(FIVE[:3], axis=0, weights=sizes[:3]), rtol=1e-6)
     assert set(details["screened"]) == {"d", "e"}
@@ -63,6 +65,47 @@ def test_an_update_against_the_others_is_dropped_however_short():
     np.testing.assert_allclose(weights, np.ones(WIDTH), rtol=1e-6)
 
 
+def test_more_clips_than_the_usual_device_s_do_not_weigh_more_unless_the_plan_says_so():
+    rows, sizes = updates(FIVE), [10.0, 2.0**31 - 1, 5.0, 10.0, 10.0]
+    weights, _ = combined(rows, sizes)
+    np.testing.assert_allclose(weights, np.average(FIVE[:3], axis=0, weights=[10, 10, 5]), rtol=1e-6)
+    weights, _ = combined(rows, sizes, weight_cap=2.0)
+    np.testing.assert_allclose(weights, np.average(FIVE[:3], axis=0, weights=[10, 20, 5]), rtol=1e-6)
+    weights, _ = combined(rows, [10.0, 300.0, 5.0, 10.0, 10.0], weight_cap=0.0)
+    np.testing.assert_allclose(weights, np.average(FIVE[:3], axis=0, weights=[10, 300, 5]), rtol=1e-6)
+
+
+def test_by_default_clips_let_an_update_lead_no_further_than_the_cap_says():
+    rng = np.random.default_rng(0)
+    steps = rng.normal(size=(9, WIDTH)) * 0.1 + 1
+    usual = np.median(np.linalg.norm(steps - np.median(steps, axis=0), axis=1))
+    sizes = np.full(9, 40.0)
+    sizes[0] = 2.0**31 - 1
+    for medians, dropped in ((3.0, False), (12.0, True)):
+        steps[0] = 1 + medians * usual / np.sqrt(WIDTH)
+        _, details = combined(updates(steps), sizes, clips_cap=SCREEN_CAP)
+        assert ("a" in details["screened"]) == dropped
+    assert complete("screened_mean", RULE.all_settings, {})["clips_cap"] == SCREEN_CAP
+
+
+def test_liars_about_their_clips_do_not_make_honest_devices_stand_out():
+    rng = np.random.default_rng(3)
+    rows = updates(1 + 0.1 * rng.normal(size=(9, WIDTH)))
+    honest = screen(rows, np.full(9, 40.0), START, 2.0)
+    liars = screen(rows, np.array([400.0] * 4 + [40.0] * 5), START, 2.0)
+    for name, distances in honest.distances.items():
+        np.testing.assert_allclose(liars.distances[name][4:], distances[4:])
+
+
+def test_many_clips_explain_a_long_update_in_the_others_direction_and_nothing_else():
+    rows = np.ones((5, WIDTH)) * [[0.9], [0.95], [1.05], [1.1], [2.05]]
+    _, details = combined(updates(rows), [40.0, 40, 40, 40, 360])  # 10 medians away: 2 times 9, not its root
+    assert details["screened"]["e"]["explained"]
+    assert "explained" not in combined(updates(rows), np.full(5, 40.0))[1]["screened"]["e"]
+    rows[4] = -0.1
+    assert combined(updates(rows), [40.0, 40, 40, 40, 4000])[1]["screened"]["e"] == {"distances": {}, "against": True}
+
+
 def test_more_clips_may_lead_further_and_fewer_need_not_stay_closer():
     rng = np.random.default_rng(0)
     steps = rng.normal(size=(9, WIDTH)) * 0.1 + 1
@@ -79,7 +122,7 @@ def test_where_nobody_stands_out_nobody_is_dropped():
     rng = np.random.default_rng(1)
     rows = 1 + 0.1 * rng.normal(size=(20, WIDTH)) / np.sqrt(WIDTH)
     sizes = rng.integers(20, 60, size=20).astype(float)
-    weights, details = combined(updates(rows), sizes, threshold=3.0)
+    weights, details = combined(updates(rows), sizes, threshold=3.0, weight_cap=0.0)
     assert details == {"screened": {}}
     np.testing.assert_array_equal(weights, weighted_mean(updates(rows), sizes))
 
@@ -129,4 +172,4 @@ def test_less_than_half_far_away_move_the_mean_no_further_than_the_others_lie(ca
 
 def test_it_has_to_know_what_the_devices_started_from():
     with pytest.raises(AggregationError, match="started from"):
-        RULE.combine(updates(FIVE), np.ones(5), {"threshold": 2.0, "by_size": True})
+        RULE.combine(updates(FIVE), np.ones(5), {"threshold": 2.0, "by_size": True, "weight_cap": 1.0})

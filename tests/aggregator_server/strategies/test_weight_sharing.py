@@ -60,7 +60,7 @@ def test_what_a_screened_device_says_of_a_new_class_does_not_count():
 
 def test_the_weights_are_averaged_by_clips_and_unused_slots_stay():
     given = [contribution(SharingDevice(n, ("c0", "c1")), clips=clips) for n, clips in ((1, 10), (2, 30))]
-    result = aggregate(inputs(given))
+    result = aggregate(inputs(given, aggregation=Choice("weighted_mean", {})))
     first, second = (item.read() for item in given)
     expected = 0.25 * first["weights/body/kernel"] + 0.75 * second["weights/body/kernel"]
     np.testing.assert_allclose(result.weights["body/kernel"], expected, rtol=1e-6)

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from aggregator_server.limits import SUSPICION
+from fleet_simulator.errors import SimulationError
 from fleet_simulator.experiment.faults import (
     MOST_CLIPS,
     FaultsSection,
@@ -60,6 +62,36 @@ def test_attackers_ruin_the_mean_and_not_the_median(tmp_path, bundles):
         )
         accuracy[rule] = simulate(load_experiment(path), tmp_path / rule, 2).rounds[-1]["accuracy"]
     assert accuracy["median"] > accuracy["weighted_mean"] + 0.2
+
+
+def test_attackers_are_put_in_quarantine_as_an_aggregator_does_and_a_longer_run_remembers(tmp_path, bundles):
+    def played(name, count, folder, **rounds):
+        path = write_experiment(
+            tmp_path / name,
+            bundles["ann3"],
+            rounds={"count": count} | rounds,
+            fleet={"devices": 20, "split": "iid"},
+            faults={"attackers": 0.2, "strength": 8.0},
+        )
+        return simulate(load_experiment(path), tmp_path / folder).rounds
+
+    rounds = played("a.toml", 5, "whole", quarantine=True)
+    assert [entry["devices"] for entry in rounds] == [20] * SUSPICION + [16] * (5 - SUSPICION)
+    played("b.toml", 2, "parts", quarantine=True)
+    assert played("c.toml", 5, "parts", quarantine=True)[-1] == rounds[-1]
+    assert [entry["devices"] for entry in played("d.toml", 5, "without")] == [20] * 5
+
+
+def test_a_fleet_whose_devices_are_all_in_quarantine_is_an_error(tmp_path, bundles):
+    path = write_experiment(
+        tmp_path / "a.toml",
+        bundles["ann3"],
+        rounds={"count": 1, "quarantine": True},
+    )
+    fleet = VirtualFleet(load_experiment(path), tmp_path, in_memory=True)
+    fleet.state.suspicion[:] = SUSPICION
+    with pytest.raises(SimulationError, match=r"all devices are in quarantine; set rounds\.quarantine to false"):
+        fleet._select(1)
 
 
 def test_refused_uploads_leave_the_others_alone(tmp_path, bundles):

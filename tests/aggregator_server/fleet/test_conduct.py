@@ -1,0 +1,33 @@
+"""What raises and lowers the suspicion against a device, and when it is put in quarantine."""
+
+import pytest
+
+from aggregator_server.fleet.conduct import note_round, suspicion_after
+from aggregator_server.fleet.devices import list_devices
+from aggregator_server.limits import SUSPICION
+from tests.support.core_fleet import CoreFleet
+
+FAR = {"distances": {"head": 4.2}, "against": False}
+LARGE = FAR | {"explained": True}
+
+
+def test_what_does_not_count_raises_it_what_counts_lowers_it_and_what_clips_explain_leaves_it():
+    assert suspicion_after(0, None) == 0
+    assert suspicion_after(2, None) == 1
+    assert suspicion_after(2, FAR) == suspicion_after(2, {}) == 3
+    assert suspicion_after(2, LARGE) == 2
+
+
+@pytest.mark.parametrize(("why", "quarantined"), [(FAR, True), (LARGE, False)])
+def test_a_device_whose_clips_explain_its_updates_is_noted_but_not_put_in_quarantine(tmp_path, why, quarantined):
+    fleet = CoreFleet(tmp_path / "data")
+    suspect, *others = [device.device_id for device in fleet.devices]
+    for round_id in range(1, SUSPICION + 1):
+        with fleet.store.writing() as session:
+            found = note_round(session, round_id, [suspect, *others], {suspect: why}, 100.0)
+        assert found == ((suspect,) if quarantined and round_id == SUSPICION else ())
+    conduct = {info.device_id: info.conduct for info in list_devices(fleet.store)}
+    assert conduct[suspect].screened == SUSPICION
+    assert (conduct[suspect].quarantined_at is not None) == quarantined
+    assert all(conduct[device].counted == SUSPICION for device in others)
+    fleet.store.close()
