@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edge_client.commands import add_config, add_json
+from edge_client.commands.waiting import add_wait, wait_until_learned
 from fleet_protocol.command_line import INTERRUPTED, print_json
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def add(commands: Commands) -> None:
     meaning = importing.add_mutually_exclusive_group()
     meaning.add_argument("--label", help="what FILE, or all files that lie in DIR itself, are a sound of")
     meaning.add_argument("--not", dest="rejected", metavar="LABEL", help="what they are NOT, but resemble")
+    add_wait(importing)
     add_json(importing)
     add_config(importing)
     importing.set_defaults(command=_import)
@@ -43,7 +45,10 @@ def _import(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         _print(summary, "Interrupted; the same command goes on from there.", json=options.json)
         return INTERRUPTED
-    _print(summary, teaching.after() if summary.stored else "", json=options.json)
+    if options.wait:
+        wait_until_learned(teaching)
+    after = "" if options.wait or not summary.stored else teaching.after()
+    _print(summary, after, json=options.json)
     return 1 if summary.refused and not summary.stored and not summary.present else 0
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from edge_client.commands import add_config, add_json
+from edge_client.commands.waiting import add_wait, wait_until_learned
 from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def add(commands: Commands) -> None:
     label.add_argument("words", nargs="*", metavar="ID... NAME", help="these are sounds of NAME; nothing: list them")
     label.add_argument("--not", dest="rejected", metavar="NAME", help="these are NOT sounds of NAME, but resemble them")
     label.add_argument("--play", metavar="ID", help="play one")
+    add_wait(label)
     add_json(label)
     add_config(label)
     label.set_defaults(command=_label)
@@ -40,23 +42,26 @@ def _label(options: argparse.Namespace) -> int:
         return _list(teaching, json=options.json)
     if options.rejected is not None:
         folder = teaching.require_rejectable(options.rejected)
-        return _take_in(teaching, options.words, folder, json=options.json)
+        return _take_in(teaching, options.words, folder, options)
     if len(options.words) == 1:
         raise ClipError(f"{options.words[0]!r} alone says too little: give one or more identifiers, then a name")
-    return _take_in(teaching, options.words[:-1], teaching.require_slot(options.words[-1]), json=options.json)
+    return _take_in(teaching, options.words[:-1], teaching.require_slot(options.words[-1]), options)
 
 
-def _take_in(teaching: Teaching, given: list[str], folder: str, *, json: bool) -> int:
+def _take_in(teaching: Teaching, given: list[str], folder: str, options: argparse.Namespace) -> int:
     """Move unknown sounds into a folder of the store."""
     sounds = [teaching.unknown.find(start) for start in given]
     with teaching.store.changing():
         for sound in sounds:
             teaching.store.take_in(sound.path, folder)
     altogether = len(teaching.store.clips(folder))
-    if json:
+    if options.wait:
+        wait_until_learned(teaching)
+    if options.json:
         print_json({"label": folder, "more": len(sounds), "clips": altogether})
     else:
-        print(f"{len(sounds)} clips of {folder!r} more, {altogether} altogether. {teaching.after()}")
+        after = "" if options.wait else f" {teaching.after()}"
+        print(f"{len(sounds)} clips of {folder!r} more, {altogether} altogether.{after}")
     return 0
 
 

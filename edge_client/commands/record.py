@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from edge_client.commands import add_config, add_json
+from edge_client.commands.waiting import add_wait, wait_until_learned
 from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def add(commands: Commands) -> None:
     record.add_argument("--count", type=int, default=20, metavar="N", help="good takes wanted (20)")
     record.add_argument("--seconds", type=float, metavar="S", help="length of a take (a second more than a clip)")
     record.add_argument("--quiet", action="store_true", help="without a beep before a take and a sound after it")
+    add_wait(record)
     add_json(record)
     add_config(record)
     record.set_defaults(command=_record)
@@ -57,8 +59,10 @@ def _record(options: argparse.Namespace) -> int:
         finally:
             source.close()
     kept = len(store.clips(label))
+    if options.wait:
+        wait_until_learned(teaching)
     if options.json:
         print_json({"label": label, "kept": kept - before, "clips": kept})
         return 0 if kept - before >= options.count else 1
-    display.say(f"{kept - before} takes were kept; {label!r} has {kept}. {teaching.after()}")
+    display.say(f"{kept - before} takes were kept; {label!r} has {kept}. {'' if options.wait else teaching.after()}")
     return 0 if kept - before >= options.count else 1

@@ -25,11 +25,11 @@ def _wyoming(options: argparse.Namespace) -> int:
     import asyncio
     import contextlib
     import functools
-    import logging
 
     from edge_client.config import load_config
     from edge_client.daemon.listening_loop import load_listening
     from edge_client.errors import ConfigError
+    from edge_client.logs import set_up_log
 
     try:
         from wyoming.server import AsyncServer
@@ -37,7 +37,7 @@ def _wyoming(options: argparse.Namespace) -> int:
         from edge_client.voice.wake_words import WakeWords
     except ImportError as error:
         raise ConfigError("`auricle-edge wyoming` needs: pip install 'auricle[wyoming]'") from error
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    set_up_log()
     config = load_config(options.config)
     load = functools.partial(load_listening, config)
     labels = load().label_map.labels

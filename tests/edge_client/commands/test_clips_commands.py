@@ -84,7 +84,7 @@ def test_a_label_that_does_not_exist_is_refused_with_those_that_do(edge):
 
 
 def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge):
-    write_clips(edge.folder / "recordings", "yes", 400, seed=1)
+    write_clips(edge.folder / "recordings", "yes", 120, seed=1)
     command = [sys.executable, "-m", "edge_client.cli", "import", str(edge.folder / "recordings")]
     child = subprocess.Popen(
         [*command, "--config", str(edge.config)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -97,7 +97,7 @@ def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge)
     assert "Traceback" not in errors
     assert "Interrupted; the same command goes on from there." in out
     kept = len(list(clips.glob("*.wav")))
-    assert 0 < kept < 400
+    assert 0 < kept < 120
     assert f"{kept} were there already" in edge("import", edge.folder / "recordings")
 
 
@@ -275,3 +275,21 @@ def test_an_option_before_an_action_counts_for_it(edge, capsys):
     found = json.loads(edge("clips", "--json"))
     assert [(item["label"], item["clips"]) for item in found["labels"]] == [("yes", 1)]
     assert Path(found["folder"]) == edge.folder / "state" / "clips"
+
+
+@pytest.mark.slow
+def test_a_command_waits_until_the_daemon_has_learned(edge, tmp_path, bundles, sound_server):
+    assert sound_server
+    write_clips(edge.folder / "recordings", "yes", 4, seed=1)
+    assert "without [microphone]" in edge("import", edge.folder / "recordings", "--wait", status=1)
+    daemon = EdgeDaemon(
+        tmp_path, bundles["cnn1"], '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n[training]\nteach_epochs = 3\n'
+    )
+    assert "the daemon does not run" in edge("import", edge.folder / "recordings", "--wait", status=1)
+    daemon.start(dict(os.environ))
+    try:
+        wait_for(lambda: daemon.status().get("loops"), what="the daemon")
+        assert "4 were there already" in edge("import", edge.folder / "recordings", "--wait")
+        assert labels(edge) == ("yes",)
+    finally:
+        assert daemon.end(signal.SIGTERM) == 0

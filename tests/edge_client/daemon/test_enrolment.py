@@ -13,9 +13,10 @@ from tests.support.sounds import write_clips
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def fleet(tmp_path, bundles, start_aggregator):
-    yield from device_fleet(tmp_path, bundles, start_aggregator, labels=("yes", "no"))
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory, bundles, aggregator):
+    folder = tmp_path_factory.mktemp("fleet")
+    yield from device_fleet(folder, bundles, lambda: aggregator, labels=("yes", "no"), public=4)
 
 
 def edge(device, command):
@@ -37,12 +38,12 @@ def token_line(device):
 
 def test_a_device_without_a_token_is_refused_at_start_and_told_where_it_comes_from(fleet):
     _, device = fleet
-    found = device("edge", "cnn1", ("yes",))
+    found = device("without", "cnn1", ("yes",))
     change(found, token_line(found), "")
-    for result in (edge(found, "run"), edge(found, "run")):
-        assert result.returncode == 1
-        assert "auricle-edge join LINK" in result.stderr
-        assert "`auricle-aggregator tokens` prints it" in result.stderr
+    result = edge(found, "run")
+    assert result.returncode == 1
+    assert "auricle-edge join LINK" in result.stderr
+    assert "`auricle-aggregator tokens` prints it" in result.stderr
     change(found, "wait_s = 5", 'enrol_token = "a secret with blanks"\nwait_s = 5')
     refused = edge(found, "run")
     assert refused.returncode == 1
@@ -52,7 +53,7 @@ def test_a_device_without_a_token_is_refused_at_start_and_told_where_it_comes_fr
 
 def test_a_device_that_the_aggregator_refuses_is_not_enrolled_and_says_so(fleet):
     _, device = fleet
-    found = device("edge", "cnn1", ("yes",))
+    found = device("refused", "cnn1", ("yes",))
     change(found, token_line(found), 'enrol_token = "of-another-fleet"')
     found.start()
     try:

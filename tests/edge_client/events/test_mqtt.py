@@ -220,6 +220,25 @@ def test_events_resume_when_the_broker_comes_back_and_old_ones_set_nothing_off(t
     assert set(labels) <= {"unconfirmed", "after"}
 
 
+def test_a_label_that_its_owner_took_away_leaves_home_assistant(tmp_path, start):
+    broker = start(Broker, tmp_path)
+    sink, reader = sink_for(start, broker), start(Reader, broker)
+    sink.announce(["anna", "siren"])
+    assert reader.next(f"{BASE}/availability").payload == b"online"
+    sink.publish(event("anna"))
+    assert json.loads(reader.next(f"{BASE}/last").payload)["label"] == "anna"
+    sink.announce(["siren"])
+    types, topic = None, f"homeassistant/event/auricle_{DEVICE}/sound/config"
+    while types != ["siren", "unknown"]:
+        types = json.loads(reader.next(topic).payload)["event_types"]
+    assert json.loads(reader.next(f"{BASE}/last").payload) == {"label": None}
+    late = start(Reader, broker)  # who comes later gets what the broker retained
+    assert json.loads(late.next(f"{BASE}/last").payload) == {"label": None}
+    sink.announce(["siren", "bell"])  # nothing more to take back
+    sink.publish(event("siren"))
+    assert json.loads(late.next(f"{BASE}/last").payload)["label"] == "siren"
+
+
 def test_a_wrong_password_is_said_once_and_stops_nothing(tmp_path, start, caplog):
     broker = start(Broker, tmp_path, "right")
     broker.password = "wrong"

@@ -1,0 +1,65 @@
+"""``--wait``: a command that teaches ends once the daemon has learned what was taught."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edge_client.commands.owner import Teaching
+
+_POLL_S = 0.5
+# Until then the daemon has looked at the clips, and its status speaks of them.
+_NOTICED_S = 5.0
+
+
+def add_wait(parser: argparse.ArgumentParser) -> None:
+    """Give a command the option."""
+    parser.add_argument("--wait", action="store_true", help="until the daemon has learned it")
+
+
+def wait_until_learned(teaching: Teaching) -> None:
+    """Wait until the daemon has learned from the clips that there are.
+
+    Raises:
+        WorkError: it does not run, does not learn by itself, or could not learn from them.
+    """
+    from edge_client.clips.files import store_digest
+    from edge_client.errors import WorkError
+
+    if teaching.config.microphone is None:
+        raise WorkError("without [microphone] this device learns in rounds alone: there is nothing to wait for")
+    wanted, began = store_digest(teaching.config.clips_folder), time.time()
+    with _shown("learning"):
+        while wanted is not None and teaching.state.taught() != wanted:
+            if not teaching.state.locked("daemon"):
+                raise WorkError("the daemon does not run, so nothing learns from the clips: auricle-edge run")
+            if error := _failure(teaching, began):
+                raise WorkError(f"the daemon could not learn from the clips: {error}")
+            time.sleep(_POLL_S)
+
+
+def _failure(teaching: Teaching, began: float) -> str:
+    """Return why the daemon gave up learning, or ""; what it said before is about other clips."""
+    from edge_client.daemon.status_file import read_status
+
+    status = read_status(teaching.state)
+    if status.get("time", 0.0) < began + _NOTICED_S or status["teaching"]["waiting_to_be_learned"]:
+        return ""
+    return str(status["teaching"]["error"])
+
+
+@contextmanager
+def _shown(what: str) -> Iterator[None]:
+    """Show on a terminal that something goes on."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
