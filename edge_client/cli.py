@@ -24,6 +24,7 @@ from edge_client.commands import (
     record,
     run,
     status,
+    watch,
     wyoming,
 )
 from fleet_protocol.command_line import INTERRUPTED, parse, with_version
@@ -31,7 +32,8 @@ from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
 _COMMANDS = (
-    init, doctor, run, status, record, import_clips, label, clips, events, devices, backup, public_set, fleet, wyoming,
+    init, doctor, run, status, watch, record, import_clips, label, clips, events, devices, backup, public_set, fleet,
+    wyoming,
 )  # fmt: skip
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000

@@ -34,6 +34,7 @@ from edge_client.events.publisher import Publisher
 from edge_client.events.registry import open_sinks
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.learning.teaching.embedding_cache import forget_clips
+from edge_client.live.feed import LiveFeed
 from edge_client.logs import set_up_log
 from edge_client.rate_limited_log import RateLimitedLog
 from edge_client.storage.backup import finish_restore
@@ -187,15 +188,25 @@ class Daemon:
         assert self._config.microphone is not None
         microphone, rate_hz = self._config.microphone, self._sample_rate_hz
         source = LentMicrophone(lambda: open_microphone(microphone, rate_hz), rate_hz, self._state.folder)
+        feed = self._open_feed()
         try:
             self._listening = ListeningLoop(
-                source, lambda: load_listening(self._config), self._config.detector, self._publisher, beat
+                source, lambda: load_listening(self._config), self._config.detector, self._publisher, beat, feed
             )
             log.info("listening for %s", ", ".join(self._model["labels"]) or "nothing yet: teach a sound")
             self._listening.run(self._stop)
         finally:
             self._listening = None
             source.close()
+            if feed is not None:
+                feed.close()
+
+    def _open_feed(self) -> LiveFeed | None:
+        try:
+            return LiveFeed(self._state.folder, self._sample_rate_hz)
+        except OSError as error:  # a disk that knows no sockets must not end the listening
+            log.warning("nobody can watch live what is heard: %s", error)
+            return None
 
     def _keep_unknown(self, heard: Heard) -> None:
         """Keep an unknown sound for its owner to name."""

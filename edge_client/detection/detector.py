@@ -110,6 +110,14 @@ class Detector:
         """The labels that can be heard now."""
         return self._label_map.labels
 
+    @property
+    def standing(self) -> dict[str, tuple[float, float]]:
+        """The newest averaged score of every label, and the threshold from which it counts as heard."""
+        names, decisions = self._label_map.names, self._decisions
+        pairs = zip(decisions.averaged.tolist(), decisions.thresholds.tolist(), strict=True)
+        both = dict(zip(names, pairs, strict=True))
+        return {label: both[label] for label in self.labels}
+
     def window(self) -> Floats:
         """Return the newest complete window, float32 [clip_samples]; zeros stand for what was before the stream."""
         return self._window.copy()

@@ -25,11 +25,11 @@ ALLOWED = {
     "fleet_protocol": BASE | {"argcomplete"},
     "edge_client": BASE | {
         "fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho",
-        "prometheus_client", "rich", "wyoming",
+        "prometheus_client", "rich", "wyoming", "starlette", "uvicorn", "jinja2",
     },
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio",
-        "h11", "cryptography", "segno", "prometheus_client", "wyoming",
+        "h11", "cryptography", "segno", "prometheus_client", "wyoming", "rich", "starlette", "uvicorn", "jinja2",
     },
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }  # fmt: skip
