@@ -240,18 +240,24 @@ class ClipsConfig:
         expire_days: Age at which taught clips are deleted, days; 0: never.
         unknown_count: Number of unknown sounds that are kept for their owner to name; 0: none.
         unknown_days: Age at which unknown sounds are deleted, days.
+        detected_count: Number of detected sounds that are kept for their owner to confirm or correct; 0: none.
+        detected_days: Age at which detected sounds are deleted, days.
     """
 
     quota_mb: float = 500.0
     expire_days: float = 0.0
     unknown_count: int = 50
     unknown_days: float = 7.0
+    detected_count: int = 0
+    detected_days: float = 7.0
 
     def __post_init__(self) -> None:
         require(self.quota_mb > 0, "quota_mb", self.quota_mb, "must be above 0")
         require(self.expire_days >= 0, "expire_days", self.expire_days, "must not be negative")
-        require(0 <= self.unknown_count <= 10_000, "unknown_count", self.unknown_count, "must be from 0 to 10000")
-        require(self.unknown_days > 0, "unknown_days", self.unknown_days, "must be above 0")
+        for key in ("unknown_count", "detected_count"):
+            require(0 <= getattr(self, key) <= 10_000, key, getattr(self, key), "must be from 0 to 10000")
+        for key in ("unknown_days", "detected_days"):
+            require(getattr(self, key) > 0, key, getattr(self, key), "must be above 0")
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,8 @@ class Detector:
         if slot is not None:
             known = self._label_map.slots[slot]
             score = float(averaged[slot])
-            return Heard(Event(self._clock(), "detected", known.name, known.class_id, score, self.level_db))
+            event = Event(self._clock(), "detected", known.name, known.class_id, score, self.level_db)
+            return Heard(event, self._window.copy())
         if sound is None:
             return None
         return Heard(Event(self._clock(), "unknown", "unknown", None, sound.score, sound.level_db), sound.window)

@@ -421,6 +421,11 @@ class DeviceState:
         """Where unknown sounds wait for a name."""
         return self.folder / "unknown"
 
+    @property
+    def detected_folder(self) -> Path:
+        """Where detected sounds wait to be confirmed or corrected, if their owner wants them kept."""
+        return self.folder / "detected"
+
     def save_expectations(self, expected: list[dict[str, Any]]) -> None:
         """Keep what is to be expected of the labels that were taught; see :meth:`expectations`."""
         write_checked(self.folder / _EXPECTATIONS, json.dumps(expected).encode())

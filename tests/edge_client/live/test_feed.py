@@ -39,7 +39,7 @@ def connected(feed, folder):
 
 def test_a_watcher_gets_levels_spectrum_scores_and_events(feed, tmp_path):
     reader = connected(feed, tmp_path)
-    feed.send(tone(1_000), STANDING, [Heard(EVENT)])
+    feed.send(tone(1_000), STANDING, [Heard(EVENT, tone(1_000))])
     moment = reader.read(5)
     assert moment.scores == {"kettle": 0.25}
     assert moment.thresholds == {"kettle": 0.7}
