@@ -7,6 +7,7 @@ for watchers where there is none, and the message where there is one. Medians of
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import tempfile
@@ -22,6 +23,7 @@ from edge_client.detection.detector import Detector
 from edge_client.live.feed import LiveFeed
 from edge_client.live.reader import LiveReader
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
 
@@ -58,18 +60,27 @@ def measure() -> Cost:
     hops = rng.normal(scale=0.05, size=(_HOPS, detector.hop_samples)).astype(np.float32)
     with tempfile.TemporaryDirectory() as folder:
         feed = LiveFeed(Path(folder), detector.sample_rate_hz)
-        listening = [_microseconds(lambda hop=hop: detector.push(hop)) for hop in hops]
+        listening = [_microseconds(functools.partial(detector.push, hop)) for hop in hops]
         looking = [_microseconds(feed.watched) for _ in hops]
         reader = LiveReader(Path(folder))
         reader.read(0.01)
         watched, size = [], 0
         for hop in hops:
-            watched.append(_microseconds(lambda hop=hop: feed.watched() and feed.send(hop, detector.standing, [])))
+            watched.append(_microseconds(functools.partial(_show, feed, detector, hop)))
             moment = reader.read(1.0)
             size = len(moment.encode()) if moment is not None else size
         reader.close()
         feed.close()
-    return Cost(*(round(statistics.median(times), 1) for times in (listening, looking, watched)), size)
+    detector_us, unwatched_us, watched_us = (
+        round(statistics.median(times), 1) for times in (listening, looking, watched)
+    )
+    return Cost(detector_us, unwatched_us, watched_us, size)
+
+
+def _show(feed: LiveFeed, detector: Detector, hop: Floats) -> None:
+    """Do what the listening loop does after a hop."""
+    if feed.watched():
+        feed.send(hop, detector.standing, [])
 
 
 def _microseconds(work: Callable[[], object]) -> float:

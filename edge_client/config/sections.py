@@ -312,6 +312,29 @@ class TrainingConfig:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class UiConfig:
+    """``[ui]``: the owner's page, which `auricle-edge ui` serves.
+
+    Attributes:
+        host: Address on which it listens.
+        port: Its port; 0: any that is free.
+        names: Further names under which browsers may open it, as behind a proxy; they make a sign-in necessary.
+        insecure_http: Whether it may listen beyond this machine, where others can read what is sent.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8471
+    names: tuple[str, ...] = ()
+    insecure_http: bool = False
+
+    def __post_init__(self) -> None:
+        require(bool(self.host), "host", self.host, "must not be empty")
+        require(0 <= self.port <= 65_535, "port", self.port, "must be from 0 to 65535")
+        for name in self.names:
+            require(bool(name) and not set(name) & set("/: "), "names", self.names, "must be names without a port")
+
+
 def window_minutes(window: str) -> tuple[int, int] | None:
     """Return the minutes of the day at which a training window begins and ends; None where it is always open.
 

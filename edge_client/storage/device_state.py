@@ -49,7 +49,8 @@ _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors)(\.copy)?|status\.json"
-    r"|embeddings\.safetensors|expectations\.json|forgotten\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
+    r"|embeddings\.safetensors|expectations\.json|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64})"
+    r"\.[0-9a-f]{8}"
 )
 
 
