@@ -29,6 +29,8 @@ _FORM_BYTES = 4096
 _WRONG_TOKEN_S = 0.5
 _COOKIE_S = 30 * 86_400
 _MOST_TAKES = 50
+# What tells a proxy to hand on each line at once.
+_UNBUFFERED = {"x-accel-buffering": "no"}
 
 
 def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
@@ -107,17 +109,17 @@ class OwnerPage:
         """Stream what the daemon hears."""
         if self._live.full():
             return JSONResponse({"error": "the page is open in too many windows; close one"}, 503)
-        return StreamingResponse(self._live.events(), media_type="text/event-stream")
+        return StreamingResponse(self._live.events(), headers=_UNBUFFERED, media_type="text/event-stream")
 
-    def status(self, _: Request) -> Response:
-        """Return how the daemon is, as far as the page needs it."""
+    def status(self, request: Request) -> Response:
+        """Return how the daemon is, as far as the page needs it, and how many takes of a ``label`` there are."""
         status = self._device.status()
         return JSONResponse(
             {
                 "running": status["running"],
-                "labels": (status.get("model") or {}).get("labels", []),
+                "listens": self._device.config.microphone is not None,
                 "learning": self._device.learning(),
-                "training": (status.get("training") or {}).get("training"),
+                "takes": self._device.takes(request.query_params.get("label", "")),
                 "waiting_for": (status.get("training") or {}).get("waiting_for"),
                 "error": (status.get("teaching") or {}).get("error", ""),
             }
@@ -139,7 +141,8 @@ class OwnerPage:
             raise ClipError(f"{count} takes cannot be recorded at once; ask for 1 to {_MOST_TAKES}")
         teaching = await run_in_threadpool(self._device.teaching)
         label = teaching.require_slot(form.get("label", "").strip())
-        return StreamingResponse(record(teaching, label, count), media_type="application/x-ndjson")
+        lines = record(teaching, label, count)
+        return StreamingResponse(lines, headers=_UNBUFFERED, media_type="application/x-ndjson")
 
     def sounds(self, _: Request) -> Response:
         """Show what the device knows, and from whom."""

@@ -110,6 +110,11 @@ class OwnedDevice:
         """Return whether there are clips that the model has not learned yet."""
         return store_digest(self.config.clips_folder) not in (None, self.state.taught())
 
+    def takes(self, label: str) -> int:
+        """Return how many clips the owner taught a label with."""
+        folder = self.config.clips_folder
+        return sum(folder_of(path, folder) == label for path in clip_files(folder))
+
     def heard(self) -> list[HeardSound]:
         """Return the newest events, and older unknown sounds that wait for a name, newest first.
 

@@ -91,7 +91,7 @@ def _same_origin(request: Request, host: str) -> bool:
     """Return whether a page of ours asks, by what the browser says (Origin, or at least Fetch Metadata)."""
     origin = request.headers.get("origin")
     if origin is not None:
-        return urlsplit(origin).netloc == host
+        return origin in (f"http://{host}", f"https://{host}")
     return request.headers.get("sec-fetch-site") == "same-origin"
 
 

@@ -29,7 +29,7 @@ ALLOWED = {
     },
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio",
-        "h11", "cryptography", "segno", "prometheus_client", "wyoming", "rich", "starlette", "uvicorn", "jinja2",
+        "h11", "cryptography", "segno", "prometheus_client", "wyoming", "rich", "jinja2",
     },
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }  # fmt: skip

@@ -96,7 +96,7 @@ part("teach").addEventListener("submit", async (event) => {
   try {
     finish(label, await session(fields));
   } catch (error) {
-    if (error.name === "AbortError") return finish(label, null);
+    if (error.name === "AbortError") return finish(label, await status(label));
     show("begin");
     part("error").textContent = error.message;
     part("label").focus();
@@ -116,17 +116,25 @@ part("again").addEventListener("click", () => {
 let watching = null;
 let following = null;
 
+const status = (label) =>
+  fetch(`/status?${new URLSearchParams({ label })}`)
+    .then((answer) => answer.json())
+    .catch(() => null);
+
 function finish(label, done) {
   show("after");
   part("after-title").textContent = `Teaching ${label}`;
   part("after-title").focus();
   part("after-error").textContent = done?.error || "";
   for (const name of ["kept", "learned", "tried"]) part(name).removeAttribute("data-state");
-  part("kept").textContent = done ? `The device has ${done.takes === 1 ? "1 take" : `${done.takes} takes`} of ${label}.` : "You stopped; good takes were kept.";
-  part("kept").dataset.state = "done";
   part("learned").textContent = "The device learns it.";
   part("tried").textContent = "Make the sound, and see whether it is heard.";
-  if (done?.takes === 0) return;
+  if (!done?.takes) {
+    part("kept").textContent = "No take was kept.";
+    return;
+  }
+  part("kept").textContent = `The device has ${done.takes === 1 ? "1 take" : `${done.takes} takes`} of ${label}.`;
+  part("kept").dataset.state = "done";
   part("learned").dataset.state = "doing";
   watching = { label, learned: false };
   following?.close();
@@ -140,15 +148,20 @@ function tell(text) {
 
 async function look(mine) {
   if (mine !== watching || mine.learned) return;
-  const status = await fetch("/status").then((answer) => answer.json()).catch(() => null);
+  const now = await status(mine.label);
   if (mine !== watching) return;
-  if (status && !status.running) {
+  if (now && !now.listens) {
+    part("learned").textContent = "The device has no microphone of its own: the next round learns it.";
+    part("learned").removeAttribute("data-state");
+    return;
+  }
+  if (now && !now.running) {
     part("after-error").textContent = "The daemon does not run. It learns the takes when it is started: auricle-edge run";
-  } else if (status) {
-    part("after-error").textContent = status.error;
-    const waits = status.waiting_for ? ` It waits for ${status.waiting_for}.` : "";
-    if (status.learning) part("learned").textContent = `The device learns it, which takes a minute or two.${waits}`;
-    mine.taught = !status.learning;
+  } else if (now) {
+    part("after-error").textContent = now.error;
+    const waits = now.waiting_for ? ` It waits for ${now.waiting_for}.` : "";
+    if (now.learning) part("learned").textContent = `The device learns it, which takes a minute or two.${waits}`;
+    mine.taught = !now.learning;
   }
   setTimeout(look, 1000, mine);
 }

@@ -177,7 +177,13 @@ def test_he_teaches_a_sound_in_a_guided_session_and_it_is_heard(opened, shelf):
 
 
 def test_a_session_ends_with_its_page_and_the_daemon_gets_the_microphone_back(opened, shelf):
-    opened.goto(f"{shelf.ui.url}/teach?label=whistle")
+    opened.goto(f"{shelf.ui.url}/teach?label=never")
+    opened.get_by_role("button", name="Start").click()
+    opened.locator("#step", has_text="Please be quiet").wait_for()
+    opened.get_by_role("button", name="Stop").click()
+    opened.locator("#kept", has_text="No take was kept").wait_for()
+    opened.get_by_role("button", name="Teach another").click()
+    opened.get_by_label("What is the sound called?").fill("never")
     opened.get_by_role("button", name="Start").click()
     opened.locator("#step", has_text="Please be quiet").wait_for()
     back = shelf.daemon.log().count("took the microphone back")
@@ -291,7 +297,7 @@ def test_watch_follows_the_same_source_in_the_terminal(shelf, options):
     assert watch.returncode == 0, errors
     if options:
         first, second = map(json.loads, lines)
-        assert first["time"] < second["time"]
+        assert first["time"] <= second["time"]
         assert set(NAMES.values()) <= set(second["scores"])
     else:
         assert all(re.fullmatch(r"\d\d:\d\d:\d\d  +-\d+ dB  .+ \d\.\d\d\n", line) for line in lines), lines
