@@ -33,8 +33,8 @@ from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
 _COMMANDS = (
-    init, doctor, run, status, watch, ui, record, import_clips, label, clips, events, devices, backup, public_set, fleet,
-    wyoming,
+    init, doctor, run, status, watch, ui, record, import_clips, label, clips, events, devices, backup, public_set,
+    fleet, wyoming,
 )  # fmt: skip
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000

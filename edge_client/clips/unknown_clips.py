@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from edge_client.audio.wave_files import content_name, encode_wave
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError
 from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import leftovers, write_durably
+from fleet_protocol.atomic_files import leftovers, remove_durably, write_durably
 
 _NAME = re.compile(r"(\d{13,})-(\d{4})-([0-9a-f]{8})\.wav")
 _DAY_S = 86_400.0
@@ -119,6 +120,17 @@ class DetectedClips(UnknownClips):
         """Use a folder, the state folder's ``detected``, which is made on first use."""
         super().__init__(folder, config, sample_rate_hz)
         self._count, self._days = config.detected_count, config.detected_days
+
+    def forget(self, moments: Iterable[float]) -> None:
+        """Remove the sounds of events by their times, seconds since 1970.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        gone = {_milliseconds(moment) for moment in moments}
+        for sound in self.sounds():
+            if _milliseconds(sound.heard_at) in gone:
+                remove_durably(sound.path)
 
 
 def _milliseconds(moment: float) -> int:

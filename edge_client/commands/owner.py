@@ -141,9 +141,7 @@ class Teaching:
             for sound in sounds:
                 self.store.take_in(sound.path, folder)
 
-    def record(
-        self, label: str, count: int, seconds: float | None, display: Display, cues: Cues | None = None
-    ) -> None:
+    def record(self, label: str, count: int, seconds: float | None, display: Display, cues: Cues | None = None) -> None:
         """Record takes of a sound from the device's microphone, which the daemon lends, into the store.
 
         Args:

@@ -37,7 +37,6 @@ def add(commands: Commands) -> None:
 
 def _watch(options: argparse.Namespace) -> int:
     from edge_client.config import load_config
-    from edge_client.errors import StateError
 
     state = load_config(options.config).device.state
     try:
@@ -49,10 +48,6 @@ def _watch(options: argparse.Namespace) -> int:
             _print_lines(state)
     except KeyboardInterrupt:
         return 0
-    except PermissionError as error:
-        raise StateError(
-            f"not allowed to use {state}: run this as the daemon's user (sudo -u auricle auricle-edge watch)"
-        ) from error
     return 0
 
 

@@ -27,14 +27,8 @@ def add(commands: Commands) -> None:
 
 def _ui(options: argparse.Namespace) -> int:
     from edge_client.config import load_config
-    from edge_client.errors import ConfigError
+    from edge_client.owner_page.server import serve
 
-    try:
-        from edge_client.owner_page.server import serve
-    except ImportError as error:
-        if (error.name or "").startswith("edge_client"):
-            raise
-        raise ConfigError(f"the owner's page needs {error.name}: pip install 'auricle[ui]'") from error
     config = load_config(options.config)
     given = {key: value for key in ("host", "port") if (value := getattr(options, key)) is not None}
     ui = dataclasses.replace(config.ui, **given, insecure_http=config.ui.insecure_http or options.insecure_http)

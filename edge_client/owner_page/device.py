@@ -15,7 +15,7 @@ from edge_client.commands.owner import Teaching
 from edge_client.config import Config
 from edge_client.daemon.status_file import read_status
 from edge_client.errors import ClipError, StateError
-from edge_client.events.journal import JOURNAL, read_journal
+from edge_client.events.journal import JOURNAL, past_events
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.ready_bundles import FOLDER
 
@@ -119,11 +119,11 @@ class OwnedDevice:
         """Return the newest events, and older unknown sounds that wait for a name, newest first.
 
         Raises:
-            OSError: the journal cannot be read.
+            StateError: the journal cannot be read.
         """
         kept = {kind: {_at_ms(sound.heard_at): sound for sound in ring.sounds()} for kind, ring in self._kept.items()}
         rows = {}
-        for event in read_journal(self.state.folder / JOURNAL, _SHOWN):
+        for event in past_events(self.state.folder / JOURNAL, _SHOWN):
             at_ms = _at_ms(event.time)
             rows[event.kind, at_ms] = HeardSound(
                 at_ms, event.kind, event.label, event.score, event.level_db, at_ms in kept[event.kind],

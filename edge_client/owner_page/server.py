@@ -12,7 +12,6 @@ from types import FrameType
 import uvicorn
 
 from edge_client.config import Config
-from edge_client.errors import StateError
 from edge_client.owner_page.access import Access, page_token
 from edge_client.owner_page.app import create_app
 
@@ -39,17 +38,10 @@ def serve(config_path: Path, config: Config, *, new_token: bool = False) -> int:
 
     Raises:
         ConfigError: the page would be reachable from elsewhere, and nobody said so.
-        StateError: the state folder belongs to another user.
-        OSError: the address cannot be listened on.
+        OSError: the address cannot be listened on, or the state folder belongs to another user.
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    try:
-        token = page_token(config.device.state, new=new_token)
-    except PermissionError as error:
-        raise StateError(
-            f"not allowed to use {config.device.state}: run this as the daemon's user (sudo -u auricle auricle-edge ui)"
-        ) from error
-    access = Access.of(config.ui, token)
+    access = Access.of(config.ui, page_token(config.device.state, new=new_token))
     listener = _listen(config.ui.host, config.ui.port)
     host = f"[{config.ui.host}]" if ":" in config.ui.host else config.ui.host
     print(f"the owner's page: http://{host}:{listener.getsockname()[1]}/", flush=True)

@@ -52,7 +52,10 @@ def test_a_token_is_kept_private_can_be_typed_and_is_drawn_anew_on_request(tmp_p
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("sys.modules['starlette'] = None", "the owner's page needs starlette.*pip install 'auricle\\[ui\\]'"),
+        (
+            "sys.modules['starlette'] = None",
+            "the library starlette is not installed; needs: pip install 'auricle\\[ui\\]'",
+        ),
         ("sys.argv += ['--host', '0.0.0.0']", "others in the network could read along.*--insecure-http"),
     ],
 )
