@@ -24,14 +24,17 @@ from edge_client.commands import (
     record,
     run,
     status,
+    watch,
     wyoming,
 )
+from edge_client.owner_page import command as ui
 from fleet_protocol.command_line import INTERRUPTED, parse, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
 _COMMANDS = (
-    init, doctor, run, status, record, import_clips, label, clips, events, devices, backup, public_set, fleet, wyoming,
+    init, doctor, run, status, watch, ui, record, import_clips, label, clips, events, devices, backup, public_set,
+    fleet, wyoming,
 )  # fmt: skip
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000

@@ -6,6 +6,7 @@
 #                      elsewhere auricle's own
 #   APT=1              let apt-get install what is missing
 #   PURGE=1            uninstall: remove data, configuration and user as well
+#   UI=1               edge: the owner's page too, a service of its own, kept at every later installation
 #   DESTDIR=folder     work in a folder instead of this machine, without root's rights; nothing is started there
 # Every step may be repeated: what was interrupted is mended by running it again.
 set -euo pipefail
@@ -26,6 +27,8 @@ aggregator) user=auricle-aggregator extra=server templates=(aggregator.env) own=
 *) echo "usage: $0 install|uninstall|check edge|aggregator" >&2 && exit 2 ;;
 esac
 state=$DESTDIR/var/lib/$user
+page=$DESTDIR/etc/systemd/system/auricle-edge-page.service
+if [[ $part == edge && (-n ${UI:-} || -e $page) ]]; then extra+=,ui; else page=; fi
 
 fail() {
     echo "$service: $*" >&2
@@ -204,8 +207,9 @@ install_service() {
     ln -sfn "/opt/$service/current/bin/$service" "$program"
     configure
     place "$unit" 0644 <"$sources/systemd/$service.service"
+    [[ -z $page ]] || place "$page" 0644 <"$sources/systemd/auricle-edge-page.service"
     control daemon-reload
-    control try-restart "$service"
+    control try-restart "$service" ${page:+auricle-edge-page}
     for old in a b; do
         [[ $(readlink "$environments/current") == "$old" ]] || rm -rf "${environments:?}/$old"
     done
@@ -224,6 +228,10 @@ What is left:
   4. teach it a sound:        sudo auricle-edge record --label doorbell
   5. see how it does:         sudo -u auricle auricle-edge status;  journalctl -u auricle-edge
 END
+    if [[ -n $page ]]; then
+        echo '  6. the owner'"'"'s page:        sudo systemctl enable --now auricle-edge-page;  http://127.0.0.1:8471 here, and'
+        echo "     from another machine after:  ssh -L 8471:localhost:8471 USER@$(uname -n)"
+    fi
     if on_this_machine && ! grep -qw memory /sys/fs/cgroup/cgroup.controllers 2>/dev/null; then
         echo 'This kernel counts no memory per service, so its limit has no effect. On Raspberry Pi OS, append'
         echo '"cgroup_enable=memory" to the line in /boot/firmware/cmdline.txt and restart.'
@@ -243,8 +251,9 @@ END
 }
 
 uninstall_service() {
+    [[ -z $page ]] || control disable --now auricle-edge-page
     [[ ! -e $unit ]] || control disable --now "$service"
-    rm -rf "$unit" "$program" "$environments"
+    rm -rf "$unit" "$program" "$environments" ${page:+"$page"}
     control daemon-reload
     local kept=("$state") name
     for name in "${templates[@]}"; do

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from edge_client.clips.recorder import Step
+
 _WIDTH = 30
 _LOWEST_DB = -60.0
 
@@ -14,6 +16,9 @@ class Lines:
     def __init__(self, out: TextIO) -> None:
         """Write to a stream."""
         self._out = out
+
+    def step(self, step: Step) -> None:
+        """Do nothing: every step is said as well."""
 
     def say(self, text: str) -> None:
         """Write a line."""

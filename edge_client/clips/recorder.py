@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -24,8 +25,30 @@ _ECHO_S = 0.3
 _MAX_REFUSED = 10
 
 
+@dataclass(frozen=True)
+class Step:
+    """A step of a session.
+
+    Attributes:
+        kind: The room is heard, a number is counted, a take begins, or it was kept or refused.
+        take: Number of the take, from 1; 0 for the room.
+        count: Number of takes wanted; 0 for the room.
+        number: The number that is counted.
+        text: What was wrong with a take that was refused.
+    """
+
+    kind: Literal["room", "count", "now", "kept", "refused"]
+    take: int = 0
+    count: int = 0
+    number: int = 0
+    text: str = ""
+
+
 class Display(Protocol):
     """Where a recording session is followed."""
+
+    def step(self, step: Step) -> None:
+        """Follow the session step by step, for a display that says everything in its own way."""
 
     def say(self, text: str) -> None:
         """Show a line that stays."""
@@ -53,6 +76,7 @@ class Recorder:
         Raises:
             TakeError: the microphone gave nothing.
         """
+        self._display.step(Step("room"))
         self._display.say("Listening to the room. Please be quiet.")
         room = self._read(_ROOM_S, "room")
         if len(room) < self._settings.sample_rate_hz:
@@ -76,7 +100,9 @@ class Recorder:
         while kept < count:
             title = f"take {kept + 1} of {count}"
             for number in _COUNTDOWN:
+                self._display.step(Step("count", kept + 1, count, number))
                 self._read(_COUNT_S, f"{title} in {number}")
+            self._display.step(Step("now", kept + 1, count))
             self._begin_take(title)
             take = self._read(seconds, title)
             try:
@@ -84,6 +110,7 @@ class Recorder:
             except TakeError as error:
                 self._end_take(kept=False)
                 refused += 1
+                self._display.step(Step("refused", kept + 1, count, text=str(error)))
                 self._display.say(f"{title}: refused, {error}")
                 if refused == _MAX_REFUSED:
                     raise TakeError(
@@ -92,6 +119,7 @@ class Recorder:
                 continue
             keep(clip)
             kept, refused = kept + 1, 0
+            self._display.step(Step("kept", kept, count))
             loudest = levels_db(clip, self._settings.sample_rate_hz).max()
             self._display.say(f"{title}: kept, {loudest:.0f} dB")
             self._end_take(kept=True)

@@ -1,5 +1,7 @@
 """Unknown sounds that were heard lately, kept on the disk until their owner names them or newer ones take their place.
 
+Where the owner wants it, sounds that were detected are kept in the same way, for him to confirm or correct.
+
 One file each, in the clip store's own format, so that naming one is a move. Its name holds all that is known of it.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from edge_client.audio.wave_files import content_name, encode_wave
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError
 from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import leftovers, write_durably
+from fleet_protocol.atomic_files import leftovers, remove_durably, write_durably
 
 _NAME = re.compile(r"(\d{13,})-(\d{4})-([0-9a-f]{8})\.wav")
 _DAY_S = 86_400.0
@@ -22,13 +25,13 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class UnknownClip:
-    """One unknown sound.
+    """One sound that was heard.
 
     Attributes:
         path: where it is.
         clip_id: 8 hex digits that name it.
         heard_at: when, in seconds since 1970.
-        score: the best score that any label got, 0..1.
+        score: the best score that any label got, 0..1; of a detected sound, its label's.
     """
 
     path: Path
@@ -49,7 +52,7 @@ class UnknownClips:
             sample_rate_hz: of the windows, the model's.
         """
         self.folder = folder
-        self._config = config
+        self._count, self._days = config.unknown_count, config.unknown_days
         self._rate_hz = sample_rate_hz
 
     def add(self, heard_at: float, score: float, window: Floats) -> None:
@@ -63,10 +66,10 @@ class UnknownClips:
         Raises:
             OSError: the disk refuses.
         """
-        if not self._config.unknown_count:
+        if not self._count:
             return
         data = encode_wave(window, self._rate_hz)
-        milliseconds, thousandths = max(0, round(1e3 * heard_at)), round(1e3 * min(1.0, max(0.0, score)))
+        milliseconds, thousandths = _milliseconds(heard_at), round(1e3 * min(1.0, max(0.0, score)))
         name = f"{milliseconds:013d}-{thousandths:04d}-{content_name(data, 8)}"
         write_durably(self.folder / name, data)
         self.tidy()
@@ -75,10 +78,10 @@ class UnknownClips:
         """Remove what is too old or too much, and what a power cut left; for the process that adds."""
         if not self.folder.is_dir():
             return
-        oldest = (time.time() if now is None else now) - self._config.unknown_days * _DAY_S
+        oldest = (time.time() if now is None else now) - self._days * _DAY_S
         sounds = self.sounds()
         gone = [sound.path for sound in sounds if sound.heard_at < oldest]
-        for path in (*gone, *(sound.path for sound in sounds[self._config.unknown_count :]), *leftovers(self.folder)):
+        for path in (*gone, *(sound.path for sound in sounds[self._count :]), *leftovers(self.folder)):
             path.unlink(missing_ok=True)
 
     def sounds(self) -> list[UnknownClip]:
@@ -89,6 +92,11 @@ class UnknownClips:
             if (match := _NAME.fullmatch(path.name))
         ]
         return sorted(found, key=lambda sound: sound.path.name, reverse=True)
+
+    def heard_at(self, moment: float) -> UnknownClip | None:
+        """Return the sound of an event by its time, seconds since 1970; None where it is not kept."""
+        start = f"{_milliseconds(moment):013d}-"
+        return next((sound for sound in self.sounds() if sound.path.name.startswith(start)), None)
 
     def find(self, given: str) -> UnknownClip:
         """Return the sound whose identifier begins like this.
@@ -103,3 +111,27 @@ class UnknownClips:
             names = ", ".join(sound.clip_id for sound in found[:5])
             raise ClipError(f"{given!r} may be any of {names}; give more of its identifier")
         return found[0]
+
+
+class DetectedClips(UnknownClips):
+    """A folder of sounds that were detected; by default none are kept."""
+
+    def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
+        """Use a folder, the state folder's ``detected``, which is made on first use."""
+        super().__init__(folder, config, sample_rate_hz)
+        self._count, self._days = config.detected_count, config.detected_days
+
+    def forget(self, moments: Iterable[float]) -> None:
+        """Remove the sounds of events by their times, seconds since 1970.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        gone = {_milliseconds(moment) for moment in moments}
+        for sound in self.sounds():
+            if _milliseconds(sound.heard_at) in gone:
+                remove_durably(sound.path)
+
+
+def _milliseconds(moment: float) -> int:
+    return max(0, round(1e3 * moment))

@@ -13,7 +13,10 @@ from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
     from edge_client.commands import Commands
+    from edge_client.config import Config
 
+# Events whose sounds may be kept, by far.
+_MOST = 1_000_000
 _UNITS = {"min": "minutes", "h": "hours", "d": "days"}
 
 
@@ -33,12 +36,13 @@ def add(commands: Commands) -> None:
 def _events(options: argparse.Namespace) -> int:
     from edge_client.config import load_config
     from edge_client.errors import ConfigError
-    from edge_client.events.journal import JOURNAL, forget_events, past_events
+    from edge_client.events.journal import JOURNAL, past_events
 
-    journal = load_config(options.config).device.state / JOURNAL
+    config = load_config(options.config)
+    journal = config.device.state / JOURNAL
     if options.forget is not None:
         confirm(f"remove the past events of {options.forget!r}", yes=options.yes)
-        removed = forget_events(journal, options.forget)
+        removed = _forget(config, options.forget)
         print_json({"removed": removed}) if options.json else print(f"{removed} events were removed")
         return 0
     if options.count < 1:
@@ -53,6 +57,21 @@ def _events(options: argparse.Namespace) -> int:
     if not found:
         print("nothing was heard" + (" in that time" if options.since else ""))
     return 0
+
+
+def _forget(config: Config, label: str) -> int:
+    """Remove a label's events, and their sounds where these are kept; return how many events these were."""
+    from edge_client.clips.unknown_clips import DetectedClips
+    from edge_client.events.journal import JOURNAL, forget_events, past_events
+    from edge_client.storage.device_state import DeviceState
+
+    state = DeviceState(config.device.state)
+    journal = state.folder / JOURNAL
+    # A sound is only removed here, so the rate of new ones does not matter.
+    kept = DetectedClips(state.detected_folder, config.clips, 0)
+    oldest = min((sound.heard_at for sound in kept.sounds()), default=time.time())
+    kept.forget(event.time for event in past_events(journal, _MOST, oldest - 1, label))
+    return forget_events(journal, label)
 
 
 def _since(given: str | None) -> float:

@@ -51,9 +51,7 @@ def _label(options: argparse.Namespace) -> int:
 def _take_in(teaching: Teaching, given: list[str], folder: str, options: argparse.Namespace) -> int:
     """Move unknown sounds into a folder of the store."""
     sounds = [teaching.unknown.find(start) for start in given]
-    with teaching.store.changing():
-        for sound in sounds:
-            teaching.store.take_in(sound.path, folder)
+    teaching.take_in(sounds, folder)
     altogether = len(teaching.store.clips(folder))
     if options.wait:
         wait_until_learned(teaching)

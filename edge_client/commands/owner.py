@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edge_client.clips.files import clip_files
 from edge_client.clips.labels import check_folder, check_label, is_label, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.clips.trash import Trash
-from edge_client.clips.unknown_clips import UnknownClips
+from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
@@ -18,6 +19,14 @@ from edge_client.learning.teaching.embedding_cache import forget_clips
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
+
+if TYPE_CHECKING:
+    from edge_client.capture.cues import Cues
+    from edge_client.clips.recorder import Display
+
+# Seconds around a clip-long sound, so that nobody must speak to the point.
+_ROOM_FOR_SLOWNESS_S = 1.0
+_LONGEST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,7 @@ class Teaching:
         provisional: labels whose class few devices of the fleet were taught.
         store: its clips.
         unknown: sounds to be named.
+        detected: sounds to be confirmed or corrected, where the owner has them kept.
         state: its state folder.
         trash: clips that were deleted lately.
     """
@@ -41,6 +51,7 @@ class Teaching:
     provisional: tuple[str, ...]
     store: ClipStore
     unknown: UnknownClips
+    detected: DetectedClips
     state: DeviceState
     trash: Trash
 
@@ -57,9 +68,10 @@ class Teaching:
         settings = saved.bundle.manifest.feature_settings
         store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         unknown = UnknownClips(state.unknown_folder, config.clips, settings.sample_rate_hz)
+        detected = DetectedClips(state.detected_folder, config.clips, settings.sample_rate_hz)
         progress = saved.progress
-        trash = Trash(state.trash_folder)
-        return cls(config, settings, progress.label_map, progress.provisional_labels, store, unknown, state, trash)
+        trash, provisional = Trash(state.trash_folder), progress.provisional_labels
+        return cls(config, settings, progress.label_map, provisional, store, unknown, detected, state, trash)
 
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored, once it is sure that the model has a slot for it.
@@ -116,6 +128,53 @@ class Teaching:
         at_once = forget_noted(self.config, self.state)
         later = "" if at_once else ", once the present training has ended"
         return [f"{label!r} has no clips any more: its name leaves the model{later}" for label in emptied]
+
+    def take_in(self, sounds: Sequence[UnknownClip], folder: str) -> None:
+        """Move sounds that were heard into a folder of the store, of :meth:`require_slot` or the like.
+
+        Raises:
+            ClipError: another process is changing the store.
+            QuotaError: there is no room.
+            RecordingError: one is damaged.
+        """
+        with self.store.changing():
+            for sound in sounds:
+                self.store.take_in(sound.path, folder)
+
+    def record(self, label: str, count: int, seconds: float | None, display: Display, cues: Cues | None = None) -> None:
+        """Record takes of a sound from the device's microphone, which the daemon lends, into the store.
+
+        Args:
+            label: of :meth:`require_slot`.
+            count: how many good takes are wanted.
+            seconds: length of a take; None: a second more than a clip.
+            display: follows the session; what it raises ends it, and takes that were kept stay.
+            cues: sounds that the device plays before and after a take; None: none.
+
+        Raises:
+            ClipError: a number cannot be, or another process is changing the store.
+            QuotaError: there is no room.
+            AudioError: the microphone is in use or gives nothing, or too many takes were no good.
+        """
+        from edge_client.capture.microphone import open_microphone
+        from edge_client.capture.shared_microphone import borrowed_microphone
+        from edge_client.clips.recorder import Recorder
+        from edge_client.config.sections import MicrophoneConfig
+
+        settings, store, rate = self.settings, self.store, self.settings.sample_rate_hz
+        seconds = settings.clip_s + _ROOM_FOR_SLOWNESS_S if seconds is None else seconds
+        if not settings.clip_s <= seconds <= _LONGEST_S or count < 1:
+            raise ClipError(
+                f"--seconds must be from {settings.clip_s:g} (a clip) to {_LONGEST_S:g}, and --count at least 1"
+            )
+        with borrowed_microphone(self.config.device.state), store.changing():
+            source = open_microphone(self.config.microphone or MicrophoneConfig(), rate)
+            try:
+                recorder = Recorder(source, settings, display, cues)
+                store.add_background(recorder.hear_room(), rate, settings.clip_s)
+                recorder.record(count, seconds, lambda clip: store.add(label, clip, rate))
+            finally:
+                source.close()
 
     def forget_deleted(self) -> None:
         """Remove what the cache of embeddings holds of clips that are gone."""

@@ -13,9 +13,6 @@ from fleet_protocol.command_line import print_json
 if TYPE_CHECKING:
     from edge_client.commands import Commands
 
-# Seconds around a clip-long sound, so that nobody must speak to the point.
-_ROOM_FOR_SLOWNESS_S = 1.0
-
 
 def add(commands: Commands) -> None:
     """Add the command."""
@@ -32,33 +29,18 @@ def add(commands: Commands) -> None:
 
 def _record(options: argparse.Namespace) -> int:
     from edge_client.capture.cues import Cues
-    from edge_client.capture.microphone import open_microphone
-    from edge_client.capture.shared_microphone import borrowed_microphone
     from edge_client.clips.level_meter import display_for
-    from edge_client.clips.recorder import Recorder
     from edge_client.commands.owner import Teaching
-    from edge_client.config.sections import MicrophoneConfig
-    from edge_client.errors import ClipError
 
     teaching = Teaching.open(options.config)
-    settings, store = teaching.settings, teaching.store
     label = teaching.require_slot(options.label)
-    seconds = settings.clip_s + _ROOM_FOR_SLOWNESS_S if options.seconds is None else options.seconds
-    if not settings.clip_s <= seconds <= 60 or options.count < 1:
-        raise ClipError(f"--seconds must be from {settings.clip_s:g} (a clip) to 60, and --count at least 1")
-    rate, display = settings.sample_rate_hz, display_for(sys.stderr if options.json else sys.stdout)
-    before = len(store.clips(label))
-    with borrowed_microphone(teaching.config.device.state), store.changing():
-        source = open_microphone(teaching.config.microphone or MicrophoneConfig(), rate)
-        try:
-            recorder = Recorder(source, settings, display, None if options.quiet else Cues())
-            store.add_background(recorder.hear_room(), rate, settings.clip_s)
-            recorder.record(options.count, seconds, lambda clip: store.add(label, clip, rate))
-        except KeyboardInterrupt:
-            display.say("stopped")
-        finally:
-            source.close()
-    kept = len(store.clips(label))
+    display = display_for(sys.stderr if options.json else sys.stdout)
+    before = len(teaching.store.clips(label))
+    try:
+        teaching.record(label, options.count, options.seconds, display, None if options.quiet else Cues())
+    except KeyboardInterrupt:
+        display.say("stopped")
+    kept = len(teaching.store.clips(label))
     if options.wait:
         wait_until_learned(teaching)
     if options.json:

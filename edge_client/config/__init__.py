@@ -22,6 +22,7 @@ from edge_client.config.sections import (
     RecordingsConfig,
     ServerConfig,
     TrainingConfig,
+    UiConfig,
 )
 from edge_client.errors import ConfigError
 from fleet_protocol.registry import Named, Registry, discover
@@ -64,6 +65,7 @@ class Config:
     clips: ClipsConfig = field(default_factory=ClipsConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     metrics: MetricsConfig | None = None
+    ui: UiConfig = field(default_factory=UiConfig)
     sinks: Mapping[str, Any] = field(default_factory=dict)
 
     @property

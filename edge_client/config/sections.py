@@ -240,18 +240,24 @@ class ClipsConfig:
         expire_days: Age at which taught clips are deleted, days; 0: never.
         unknown_count: Number of unknown sounds that are kept for their owner to name; 0: none.
         unknown_days: Age at which unknown sounds are deleted, days.
+        detected_count: Number of detected sounds that are kept for their owner to confirm or correct; 0: none.
+        detected_days: Age at which detected sounds are deleted, days.
     """
 
     quota_mb: float = 500.0
     expire_days: float = 0.0
     unknown_count: int = 50
     unknown_days: float = 7.0
+    detected_count: int = 0
+    detected_days: float = 7.0
 
     def __post_init__(self) -> None:
         require(self.quota_mb > 0, "quota_mb", self.quota_mb, "must be above 0")
         require(self.expire_days >= 0, "expire_days", self.expire_days, "must not be negative")
-        require(0 <= self.unknown_count <= 10_000, "unknown_count", self.unknown_count, "must be from 0 to 10000")
-        require(self.unknown_days > 0, "unknown_days", self.unknown_days, "must be above 0")
+        for key in ("unknown_count", "detected_count"):
+            require(0 <= getattr(self, key) <= 10_000, key, getattr(self, key), "must be from 0 to 10000")
+        for key in ("unknown_days", "detected_days"):
+            require(getattr(self, key) > 0, key, getattr(self, key), "must be above 0")
 
 
 @dataclass(frozen=True)
@@ -304,6 +310,29 @@ class TrainingConfig:
             0 < self.teach_learning_rate <= 1, "teach_learning_rate", self.teach_learning_rate,
             "must be above 0, at most 1",
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class UiConfig:
+    """``[ui]``: the owner's page, which `auricle-edge ui` serves.
+
+    Attributes:
+        host: Address on which it listens.
+        port: Its port; 0: any that is free.
+        names: Further names under which browsers may open it, as behind a proxy; they make a sign-in necessary.
+        insecure_http: Whether it may listen beyond this machine, where others can read what is sent.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8471
+    names: tuple[str, ...] = ()
+    insecure_http: bool = False
+
+    def __post_init__(self) -> None:
+        require(bool(self.host), "host", self.host, "must not be empty")
+        require(0 <= self.port <= 65_535, "port", self.port, "must be from 0 to 65535")
+        for name in self.names:
+            require(bool(name) and not set(name) & set("/: "), "names", self.names, "must be names without a port")
 
 
 def window_minutes(window: str) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.files import clip_files
 from edge_client.clips.store import ClipStore
 from edge_client.clips.trash import Trash
-from edge_client.clips.unknown_clips import UnknownClips
+from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.board import resident_mb, temperature_c
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
@@ -34,6 +34,7 @@ from edge_client.events.publisher import Publisher
 from edge_client.events.registry import open_sinks
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.learning.teaching.embedding_cache import forget_clips
+from edge_client.live.feed import LiveFeed
 from edge_client.logs import set_up_log
 from edge_client.rate_limited_log import RateLimitedLog
 from edge_client.storage.backup import finish_restore
@@ -111,12 +112,13 @@ class Daemon:
         self._trash = Trash(self._state.trash_folder)
         self._model: dict[str, Any] = {}
         self._unknown = UnknownClips(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
+        self._detected = DetectedClips(self._state.detected_folder, config.clips, settings.sample_rate_hz)
         self._listening: ListeningLoop | None = None
         if self._state.follow_front_end(config.model.bundle):
             log.warning("the bundle has another front end than before: the model begins anew and learns all clips")
         self._reload()
         sinks = open_sinks(config, self._state.identity().device_id) if config.microphone else []
-        self._publisher = Publisher(sinks, self._keep_unknown)
+        self._publisher = Publisher(sinks, self._keep_sound)
         self._rounds = self._add_round_loop() if config.server is not None else None
         self._teaching = self._add_teaching_loop()
         self._metrics = MetricsServer(config.metrics, self._status) if config.metrics else None
@@ -176,6 +178,7 @@ class Daemon:
         if self._store.tidy():
             forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
         self._unknown.tidy()
+        self._detected.tidy()
         self._trash.empty()
 
     def _listen(self, beat: Callable[[], None]) -> None:
@@ -187,23 +190,33 @@ class Daemon:
         assert self._config.microphone is not None
         microphone, rate_hz = self._config.microphone, self._sample_rate_hz
         source = LentMicrophone(lambda: open_microphone(microphone, rate_hz), rate_hz, self._state.folder)
+        feed = self._open_feed()
         try:
             self._listening = ListeningLoop(
-                source, lambda: load_listening(self._config), self._config.detector, self._publisher, beat
+                source, lambda: load_listening(self._config), self._config.detector, self._publisher, beat, feed
             )
             log.info("listening for %s", ", ".join(self._model["labels"]) or "nothing yet: teach a sound")
             self._listening.run(self._stop)
         finally:
             self._listening = None
             source.close()
+            if feed is not None:
+                feed.close()
 
-    def _keep_unknown(self, heard: Heard) -> None:
-        """Keep an unknown sound for its owner to name."""
-        assert heard.window is not None
+    def _open_feed(self) -> LiveFeed | None:
         try:
-            self._unknown.add(heard.event.time, heard.event.score, heard.window)
+            return LiveFeed(self._state.folder, self._sample_rate_hz)
+        except OSError as error:  # a disk that knows no sockets must not end the listening
+            log.warning("nobody can watch live what is heard: %s", error)
+            return None
+
+    def _keep_sound(self, heard: Heard) -> None:
+        """Keep a sound for its owner to name, confirm or correct, as far as the owner wants it kept."""
+        event = heard.event
+        try:
+            (self._unknown if event.kind == "unknown" else self._detected).add(event.time, event.score, heard.window)
         except OSError as error:
-            log.warning("cannot keep an unknown sound: %s", error)
+            log.warning("cannot keep the sound of an event: %s", error)
 
     def _reload(self) -> None:
         """Take up the model that is on the disk."""

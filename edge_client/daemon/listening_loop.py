@@ -19,6 +19,7 @@ from edge_client.detection.calibration import Tail
 from edge_client.detection.detector import Detector
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
+from edge_client.live.feed import LiveFeed
 from edge_client.model.runtime import ModelRuntime
 from edge_client.rate_limited_log import RateLimitedLog
 from edge_client.storage.device_state import DeviceState
@@ -77,6 +78,7 @@ class ListeningLoop:
         config: DetectorConfig,
         publisher: Publisher,
         beat: Callable[[], None],
+        feed: LiveFeed | None = None,
     ) -> None:
         """Load the model; nothing is read yet.
 
@@ -87,6 +89,7 @@ class ListeningLoop:
             publisher: Receives what is heard; its owner closes it.
             beat: Called whenever the loop makes progress. A source that never gave sound, or that is lent, is waited
                 for, and waiting is progress; a source that fell silent is not.
+            feed: Shows what is heard to those who watch; its owner closes it.
 
         Raises:
             AudioError: the source has another rate than the model.
@@ -95,6 +98,7 @@ class ListeningLoop:
         self._load = load
         self._publisher = publisher
         self._beat = beat
+        self._feed = feed
         loaded = load()
         self._detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails)
         self._pending: Loaded | None = None
@@ -180,6 +184,8 @@ class ListeningLoop:
                 self._latencies_s.append((time.perf_counter() - begin) / hops)
         for heard in found:
             self._publisher.publish(heard)
+        if self._feed is not None and len(samples) and self._feed.watched():
+            self._feed.send(samples, self._detector.standing, found)
 
     def _skip(self, samples: Floats) -> None:
         """Catch up: of all that waited only the newest hop is looked at."""

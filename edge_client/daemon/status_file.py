@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 from edge_client.errors import StateError
 from edge_client.storage.device_state import DeviceState, Progress
+from edge_client.storage.runtime_files import in_memory, runtime_path
 from fleet_protocol.atomic_files import write_atomically
 from fleet_protocol.tensors import digest
 
@@ -17,22 +16,12 @@ _NAME = "status.json"
 
 
 class StatusFile:
-    """Written by the daemon, again and again.
-
-    Under systemd the file is in the runtime folder, which is memory: an SD card is worn out by writing. The state
-    folder then holds a link to it, so that whoever knows the configuration finds it.
-    """
+    """Written by the daemon, again and again; in memory, where systemd gives it a runtime folder."""
 
     def __init__(self, state: DeviceState) -> None:
         """Choose the place."""
-        link = state.folder / _NAME
-        runtime = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
-        self.in_memory = bool(runtime)
-        self.path = Path(runtime) / _NAME if runtime else link
-        if runtime or link.is_symlink():
-            link.unlink(missing_ok=True)
-        if runtime:
-            link.symlink_to(self.path)
+        self.in_memory = in_memory()
+        self.path = runtime_path(state.folder, _NAME)
 
     def write(self, status: dict[str, Any]) -> None:
         """Replace the file. It is not flushed to the disk: after a power cut nobody wants it.

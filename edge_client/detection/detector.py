@@ -110,6 +110,14 @@ class Detector:
         """The labels that can be heard now."""
         return self._label_map.labels
 
+    @property
+    def standing(self) -> dict[str, tuple[float, float]]:
+        """The newest averaged score of every label, and the threshold from which it counts as heard."""
+        names, decisions = self._label_map.names, self._decisions
+        pairs = zip(decisions.averaged.tolist(), decisions.thresholds.tolist(), strict=True)
+        both = dict(zip(names, pairs, strict=True))
+        return {label: both[label] for label in self.labels}
+
     def window(self) -> Floats:
         """Return the newest complete window, float32 [clip_samples]; zeros stand for what was before the stream."""
         return self._window.copy()
@@ -168,7 +176,8 @@ class Detector:
         if slot is not None:
             known = self._label_map.slots[slot]
             score = float(averaged[slot])
-            return Heard(Event(self._clock(), "detected", known.name, known.class_id, score, self.level_db))
+            event = Event(self._clock(), "detected", known.name, known.class_id, score, self.level_db)
+            return Heard(event, self._window.copy())
         if sound is None:
             return None
         return Heard(Event(self._clock(), "unknown", "unknown", None, sound.score, sound.level_db), sound.window)

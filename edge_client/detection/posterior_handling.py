@@ -21,6 +21,7 @@ class PosteriorHandler:
 
     Attributes:
         averaged: float32 [labels], the newest averaged scores.
+        thresholds: float32 [labels], averaged score from which a label counts as heard.
     """
 
     def __init__(self, thresholds: Floats, average_s: float, refractory_s: float) -> None:
@@ -32,7 +33,7 @@ class PosteriorHandler:
             refractory_s: seconds after a label was heard in which it is not heard again.
         """
         self.averaged: Floats = np.zeros(len(thresholds), np.float32)
-        self._thresholds = thresholds
+        self.thresholds = thresholds
         self._average_s = average_s
         self._refractory_s = refractory_s
         self._scores: deque[tuple[float, Floats]] = deque()
@@ -45,12 +46,12 @@ class PosteriorHandler:
         while self._scores[0][0] < at_s - self._average_s + ROUNDING_S and len(self._scores) > 1:
             self._scores.popleft()
         self.averaged = np.mean([row for _, row in self._scores], axis=0, dtype=np.float32)
-        self._armed |= self.averaged < RELEASE * self._thresholds
+        self._armed |= self.averaged < RELEASE * self.thresholds
         if not len(scores):
             return None
         best = int(self.averaged.argmax())
         rested = at_s - self._heard_at[best] >= self._refractory_s - ROUNDING_S
-        if self.averaged[best] < self._thresholds[best] or not self._armed[best] or not rested:
+        if self.averaged[best] < self.thresholds[best] or not self._armed[best] or not rested:
             return None
         self._armed[best] = False
         self._heard_at[best] = at_s

@@ -50,15 +50,15 @@ class Event:
 
 @dataclass(frozen=True)
 class Heard:
-    """An event with its sound, on the way from the detector to the store of unknown clips. A sink gets the event alone.
+    """An event with its sound, on the way from the detector to the owner. A sink gets the event alone.
 
     Attributes:
         event: The event.
-        window: Sound of an unknown event, float32 [clip_samples]; None for a label that the device knows.
+        window: Its sound, float32 [clip_samples].
     """
 
     event: Event
-    window: Floats | None = None
+    window: Floats
 
 
 class Sink(Protocol):

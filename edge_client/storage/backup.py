@@ -28,7 +28,7 @@ from fleet_protocol.tensors import digest
 _KEPT_TWICE = ("identity.json", "membership.json", "noise.key", "model.safetensors")
 _JOURNAL = "journal.sqlite3"
 _FILES = (*_KEPT_TWICE, "expectations.json", "forgotten.json", "embeddings.safetensors", _JOURNAL)
-_FOLDERS = ("clips", "unknown", "outbox", "trash")
+_FOLDERS = ("clips", "unknown", "detected", "outbox", "trash")
 _BESIDE = (*(copy_of(Path(name)).name for name in _KEPT_TWICE), f"{_JOURNAL}-wal", f"{_JOURNAL}-shm")
 _MANIFEST, _FORMAT = "backup.json", 1
 _RESTORE, _COMPLETE = ".restore", "complete.json"

@@ -49,7 +49,8 @@ _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors)(\.copy)?|status\.json"
-    r"|embeddings\.safetensors|expectations\.json|forgotten\.json|update-.*|learned-.*|[0-9a-f]{64})\.[0-9a-f]{8}"
+    r"|embeddings\.safetensors|expectations\.json|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64})"
+    r"\.[0-9a-f]{8}"
 )
 
 
@@ -420,6 +421,11 @@ class DeviceState:
     def unknown_folder(self) -> Path:
         """Where unknown sounds wait for a name."""
         return self.folder / "unknown"
+
+    @property
+    def detected_folder(self) -> Path:
+        """Where detected sounds wait to be confirmed or corrected, if their owner wants them kept."""
+        return self.folder / "detected"
 
     def save_expectations(self, expected: list[dict[str, Any]]) -> None:
         """Keep what is to be expected of the labels that were taught; see :meth:`expectations`."""

@@ -25,7 +25,7 @@ ALLOWED = {
     "fleet_protocol": BASE | {"argcomplete"},
     "edge_client": BASE | {
         "fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho",
-        "prometheus_client", "rich", "wyoming", "zeroconf",
+        "prometheus_client", "rich", "wyoming", "zeroconf", "starlette", "uvicorn", "jinja2",
     },
     "aggregator_server": BASE | {
         "fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio",

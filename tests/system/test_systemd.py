@@ -18,6 +18,7 @@ from tests.support.packages import PIP, built_packages, service_wheels
 pytestmark = pytest.mark.slow
 
 SERVICES = ("auricle-edge", "auricle-aggregator")
+UNITS = (*SERVICES, "auricle-edge-page")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def edge(tmp_path_factory, wheels):
     machine.make_until(installing.exists, "install-edge")
     assert not machine.path("/opt/auricle-edge/current").exists()
     assert not machine.path("/etc/systemd/system/auricle-edge.service").exists()
-    machine.said = machine.make("install-edge")
+    machine.said = machine.make("install-edge", "UI=1")
     return machine
 
 
@@ -110,16 +111,16 @@ def analyze(*words):
     )
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", UNITS)
 def test_units_expose_little(service):
     allowed = "--threshold=25"  # tenths: 2.5
     result = analyze("security", "--offline=yes", allowed, "--no-pager", str(ROOT / f"systemd/{service}.service"))
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", UNITS)
 def test_installed_units_are_what_systemd_understands(service, request):
-    machine = request.getfixturevalue(service.removeprefix("auricle-"))
+    machine = request.getfixturevalue(service.removeprefix("auricle-").removesuffix("-page"))
     system = machine.path("/usr/lib/systemd/system")
     if not system.exists() and Path("/lib/systemd/system").exists():
         shutil.copytree("/lib/systemd/system", system, symlinks=True)  # the targets and slices that every unit needs
@@ -144,7 +145,7 @@ def test_installed_programs_run_and_are_on_the_path(edge, aggregator):
 
 def test_environment_has_what_the_service_needs_and_not_the_workstations_packages(edge, aggregator):
     packages = {path.name for path in edge.path("/opt/auricle-edge/current/lib/python3.11/site-packages").iterdir()}
-    assert {"httpx", "edge_client", "paho"} <= packages
+    assert {"httpx", "edge_client", "paho", "starlette"} <= packages
     assert not {"tensorflow", "fastapi", "pytest"} & packages
     installed = edge.path("/opt/auricle-edge/current/lib/python3.11/site-packages/edge_client")
     assert (installed / "bundles" / f"{FIRST_CHOICE}.auricle").is_file()
@@ -168,6 +169,7 @@ def test_installation_says_what_is_left_to_do(edge, aggregator):
     for step in ("auricle-edge devices", "auricle-edge join", "auricle-edge record --label", "auricle-edge status"):
         assert step in edge.said
     assert "systemctl enable --now auricle-edge" in edge.said
+    assert "systemctl enable --now auricle-edge-page" in edge.said
     assert "systemctl enable --now auricle-aggregator" in aggregator.said
 
 

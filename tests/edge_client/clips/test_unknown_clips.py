@@ -5,7 +5,7 @@ import pytest
 
 from edge_client.audio.recordings import read_recording
 from edge_client.clips.store import ClipStore
-from edge_client.clips.unknown_clips import UnknownClips
+from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
 
@@ -74,3 +74,14 @@ def test_a_sound_that_is_not_there_is_named(tmp_path):
     ring = ring_at(tmp_path)
     with pytest.raises(ClipError, match="no unknown sound is called 'abc'"):
         ring.find("abc")
+
+
+def test_detected_sounds_are_kept_only_where_the_owner_wants_it_and_found_by_their_event(tmp_path):
+    DetectedClips(tmp_path / "none", ClipsConfig(), RATE).add(NOW, 0.9, window(1))
+    assert not (tmp_path / "none").exists()
+    ring = DetectedClips(tmp_path / "detected", ClipsConfig(detected_count=2, detected_days=36_500), RATE)
+    for number in range(3):
+        ring.add(NOW + number + 0.123456, 0.9, window(number))
+    assert ring.heard_at(NOW + 0.123456) is None  # newer ones took its place
+    sound = ring.heard_at(NOW + 2.123456)
+    np.testing.assert_allclose(read_recording(sound.path, RATE), window(2), atol=2**-16)

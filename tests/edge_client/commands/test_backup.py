@@ -55,7 +55,7 @@ def lived(edge):
 
 def contents(state):
     """What of a state folder a backup brings back: the journal by its events, the rest by its bytes."""
-    folders = ("clips", "unknown", "outbox", "trash")
+    folders = ("clips", "unknown", "detected", "outbox", "trash")
     names = ("identity.json", "membership.json", "noise.key", "model.safetensors", "expectations.json")
     found = {name: (state / name).read_bytes() for name in names if (state / name).exists()}
     for folder in folders:

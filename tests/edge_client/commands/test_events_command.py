@@ -3,9 +3,12 @@
 import json
 import time
 
+import numpy as np
 import pytest
 
 from edge_client.cli import main
+from edge_client.clips.unknown_clips import DetectedClips
+from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
 from edge_client.events.journal import JOURNAL, Journal
 
@@ -44,9 +47,13 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     assert edge("events", "--label", "a").count("score 0.90") == 1
     assert "is no time" in edge("events", "--since", "yesterday", status=1)
     assert "--count must be" in edge("events", "--count", "0", status=1)
+    kept = DetectedClips(edge.journal.parent / "detected", ClipsConfig(detected_count=10, detected_days=1), 16_000)
+    for event in heard:
+        kept.add(event.time, event.score, np.full(100, event.score, np.float32))
     assert "say --yes" in edge("events", "--forget", "a", status=1)
     assert edge("events", "--forget", "a", "--yes") == "1 events were removed\n"
     assert [event.label for event in journal.recent()] == ["c", "c", "b"]
+    assert [kept.heard_at(event.time) is None for event in heard] == [True, False, False, False]
     journal.close()
 
 

@@ -72,6 +72,12 @@ def test_each_sound_is_heard_once_and_with_the_right_name(taught):
     assert all(THRESHOLD <= event.score <= 1 for event in events if event.kind == "detected")
 
 
+def test_a_detected_sound_comes_with_its_window(taught):
+    (heard,) = [one for one in pushed(Detector(*taught, CONFIG), stream_of("yes")) if one.event.kind == "detected"]
+    assert heard.window.shape == (RATE,)
+    assert np.abs(heard.window).max() > 0.1
+
+
 def test_how_the_stream_is_cut_changes_nothing(taught):
     stream = stream_of("yes", "up", "down", "no")
     events = [

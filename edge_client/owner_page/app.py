@@ -1,0 +1,211 @@
+"""The page's addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from edge_client.config import Config
+from edge_client.errors import ClipError
+from edge_client.owner_page.access import Access
+from edge_client.owner_page.device import Kind, OwnedDevice
+from edge_client.owner_page.guard import COOKIE, CSRF, SESSION, Guard
+from edge_client.owner_page.live_stream import LiveStream
+from edge_client.owner_page.pages import Pages
+from edge_client.owner_page.recording import record
+from fleet_protocol.errors import AuricleError
+
+_FORM_BYTES = 4096
+_WRONG_TOKEN_S = 0.5
+_COOKIE_S = 30 * 86_400
+_MOST_TAKES = 50
+# What tells a proxy to hand on each line at once.
+_UNBUFFERED = {"x-accel-buffering": "no"}
+
+
+def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
+    """Return the page of a device as an ASGI application.
+
+    Args:
+        config_path: of the device's configuration.
+        config: the same, read.
+        access: who may open the page.
+    """
+    page = OwnerPage(OwnedDevice(config_path, config), access)
+    routes = [
+        Route("/", page.listen),
+        Route("/heard", page.heard),
+        Route("/heard/answer", page.answer, methods=["POST"]),
+        Route("/heard/{kind}/{at_ms:int}.wav", page.sound),
+        Route("/live", page.live),
+        Route("/status", page.status),
+        Route("/teach", page.teach),
+        Route("/teach/record", page.record, methods=["POST"]),
+        Route("/sounds", page.sounds),
+        Route("/sounds/clip", page.clip),
+        Route("/sign-in", page.sign_in, methods=["GET", "POST"]),
+        Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
+    ]
+    failures: dict[Any, Any] = {AuricleError: page.failed, OSError: page.failed}
+    return Starlette(
+        routes=routes, middleware=[Middleware(Guard, access=access)], exception_handlers=failures, debug=False
+    )
+
+
+class OwnerPage:
+    """What each address answers. Plain methods run in a thread, as whatever reads the disk must."""
+
+    def __init__(self, device: OwnedDevice, access: Access) -> None:
+        self._device = device
+        self._access = access
+        self._pages = Pages(device.config.device.name, access.sign(CSRF))
+        self._live = LiveStream(device.config.device.state)
+
+    def listen(self, _: Request) -> Response:
+        """Show what the device hears now, and heard lately."""
+        return self._pages.page("listen.html", **self._heard())
+
+    def heard(self, request: Request) -> Response:
+        """Return the list of what was heard, as a part of the page; with the event ``kind`` and ``at_ms`` in it."""
+        query = request.query_params
+        if "at_ms" in query:
+            self._device.wait_for(_kind(query.get("kind", "")), _number(query["at_ms"]))
+        return self._pages.page("heard.html", **self._heard())
+
+    def _heard(self) -> dict[str, Any]:
+        teaching = self._device.teaching()
+        return {
+            "heard": self._device.heard(),
+            "labels": sorted({*teaching.label_map.labels, *teaching.store.labels()}),
+            "rejectable": bool(teaching.label_map.reserved),
+            "detected_kept": bool(self._device.config.clips.detected_count),
+        }
+
+    async def answer(self, request: Request) -> Response:
+        """Take the owner's word for what an event was, and teach it."""
+        form = await _form(request)
+        kind, at_ms = _kind(form.get("kind", "")), _number(form.get("at_ms", ""))
+        after = await run_in_threadpool(
+            self._device.answer, kind, at_ms, form.get("label", "").strip(), is_label=form.get("says") != "not"
+        )
+        return JSONResponse({"message": f"Thank you. {after}"})
+
+    def sound(self, request: Request) -> Response:
+        """Return the sound of an event."""
+        path = self._device.sound(_kind(request.path_params["kind"]), request.path_params["at_ms"]).path
+        return FileResponse(path, media_type="audio/wav")
+
+    async def live(self, _: Request) -> Response:
+        """Stream what the daemon hears."""
+        if self._live.full():
+            return JSONResponse({"error": "the page is open in too many windows; close one"}, 503)
+        return StreamingResponse(self._live.events(), headers=_UNBUFFERED, media_type="text/event-stream")
+
+    def status(self, request: Request) -> Response:
+        """Return how the daemon is, as far as the page needs it, and how many takes of a ``label`` there are."""
+        status = self._device.status()
+        return JSONResponse(
+            {
+                "running": status["running"],
+                "listens": self._device.config.microphone is not None,
+                "learning": self._device.learning(),
+                "takes": self._device.takes(request.query_params.get("label", "")),
+                "waiting_for": (status.get("training") or {}).get("waiting_for"),
+                "error": (status.get("teaching") or {}).get("error", ""),
+            }
+        )
+
+    def teach(self, request: Request) -> Response:
+        """Show the form that begins a recording session."""
+        teaching = self._device.teaching()
+        labels = sorted({*teaching.label_map.labels, *teaching.store.labels()})
+        alone = bool(teaching.label_map.reserved)
+        label = request.query_params.get("label", "")
+        return self._pages.page("teach.html", labels=labels, label=label, clip_s=teaching.settings.clip_s, alone=alone)
+
+    async def record(self, request: Request) -> Response:
+        """Record takes; the answer is a line of JSON for every step."""
+        form = await _form(request)
+        count = _number(form.get("count", ""))
+        if not 1 <= count <= _MOST_TAKES:
+            raise ClipError(f"{count} takes cannot be recorded at once; ask for 1 to {_MOST_TAKES}")
+        teaching = await run_in_threadpool(self._device.teaching)
+        label = teaching.require_slot(form.get("label", "").strip())
+        lines = record(teaching, label, count)
+        return StreamingResponse(lines, headers=_UNBUFFERED, media_type="application/x-ndjson")
+
+    def sounds(self, _: Request) -> Response:
+        """Show what the device knows, and from whom."""
+        teaching = self._device.teaching()
+        return self._pages.page(
+            "sounds.html",
+            sounds=self._device.sounds(teaching),
+            status=self._device.status(),
+            bundle=self._device.bundle_name(),
+            room=teaching.label_map.free,
+            fleet=self._device.config.server,
+            used_mb=teaching.store.size_bytes() / 1e6,
+            quota_mb=self._device.config.clips.quota_mb,
+        )
+
+    def clip(self, request: Request) -> Response:
+        """Return a clip that the owner taught."""
+        query = request.query_params
+        return FileResponse(self._device.clip(query.get("label", ""), query.get("clip", "")))
+
+    async def sign_in(self, request: Request) -> Response:
+        """Ask for the token; whoever has it gets a cookie."""
+        if request.method != "POST":
+            return self._pages.page("sign_in.html", wrong=False)
+        if not self._access.is_token((await _form(request)).get("token", "")):
+            await asyncio.sleep(_WRONG_TOKEN_S)
+            return self._pages.page("sign_in.html", 403, wrong=True)
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(COOKIE, self._access.sign(SESSION), max_age=_COOKIE_S, httponly=True, samesite="strict")
+        return answer
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """Say what went wrong."""
+        status = 409 if isinstance(error, AuricleError) else 500
+        if "text/html" in request.headers.get("accept", ""):
+            return self._pages.page("failed.html", status, error=str(error))
+        return JSONResponse({"error": str(error)}, status)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Return the fields of a form.
+
+    Raises:
+        ClipError: it is larger than any that the page sends.
+    """
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _FORM_BYTES:
+            raise ClipError(f"a form of more than {_FORM_BYTES} bytes is refused")
+    fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def _kind(given: str) -> Kind:
+    if given == "detected":
+        return "detected"
+    if given == "unknown":
+        return "unknown"
+    raise ClipError(f"{given[:100]!r} is no kind of event; detected or unknown")
+
+
+def _number(given: str) -> int:
+    if not given.isdecimal() or len(given) > 15:
+        raise ClipError(f"{given[:100]!r} is not a number")
+    return int(given)

@@ -1,0 +1,224 @@
+"""The device as the page shows it: what it heard lately, what it knows and from whom, and how it is."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from edge_client.clips.files import clip_files, folder_of, store_digest
+from edge_client.clips.labels import rejected
+from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
+from edge_client.commands.owner import Teaching
+from edge_client.config import Config
+from edge_client.daemon.status_file import read_status
+from edge_client.errors import ClipError, StateError
+from edge_client.events.journal import JOURNAL, past_events
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.ready_bundles import FOLDER
+
+Kind = Literal["detected", "unknown"]
+
+_SHOWN = 40
+_ANSWERS = 500
+# Seconds that an event's sound may take to reach the disk.
+_WRITTEN_S = 3.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class HeardSound:
+    """One row of what the device heard.
+
+    Attributes:
+        at_ms: Time of the event, milliseconds since 1970; with the kind it names the event.
+        kind: Whether the device knew the sound.
+        label: What it took it for; ``unknown`` for an unknown sound.
+        score: Averaged score, 0..1.
+        level_db: Level of the window, dB full scale; None where the journal has the event no more.
+        kept: Whether its sound is kept.
+        answer: What the owner said of it since the page was started; "" for nothing.
+    """
+
+    at_ms: int
+    kind: Kind
+    label: str
+    score: float
+    level_db: float | None
+    kept: bool
+    answer: str = ""
+
+
+@dataclass(frozen=True)
+class KnownSound:
+    """One sound that the device knows.
+
+    Attributes:
+        label: Its name.
+        clips: Names of the clips that the owner taught it with.
+        of_fleet: Whether it is a class of the fleet.
+        rejected: Number of clips that resemble it and are none.
+        learned: Whether the model has it; if not, it will be learned from the clips.
+        heard: Whether the weights that listen learned it.
+        provisional: Whether few devices of the fleet were taught it.
+        expected: What to expect of it, as ``DeviceState.expectations`` has it; None where that is not known.
+    """
+
+    label: str
+    clips: tuple[str, ...]
+    of_fleet: bool
+    rejected: int
+    learned: bool
+    heard: bool
+    provisional: bool
+    expected: dict[str, Any] | None
+
+
+class OwnedDevice:
+    """A device whose owner has the page open; may be used by several threads."""
+
+    def __init__(self, config_path: Path, config: Config) -> None:
+        """Read nothing yet."""
+        self.config = config
+        self._config_path = config_path
+        self._answers: OrderedDict[tuple[Kind, int], str] = OrderedDict()
+        self.state = DeviceState(config.device.state)
+        # Only read from: the rate is that of clips which are added.
+        self._kept: dict[Kind, UnknownClips] = {
+            "unknown": UnknownClips(self.state.unknown_folder, config.clips, 0),
+            "detected": DetectedClips(self.state.detected_folder, config.clips, 0),
+        }
+
+    def teaching(self) -> Teaching:
+        """Return the device as its owner teaches it.
+
+        Raises:
+            EdgeError: the configuration or the model cannot be used.
+        """
+        return Teaching.open(self._config_path)
+
+    def status(self) -> dict[str, Any]:
+        """Return the daemon's status; with ``running`` false and ``error`` where it has none."""
+        try:
+            return read_status(self.state)
+        except StateError as error:
+            return {"running": False, "error": str(error)}
+
+    def learning(self) -> bool:
+        """Return whether there are clips that the model has not learned yet."""
+        return store_digest(self.config.clips_folder) not in (None, self.state.taught())
+
+    def takes(self, label: str) -> int:
+        """Return how many clips the owner taught a label with."""
+        folder = self.config.clips_folder
+        return sum(folder_of(path, folder) == label for path in clip_files(folder))
+
+    def heard(self) -> list[HeardSound]:
+        """Return the newest events, and older unknown sounds that wait for a name, newest first.
+
+        Raises:
+            StateError: the journal cannot be read.
+        """
+        kept = {kind: {_at_ms(sound.heard_at): sound for sound in ring.sounds()} for kind, ring in self._kept.items()}
+        rows = {}
+        for event in past_events(self.state.folder / JOURNAL, _SHOWN):
+            at_ms = _at_ms(event.time)
+            rows[event.kind, at_ms] = HeardSound(
+                at_ms, event.kind, event.label, event.score, event.level_db, at_ms in kept[event.kind],
+                self._answers.get((event.kind, at_ms), ""),
+            )  # fmt: skip
+        for at_ms, sound in kept["unknown"].items():
+            rows.setdefault(("unknown", at_ms), HeardSound(at_ms, "unknown", "unknown", sound.score, None, kept=True))
+        return sorted(rows.values(), key=lambda row: -row.at_ms)
+
+    def wait_for(self, kind: Kind, at_ms: int) -> None:
+        """Wait a moment for an event that was just heard: journal and sound, where it is kept, are written late."""
+        clips = self.config.clips
+        wants_sound = bool(clips.unknown_count if kind == "unknown" else clips.detected_count)
+        give_up = time.monotonic() + _WRITTEN_S
+        while time.monotonic() < give_up:
+            # A message cuts the time off to milliseconds, a file's name rounds it.
+            found = next((row for row in self.heard() if row.kind == kind and abs(row.at_ms - at_ms) <= 1), None)
+            if found is not None and (found.kept or not wants_sound):
+                return
+            time.sleep(_POLL_S)
+
+    def sound(self, kind: Kind, at_ms: int) -> UnknownClip:
+        """Return the sound of an event.
+
+        Raises:
+            ClipError: it is not kept (any more).
+        """
+        found = self._kept[kind].heard_at(at_ms / 1e3)
+        if found is None:
+            raise ClipError("the sound of this event is not kept any more: newer ones took its place, or it was used")
+        return found
+
+    def answer(self, kind: Kind, at_ms: int, label: str, *, is_label: bool) -> str:
+        """Teach an event's sound, as `auricle-edge label` does; return what happens now.
+
+        Args:
+            kind: of the event.
+            at_ms: its time.
+            label: of which it is a sound, or which it resembles.
+            is_label: whether it is one.
+
+        Raises:
+            EdgeError: the label cannot be one, or the sound is gone.
+        """
+        sound, teaching = self.sound(kind, at_ms), self.teaching()
+        folder = teaching.require_slot(label) if is_label else teaching.require_rejectable(label)
+        teaching.take_in([sound], folder)
+        self._answers[kind, at_ms] = f"You said: {label}" if is_label else f"You said: not {label}"
+        while len(self._answers) > _ANSWERS:
+            self._answers.popitem(last=False)
+        return teaching.after()
+
+    def sounds(self, teaching: Teaching) -> list[KnownSound]:
+        """Return what the device knows, and what it was taught and has yet to learn, by name."""
+        folder, progress = teaching.store.folder, self.state.load_model(teaching.config.model.bundle).progress
+        label_map = progress.label_map
+        clips: dict[str, list[str]] = {}
+        for clip in teaching.store.clips():
+            clips.setdefault(clip.label, []).append(clip.clip_id)
+        others = Counter(folder_of(path, folder) for path in clip_files(folder))
+        expected = {found["label"]: found for found in self.state.expectations()}
+        found = []
+        for label in sorted({*label_map.labels, *clips}):
+            learned = label in label_map.labels
+            slot = label_map.slot_of(label) if learned else None
+            found.append(
+                KnownSound(
+                    label,
+                    clips=tuple(clips.get(label, ())),
+                    of_fleet=slot is not None and label_map.class_ids[slot] is not None,
+                    rejected=others[rejected(label)],
+                    learned=learned,
+                    heard=slot is not None and slot not in progress.unheard,
+                    provisional=label in teaching.provisional,
+                    expected=expected.get(label),
+                )
+            )
+        return found
+
+    def clip(self, label: str, clip_id: str) -> Path:
+        """Return the file of a taught clip.
+
+        Raises:
+            ClipError: there is none of this name.
+        """
+        for path in clip_files(self.config.clips_folder):
+            if (folder_of(path, self.config.clips_folder), path.stem) == (label, clip_id):
+                return path
+        raise ClipError(f"no clip of {label!r} is called {clip_id!r} any more")
+
+    def bundle_name(self) -> str:
+        """Return the bundle's name, for people."""
+        path = self.config.model.bundle
+        return f"{path.stem}, which comes with Auricle" if path.parent == FOLDER else path.name
+
+
+def _at_ms(moment: float) -> int:
+    return round(1e3 * moment)

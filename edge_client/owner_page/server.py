@@ -1,0 +1,84 @@
+"""The page's process: a socket, uvicorn, and a clean end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from edge_client.config import Config
+from edge_client.owner_page.access import Access, page_token
+from edge_client.owner_page.app import create_app
+
+# Open connections; each page that is open has one, and a browser opens a few more.
+_CONNECTIONS = 64
+_GRACE_S = 2
+
+
+class _Server(uvicorn.Server):
+    """Ends although pages are open: their streams would go on for ever."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of streams that are cut off
+        await super().shutdown(sockets)
+
+
+def serve(config_path: Path, config: Config, *, new_token: bool = False) -> int:
+    """Serve the owner's page until SIGTERM or SIGINT; return the exit status.
+
+    Args:
+        config_path: of the device's configuration.
+        config: the same, with what the command line said of ``[ui]``.
+        new_token: whether to draw another token.
+
+    Raises:
+        ConfigError: the page would be reachable from elsewhere, and nobody said so.
+        OSError: the address cannot be listened on, or the state folder belongs to another user.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    access = Access.of(config.ui, page_token(config.device.state, new=new_token))
+    listener = _listen(config.ui.host, config.ui.port)
+    host = f"[{config.ui.host}]" if ":" in config.ui.host else config.ui.host
+    print(f"the owner's page: http://{host}:{listener.getsockname()[1]}/", flush=True)
+    if access.sign_in:
+        print(f"its token: {access.token}", flush=True)
+    server = _Server(
+        uvicorn.Config(
+            create_app(config_path, config, access),
+            http="h11",
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)  # the server sends itself the signal again when it has ended
+    server.run([listener])
+    return 0
+
+
+def _end(_: int, __: FrameType | None) -> None:
+    sys.exit(0)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise OSError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another by --port, or end what "
+            "listens there"
+        ) from error

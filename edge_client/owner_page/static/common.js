@@ -1,0 +1,97 @@
+// What the pages share: requests, playing, the level, and the live stream.
+
+const token = document.querySelector("meta[name=csrf-token]").content;
+
+// Send a form's fields; throws an Error with the device's own words where it refuses.
+export async function send(address, fields, options = {}) {
+  const answer = await fetch(address, {
+    method: "POST",
+    headers: { "x-csrf-token": token, "content-type": "application/x-www-form-urlencoded" },
+    body: new URLSearchParams(fields),
+    ...options,
+  });
+  if (!answer.ok) {
+    const told = await answer.json().catch(() => ({}));
+    throw new Error(told.error || `The device answered ${answer.status}.`);
+  }
+  return answer;
+}
+
+// Play one sound at a time; a second press stops it.
+const player = new Audio();
+let pressed = null;
+let words = "";
+
+function silence() {
+  player.pause();
+  if (pressed) {
+    pressed.textContent = words;
+    pressed.removeAttribute("data-playing");
+  }
+  pressed = null;
+}
+
+player.addEventListener("ended", silence);
+player.addEventListener("error", () => {
+  const button = pressed;
+  silence();
+  if (button) button.textContent = "not kept any more";
+});
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-play]");
+  if (!button) return;
+  const again = button === pressed;
+  silence();
+  if (again) return;
+  pressed = button;
+  words = button.textContent;
+  button.textContent = words.replace("▶", "■");
+  button.setAttribute("data-playing", "");
+  player.src = button.dataset.play;
+  player.play().catch(() => {});
+});
+
+export const isPlaying = () => pressed !== null;
+
+// A level meter; screen readers get a new number at most once a second.
+export class Meter {
+  constructor() {
+    this.bar = document.getElementById("level");
+    this.fill = this.bar.querySelector(".bar-fill");
+    this.text = document.getElementById("level-text");
+    this.written = this.told = 0;
+  }
+
+  show(decibels) {
+    const bounded = Math.max(-80, Math.min(0, decibels));
+    this.fill.style.width = `${100 * (1 + bounded / 80)}%`;
+    const now = Date.now();
+    if (now - this.written >= 200) {
+      this.written = now;
+      this.text.textContent = `${String(Math.round(decibels)).replace("-", "−")} dB`;
+    }
+    if (now - this.told >= 1000) {
+      this.told = now;
+      this.bar.setAttribute("aria-valuenow", Math.round(bounded));
+      this.bar.setAttribute("aria-valuetext", `${Math.round(decibels)} decibels`);
+    }
+  }
+}
+
+// Follow what the daemon hears: `moment` gets every hop, `state` "on", "silent", "off", "forbidden" or "gone".
+export function follow(moment, state) {
+  const source = new EventSource("/live");
+  source.addEventListener("moment", (event) => {
+    state("on");
+    moment(JSON.parse(event.data));
+  });
+  source.addEventListener("state", (event) => state(JSON.parse(event.data).state));
+  source.addEventListener("error", () => state("gone"));
+  addEventListener("pagehide", () => source.close());
+  addEventListener("pageshow", (event) => event.persisted && location.reload());
+  return source;
+}
+
+export function bytes(base64) {
+  return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+}

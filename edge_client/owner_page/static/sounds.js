@@ -1,0 +1,2 @@
+// What the device knows: clips are played.
+import "./common.js";

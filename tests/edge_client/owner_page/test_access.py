@@ -1,0 +1,69 @@
+"""Who may open the owner's page: names, tokens, and what it takes to be reachable from elsewhere."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from edge_client.config.sections import UiConfig
+from edge_client.errors import ConfigError
+from edge_client.owner_page.access import Access, page_token
+from tests.support.checkout import ROOT
+
+
+def test_by_default_this_machine_alone_may_ask_for_it_and_nobody_signs_in():
+    access = Access.of(UiConfig(), "aaaa-bbbb")
+    assert all(access.knows(host) for host in ("localhost", "LOCALHOST", "127.0.0.1", "::1"))
+    assert not any(access.knows(host) for host in ("", "evil.example", "192.168.1.5", "localhost.evil.example"))
+    assert not access.sign_in
+
+
+def test_beyond_this_machine_somebody_must_say_so_and_everybody_signs_in():
+    with pytest.raises(ConfigError, match="ssh -L 8471:localhost:8471"):
+        Access.of(UiConfig(host="0.0.0.0"), "a")
+    access = Access.of(UiConfig(host="0.0.0.0", insecure_http=True), "a")
+    assert access.sign_in
+    assert access.knows("192.168.1.5")
+    assert not access.knows("evil.example")  # a name may lead here by DNS rebinding; a number cannot
+
+
+def test_behind_a_proxy_its_name_is_known_and_everybody_signs_in():
+    access = Access.of(UiConfig(names=("Shelf.home.arpa",)), "a")
+    assert access.knows("shelf.home.arpa")
+    assert not access.knows("192.168.1.5")
+    assert access.sign_in
+
+
+def test_a_token_is_kept_private_can_be_typed_and_is_drawn_anew_on_request(tmp_path):
+    token = page_token(tmp_path)
+    assert page_token(tmp_path) == token
+    assert (tmp_path / "page.key").stat().st_mode & 0o777 == 0o600
+    access = Access.of(UiConfig(), token)
+    assert access.is_token(token.upper().replace("-", " "))
+    assert not access.is_token("")
+    assert not access.is_token(token[:-1])
+    assert page_token(tmp_path, new=True) != token
+    other = Access.of(UiConfig(), page_token(tmp_path))
+    assert not other.is_signed(access.sign("session"), "session")
+    assert not access.is_signed(access.sign("session"), "csrf")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "sys.modules['starlette'] = None",
+            "the library starlette is not installed; needs: pip install 'auricle\\[ui\\]'",
+        ),
+        ("sys.argv += ['--host', '0.0.0.0']", "others in the network could read along.*--insecure-http"),
+    ],
+)
+def test_what_is_missing_or_refused_is_said(tmp_path, code, message):
+    (tmp_path / "edge.toml").write_text('[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "base"\n')
+    program = f"import sys; {code}; from edge_client.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "ui", "--config", str(tmp_path / "edge.toml")]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert re.search(message, result.stderr)

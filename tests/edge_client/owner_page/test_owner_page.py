@@ -1,0 +1,309 @@
+"""The owner's page beside a real daemon with a real microphone, as its owner uses it in Chromium."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import httpx
+import numpy as np
+import pytest
+
+from edge_client.audio.resampling import resample
+from edge_client.clips.files import clip_files
+from tests.support.checkout import ROOT
+from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.owner_page import OwnerPage
+from tests.support.sound_server import SINK_RATE_HZ
+from tests.support.sounds import RATE, melody, write_clips
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+
+# What the melodies of tests/support/sounds.py stand for here.
+NAMES = {"yes": "kettle", "up": "<b>doorbell", "stop": "smoke alarm"}
+SECTIONS = """
+[microphone]
+device = "shelf_microphone"
+silent_s = 60
+[training]
+teach_epochs = 8
+[detector]
+unknown_refractory_s = 1.0
+[clips]
+detected_count = 20
+"""
+PATIENCE_MS = 60_000
+
+
+class Shelf:
+    """A device that knows three sounds, and what is played to it."""
+
+    def __init__(self, folder, sound_server):
+        self.sounds, self.rng = sound_server, np.random.default_rng(7)
+        self.daemon = EdgeDaemon(folder / "shelf", "base", SECTIONS)
+        self.clips = self.daemon.state / "clips"
+        for label, name in NAMES.items():
+            write_clips(self.clips, label, 8, seed=3)
+            (self.clips / label).rename(self.clips / name)
+        sound_server.play(0.001 * self.rng.normal(size=270 * SINK_RATE_HZ).astype(np.float32))
+
+    def play(self, label):
+        clip = resample(melody(label, self.rng).astype(np.float32), RATE, SINK_RATE_HZ)
+        self.sounds.play(np.concatenate([clip, np.zeros(SINK_RATE_HZ // 2, np.float32)]))
+
+    def count(self, folder):
+        return len(list((self.clips / folder).glob("*.wav")))
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory, _running_sound_server):
+    one = Shelf(tmp_path_factory.mktemp("page"), _running_sound_server)
+    one.daemon.start(dict(os.environ))
+    one.ui = OwnerPage(one.daemon.config)
+    try:
+        wait_for(lambda: set(NAMES.values()) <= set(one.daemon.status().get("model", {}).get("labels", ())), 120)
+        yield one
+        status, errors = one.ui.end()
+        assert status == 0, errors
+        assert "Traceback" not in errors
+    finally:
+        for process in (one.ui.process, one.daemon.process):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        _running_sound_server.silence()
+
+
+@pytest.fixture
+def opened(page, shelf):
+    """The live page; nothing that it does may ask another host for anything."""
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(shelf.ui.url)
+    page.locator("#state[data-state=on]").wait_for()
+    yield page
+    assert [url for url in asked if not url.startswith(f"{shelf.ui.url}/")] == []
+
+
+def row(page, text):
+    """The newest event of which something is kept and nothing was said."""
+    return page.locator(".event", has_text=text).filter(has=page.locator("[data-play]")).first
+
+
+def test_he_sees_the_level_move_and_an_event_plays_and_confirms_it(opened, shelf):
+    fill = opened.locator("#level .bar-fill")
+    quiet = fill.bounding_box()["width"]
+    shelf.play("yes")
+    wait_for(lambda: fill.bounding_box()["width"] > 2 * quiet, what="a level that rises")
+    event = row(opened, "kettle")
+    event.wait_for()
+    with opened.expect_response("**/heard/detected/*.wav") as sound:
+        event.locator("[data-play]").click()
+    assert sound.value.headers["content-type"] == "audio/wav"
+    assert sound.value.status in (200, 206)
+    event.locator("[data-play]").click()  # no longer
+    before = shelf.count("kettle")
+    event.get_by_role("button", name="Yes, kettle").click()
+    opened.locator(".answer", has_text="You said: kettle").wait_for()
+    assert shelf.count("kettle") == before + 1
+    assert opened.locator("#told").text_content().startswith("Thank you.")
+
+
+def test_he_corrects_an_event_and_says_what_another_is_not(opened, shelf):
+    shelf.play("stop")
+    event = row(opened, "smoke alarm")
+    event.get_by_role("button", name="No, it was not").click()
+    opened.keyboard.type("kettle")  # into the field, which has the focus
+    before = shelf.count("kettle")
+    opened.keyboard.press("Enter")
+    opened.locator(".answer", has_text="You said: kettle").first.wait_for()
+    wait_for(lambda: shelf.count("kettle") == before + 1)
+    shelf.play("stop")
+    event = row(opened, "smoke alarm")
+    event.get_by_role("button", name="No, it was not").click()
+    event.get_by_role("button", name="Only remember").click()
+    opened.locator(".answer", has_text="You said: not smoke alarm").wait_for()
+    assert shelf.count("_not_/smoke alarm") == 1
+
+
+def test_he_names_an_unknown_sound_and_is_told_why_a_name_is_refused(opened, shelf):
+    burst = 0.2 * shelf.rng.normal(size=SINK_RATE_HZ // 2).astype(np.float32)
+    shelf.sounds.play(np.concatenate([burst, np.zeros(SINK_RATE_HZ, np.float32)]))
+    event = row(opened, "Unknown sound")
+    event.get_by_role("button", name="Name the sound").click()
+    event.get_by_label("What was it?").fill("a/b")
+    event.get_by_role("button", name="Teach it").click()
+    opened.locator("#told.error", has_text="cannot be a label").wait_for()
+    event.get_by_label("What was it?").fill("crash")
+    event.get_by_role("button", name="Teach it").click()
+    opened.locator(".answer", has_text="You said: crash").wait_for()
+    assert shelf.count("crash") == 1
+
+
+def test_names_of_sounds_are_text_and_never_a_part_of_the_page(opened, shelf):
+    shelf.play("up")
+    row(opened, "<b>doorbell").wait_for()
+    opened.locator(".score-name", has_text="<b>doorbell").wait_for()
+    opened.goto(f"{shelf.ui.url}/sounds")
+    opened.get_by_role("heading", name="<b>doorbell").wait_for()
+    assert opened.locator("main b").count() == 0
+
+
+def test_he_teaches_a_sound_in_a_guided_session_and_it_is_heard(opened, shelf):
+    opened.get_by_role("link", name="Teach", exact=True).click()
+    opened.get_by_label("What is the sound called?").fill("whistle")
+    opened.locator("input[name=count]").first.evaluate("field => { field.value = 1; field.checked = true }")
+    opened.get_by_role("button", name="Start").click()
+    opened.locator("#step", has_text="Please be quiet").wait_for()
+    opened.locator("#step", has_text="Take 1 of 1: get ready").wait_for()
+    opened.locator("#big[data-kind=now]").wait_for()
+    shelf.play("down")
+    opened.locator("#kept", has_text="1 take of whistle").wait_for()
+    opened.locator("#learned[data-state=done]", has_text="listens for whistle now").wait_for()
+
+    from playwright.sync_api import TimeoutError as NotYetError
+
+    heard = opened.locator("#tried[data-state=done]", has_text="Heard: whistle")
+    for _ in range(10):  # the room is as noisy as it is, and not every play is heard
+        shelf.play("down")
+        with contextlib.suppress(NotYetError):
+            heard.wait_for(timeout=4_000)
+            break
+    assert heard.count() == 1
+
+
+def test_a_session_ends_with_its_page_and_the_daemon_gets_the_microphone_back(opened, shelf):
+    opened.goto(f"{shelf.ui.url}/teach?label=never")
+    opened.get_by_role("button", name="Start").click()
+    opened.locator("#step", has_text="Please be quiet").wait_for()
+    opened.get_by_role("button", name="Stop").click()
+    opened.locator("#kept", has_text="No take was kept").wait_for()
+    opened.get_by_role("button", name="Teach another").click()
+    opened.get_by_label("What is the sound called?").fill("never")
+    opened.get_by_role("button", name="Start").click()
+    opened.locator("#step", has_text="Please be quiet").wait_for()
+    back = shelf.daemon.log().count("took the microphone back")
+    opened.goto(f"{shelf.ui.url}/")
+    wait_for(lambda: shelf.daemon.log().count("took the microphone back") > back)
+    opened.locator("#state[data-state=on]").wait_for()
+
+
+def test_everything_can_be_done_with_the_keyboard(opened):
+    reached = []
+    for _ in range(6):
+        opened.keyboard.press("Tab")
+        reached.append(opened.evaluate("() => document.activeElement.textContent.trim()"))
+    assert reached[:5] == ["To the content", "Listen", "Teach", "Sounds", "Pause"]
+    opened.get_by_role("button", name="Pause").press("Enter")
+    opened.get_by_role("button", name="Go on").wait_for()
+
+
+@pytest.mark.parametrize(("light", "width"), [("light", 1280), ("dark", 390)])
+def test_no_rule_of_accessibility_is_broken_on_screens_and_phones(browser, shelf, light, width):
+    from axe_playwright_python.sync_playwright import Axe
+
+    # The rules come as a script that the page itself would not let in.
+    context = browser.new_context(color_scheme=light, viewport={"width": width, "height": 900}, bypass_csp=True)
+    page, broken = context.new_page(), {}
+    for address in ("/", "/teach", "/sounds", "/sign-in"):
+        page.goto(shelf.ui.url + address)
+        for form in page.locator(".event [data-more]").all()[:2]:
+            form.click()
+        if address == "/":
+            page.locator(".score").first.wait_for()
+        found = Axe().run(page)
+        if found.violations_count:
+            broken[address] = found.generate_report()
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), address
+    context.close()
+    assert broken == {}
+
+
+def test_other_sites_can_neither_read_the_page_nor_make_it_do_anything(shelf):
+    with httpx.Client(base_url=shelf.ui.url) as client:
+        text = client.get("/").text
+        token = re.search(r'csrf-token" content="(\w+)"', text)[1]
+        assert client.get("/", headers={"Host": "evil.example"}).status_code == 421
+        for site in ("cross-site", "same-site"):
+            headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+            assert client.get("/heard", headers=headers).status_code == 403
+        fields = {"kind": "detected", "at_ms": "1", "label": "kettle"}
+
+        def post(**headers):
+            return client.post("/heard/answer", data=fields, headers=headers)
+
+        own = {"Origin": shelf.ui.url}
+        assert post(**{"X-CSRF-Token": token}).status_code == 403
+        assert post(**{"X-CSRF-Token": token, "Origin": "http://evil.example"}).status_code == 403
+        assert post(**{"X-CSRF-Token": token, "Origin": "null"}).status_code == 403
+        assert "load it again" in post(**own).json()["error"]
+        assert "load it again" in post(**own, **{"X-CSRF-Token": "0" * 64}).json()["error"]
+        answer = post(**own, **{"X-CSRF-Token": token})
+        assert (answer.status_code, answer.json()["error"][:34]) == (409, "the sound of this event is not kep")
+        large = client.post("/heard/answer", content=b"x" * 10_000, headers={**own, "X-CSRF-Token": token})
+        assert large.status_code == 409
+        policy = client.get("/").headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+
+
+def test_files_of_the_device_are_out_of_reach(shelf):
+    with httpx.Client(base_url=shelf.ui.url) as client:
+        for address in (
+            "/static/..%2f..%2fcli.py",
+            "/heard/detected/..%2f..%2fidentity.json",
+            "/heard/other/1.wav",
+            "/sounds/clip?label=..&clip=identity",
+            "/sounds/clip?label=../..&clip=edge",
+        ):
+            answer = client.get(address)
+            assert answer.status_code in (404, 409), (address, answer.status_code, answer.text)
+        clip = next(path for path in clip_files(shelf.clips) if path.parent.name == "kettle")
+        query = {"label": clip.parent.name, "clip": clip.stem}
+        assert client.get("/sounds/clip", params=query).content == clip.read_bytes()
+
+
+def test_beyond_this_machine_he_signs_in_first(page, shelf):
+    ui = OwnerPage(shelf.daemon.config, "--host", "0.0.0.0", "--insecure-http")
+    try:
+        token = ui.process.stdout.readline().removeprefix("its token: ").strip()
+        address = ui.url.replace("0.0.0.0", "127.0.0.1")
+        assert httpx.get(f"{address}/live").status_code == 401
+        assert httpx.get(f"{address}/", headers={"Cookie": "auricle_page=" + "0" * 64}).status_code == 401
+        page.goto(address)
+        page.get_by_label("Token").fill("aaaa-bbbb-cccc-dddd")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("alert").get_by_text("This is not the token.").wait_for()
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        page.locator("#state[data-state=on]").wait_for(timeout=PATIENCE_MS)
+        (cookie,) = page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    finally:
+        assert ui.end()[0] == 0
+
+
+@pytest.mark.parametrize("options", [["--json"], []])
+def test_watch_follows_the_same_source_in_the_terminal(shelf, options):
+    command = [sys.executable, "-m", "edge_client.cli", "watch", *options, "--config", str(shelf.daemon.config)]
+    watch = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lines = [watch.stdout.readline() for _ in range(2)]
+    watch.send_signal(signal.SIGINT)
+    _, errors = watch.communicate(timeout=30)
+    assert watch.returncode == 0, errors
+    if options:
+        first, second = map(json.loads, lines)
+        assert first["time"] <= second["time"]
+        assert set(NAMES.values()) <= set(second["scores"])
+    else:
+        assert all(re.fullmatch(r"\d\d:\d\d:\d\d  +-\d+ dB  .+ \d\.\d\d\n", line) for line in lines), lines
+
+
+def test_it_says_that_the_daemon_ended(opened, shelf):
+    assert shelf.daemon.end(signal.SIGTERM) == 0
+    opened.locator("#state[data-state=off]", has_text="The daemon does not run").wait_for()
+    assert "Traceback" not in shelf.daemon.log()
