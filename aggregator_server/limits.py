@@ -60,7 +60,7 @@ TURN_S = 0.5  # without a byte, after which another is read
 INCOMING_BYTES = 2 * UPLOADS_READ_AT_ONCE * UPDATE_BYTES
 READ_BYTES = 256 * 2**10  # at once of a body, when its reader asks for more
 WOKEN_AT_ONCE = 16
-BEGUN_AT_ONCE = 8  # of devices' requests, before others have their turn
+BEGUN_AT_ONCE = 8  # of devices' requests that are read, before others have their turn
 
 # What is parsed.
 MESSAGE = JsonBounds(size=MESSAGE_BYTES, values=2**14, depth=16)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.others import followed_strategy
-from aggregator_server.rounds.queries import OPEN_ROUND, require_round
+from aggregator_server.rounds.queries import OPEN_ROUND, open_round_id, require_round
 from aggregator_server.schemas import DiscoveryInfo, ParticipantInfo, RoundDetail, RoundSummary, moment
 from aggregator_server.store import Store
 from aggregator_server.store.tables import DeviceRow, LearnedRow, ParticipantRow, RoundRow
@@ -18,6 +18,12 @@ from fleet_protocol.messages import RoundPlan, parse
 
 
 def show_open_round(store: Store) -> int | None:
+    """Return the number of the open round."""
+    with store.reading() as session:
+        return open_round_id(session)
+
+
+def glance_at_open_round(store: Store) -> int | None:
     """Return the number of the open round. Only the thread of the event loop may call this."""
     found = store.glance(OPEN_ROUND, {})
     return None if found is None else int(found.round_id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,7 @@ class Tables:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._glancing: Connection | None = None
+        self._glances_from = 0  # the thread that may use it
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -78,7 +80,10 @@ class Tables:
         have another thread do it, and no writer keeps a reader waiting.
         """
         if self._glancing is None:
+            self._glances_from = threading.get_ident()
             self._glancing = self._engine.connect().execution_options(auricle_glance=True)
+        if threading.get_ident() != self._glances_from:
+            raise RuntimeError("a second thread glances at the tables; only that of the event loop may")
         try:
             return self._glancing.execute(statement, parameters).first()
         except SQLAlchemyError:

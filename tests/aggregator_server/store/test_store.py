@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import select, text
@@ -135,6 +136,13 @@ def test_a_glance_that_fails_does_not_spoil_the_next_one(store):
     with pytest.raises(OperationalError):
         store.glance(text("SELECT no_such_column FROM blobs"), {})
     assert store.glance(text("SELECT count(*) FROM blobs"), {}) == (0,)
+
+
+def test_one_thread_alone_may_glance(store):
+    one = text("SELECT 1")
+    assert store.glance(one, {}) == (1,)
+    with ThreadPoolExecutor(1) as other, pytest.raises(RuntimeError, match="only that of the event loop may"):
+        other.submit(store.glance, one, {}).result()
 
 
 def test_one_process_at_a_time_has_the_folder(tmp_path):
