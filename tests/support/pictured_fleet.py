@@ -21,7 +21,7 @@ from tests.support.core_fleet import CoreFleet
 ANNA = Actor("Anna (token 1)", "192.0.2.7")
 WORDS = ("yes", "no", "stop", "go")
 HOMES = ("kitchen", "hallway", "workshop", "nursery", "garden shed", "living room")
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>" + 120 * "w"
 _HEARD = {1: (7, "kettle"), 2: (7, "kettle"), 3: (8, "doorbell"), 4: (8, "doorbell"), 5: (9, "glass breaking"),
           6: (7, "kettle")}  # fmt: skip
 _OWN = (61.0, 66.5, 70.0, 72.5, 74.0, 77.5, 78.0)

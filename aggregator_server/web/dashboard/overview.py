@@ -18,7 +18,7 @@ from aggregator_server.web.dashboard.access import Signed
 from aggregator_server.web.dashboard.fleet import health_of
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
-from aggregator_server.web.dashboard.round_figures import chart_of, open_round_view
+from aggregator_server.web.dashboard.round_figures import open_round_view
 from aggregator_server.web.routes.access import CurrentService
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -40,5 +40,5 @@ def show_overview(request: Request, service: CurrentService, _visit: Signed) -> 
         room=free_space(service.store.blobs.folder),
         current=open_round_view(service.store, now),
         rounds=list_rounds(service.store, None, 5),
-        chart=chart_of(list_progress(service.store, PROGRESS)),
+        progress=list_progress(service.store, PROGRESS),
     )

@@ -10,7 +10,6 @@ from typing import Any
 
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.devices import list_devices
-from aggregator_server.rounds.progress import RoundProgress
 from aggregator_server.rounds.views import describe_round, show_open_round
 from aggregator_server.schemas import DeviceInfo, DiscoveryInfo, ParticipantInfo, RoundDetail
 from aggregator_server.store import Store
@@ -115,24 +114,6 @@ def _state(detail: RoundDetail, info: ParticipantInfo, is_late: bool) -> str:
     if info.learned:
         return "own" if info.kept_own else "learned"
     return "in" if info.upload is not None else "missing"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """Accuracy and number of classes over the rounds, for a chart and the table beside it."""
-
-    rows: tuple[RoundProgress, ...]
-    has_own: bool
-    has_public: bool
-
-
-def chart_of(rows: Sequence[RoundProgress]) -> Chart:
-    """Return what the chart shows."""
-    return Chart(
-        rows=tuple(rows),
-        has_own=any(row.own is not None for row in rows),
-        has_public=any(row.public is not None for row in rows),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from aggregator_server.web.dashboard.going_on import to_page, wake
 from aggregator_server.web.dashboard.overview import PROGRESS
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
-from aggregator_server.web.dashboard.round_figures import chart_of, open_round_view, plane_of, round_view
+from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of, round_view
 from aggregator_server.web.dashboard.round_form import PERSONALISATIONS, SELECTIONS, request_of, settings_of
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId
@@ -43,7 +43,7 @@ def show_rounds(
         rounds=found[:_PAGE],
         older=found[_PAGE - 1].round_id if len(found) > _PAGE else None,
         current=open_round_view(service.store, time.time()),
-        chart=chart_of(list_progress(service.store, PROGRESS)),
+        progress=list_progress(service.store, PROGRESS),
     )
 
 
