@@ -11,7 +11,7 @@ from aggregator_server.web.service import Service
 def to_page(path: str, done: str) -> RedirectResponse:
     """Send the browser to a page that says what was done."""
     assert done in NOTES
-    return RedirectResponse(f"{path}?done={done}", 303)
+    return RedirectResponse(f"{path}?note={done}", 303)
 
 
 def wake(service: Service) -> None:

@@ -81,7 +81,7 @@ def render(
 def render_text(request: Request, template: str, **values: Any) -> str:  # noqa: ANN401  (a template takes anything)
     """Return a part of a page as HTML; the arguments are those of :func:`render`."""
     visit = getattr(request.state, "visit", None)
-    note = NOTES.get(request.query_params.get("done", ""))
+    note = NOTES.get(request.query_params.get("note", ""))
     return _environment().get_template(template).render(visit=visit, path=request.url.path, note=note, **values)
 
 

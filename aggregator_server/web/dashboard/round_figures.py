@@ -13,6 +13,7 @@ from aggregator_server.fleet.devices import list_devices
 from aggregator_server.rounds.views import describe_round, show_open_round
 from aggregator_server.schemas import DeviceInfo, DiscoveryInfo, ParticipantInfo, RoundDetail
 from aggregator_server.store import Store
+from aggregator_server.store.tables import OPEN
 
 _SHOWN = 200  # devices of a round
 _COMPARED = 24  # reports whose similarities fit a page
@@ -105,7 +106,7 @@ def _late_from(detail: RoundDetail) -> float:
 
 
 def _state(detail: RoundDetail, info: ParticipantInfo, is_late: bool) -> str:
-    if detail.summary.state == "open":
+    if detail.summary.state == OPEN:
         if info.upload is not None:
             return "in"
         return "late" if is_late else "busy"

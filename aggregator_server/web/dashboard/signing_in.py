@@ -59,7 +59,7 @@ def take_token(request: Request, service: CurrentService, form: Annotated[Form, 
 def end_session(request: Request, service: CurrentService, visit: Signed, _form: OwnForm) -> Response:
     """End the session here, not only in the browser."""
     sign_out(service.store, visit.secret, visit.actor, time.time())
-    response = RedirectResponse(f"{SIGN_IN}?done=signed-out", 303)
+    response = RedirectResponse(f"{SIGN_IN}?note=signed-out", 303)
     keep_secret(request, response, SESSION, "")
     return response
 

@@ -138,7 +138,7 @@ def test_neither_cookie_nor_folder_hold_what_opens_a_session(aggregator, admin):
 def test_signing_out_ends_the_session_on_the_server(aggregator, admin):
     secret = admin.client.cookies["auricle"]
     response = admin.post("/sign-out", "/")
-    assert (response.status_code, response.headers["location"]) == (303, "/sign-in?done=signed-out")
+    assert (response.status_code, response.headers["location"]) == (303, "/sign-in?note=signed-out")
     assert "You are signed out." in admin.get(response.headers["location"]).text
     thief = Visitor(aggregator, Cookie=f"auricle={secret}")
     assert thief.get("/").status_code == 303

@@ -32,7 +32,7 @@ def operator(aggregator):
 
 def done(response, path, what):
     assert response.status_code == 303, response.text
-    assert response.headers["location"] == f"{path}?done={what}"
+    assert response.headers["location"] == f"{path}?note={what}"
 
 
 def told(aggregator, path):
