@@ -151,10 +151,10 @@ class Daemon:
         """Take up what a command changed: labels without clips, and a model that this process did not make."""
         try:
             forget_noted(self._config, self._state)
-        except (AuricleError, OSError) as error:
-            self._trouble.warning("cannot forget labels that have no clips any more: %s", error)
-        if self._state.model_key() != self._model_key and not self._training.status["training"]:
-            self._reload()
+            if self._state.model_key() != self._model_key and not self._training.status["training"]:
+                self._reload()
+        except (AuricleError, OSError) as error:  # what listens goes on with the model that it has
+            self._trouble.warning("cannot take up what a command changed: %s", error)
 
     def _add_round_loop(self) -> RoundLoop:
         assert self._config.server is not None

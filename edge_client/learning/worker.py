@@ -40,6 +40,9 @@ from fleet_protocol.messages import Learned, Work, to_json
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import Arrays, pack, unpack
 
+# How long a command may have the model to itself (edge_client/learning/forgotten_labels.py), s.
+_PATIENCE_S = 30.0
+
 
 def main() -> int:
     """Do the job on standard input; return the exit status."""
@@ -75,7 +78,7 @@ def run(config: Config, job: TrainingJob) -> None:
         AuricleError: naming what is wrong with the state, the bundle, the recordings or what the aggregator sent.
     """
     state = DeviceState(config.device.state)
-    state.lock("training")
+    state.lock("training", _PATIENCE_S)
     if isinstance(job, OwnerTraining):
         teach(config, state)
         return

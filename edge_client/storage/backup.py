@@ -111,6 +111,8 @@ def commit_restore(state: Path) -> None:
 def finish_restore(state: Path) -> bool:
     """Put the rest of a restored state into its place; return whether there was something to do.
 
+    What was unpacked and never committed is removed.
+
     Only for the process that holds the locks.
 
     Raises:
@@ -118,6 +120,7 @@ def finish_restore(state: Path) -> bool:
     """
     folder = state / _RESTORE
     if not (folder / _COMPLETE).exists():
+        discard_restore(state)
         return False
     restored = json.loads((folder / _COMPLETE).read_bytes())
     for name in _BESIDE:

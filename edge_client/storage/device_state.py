@@ -163,13 +163,17 @@ class DeviceState:
         # The document of the model's file, and the file's identity when it was read.
         self._read: tuple[tuple[int, int, int], dict[str, Any]] | None = None
 
-    def lock(self, purpose: str) -> int:
+    def lock(self, purpose: str, patience_s: float = 0.0) -> int:
         """Make sure that no other process does the same; the lock lasts until the process ends.
+
+        Args:
+            purpose: what the process does.
+            patience_s: how long to wait for another one, in seconds.
 
         Raises:
             StateError: another process does.
         """
-        descriptor = take_lock(self.folder / f"{purpose}.lock")
+        descriptor = take_lock(self.folder / f"{purpose}.lock", patience_s)
         if descriptor is None:
             raise StateError(
                 f"another process is at work in {self.folder} ({purpose}.lock); stop it, or give this device a "
