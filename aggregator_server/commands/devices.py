@@ -33,7 +33,9 @@ def _list(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.devices import list_devices
     from aggregator_server.store import open_tables
 
-    columns = ("device_id", "name", "group", "architecture", "clips", "seen_at", "waiting", "revoked_at", "trouble")
+    columns = (
+        "device_id", "name", "group", "architecture", "clips", "labels", "seen_at", "waiting", "revoked_at", "trouble",
+    )  # fmt: skip
     show(list_devices(open_tables(options.data)), columns, as_json=options.json)
     return 0
 

@@ -31,7 +31,7 @@ def add(commands: Commands) -> None:
     add_json(check)
     check.set_defaults(run=_check)
     doctor = commands.add_parser(
-        "doctor", help="look at server, disk, clock, certificate and devices; exits with 2 where something needs you"
+        "doctor", help="look at server, disk, clock, certificate and devices; exits with 1 where there is a problem"
     )
     add_json(doctor)
     doctor.set_defaults(run=_doctor)
@@ -85,4 +85,4 @@ def _doctor(options: argparse.Namespace) -> int:
 
     found = examine(options.data, time.time())
     show(found, ("subject", "state", "what", "way_out"), as_json=options.json)
-    return 0 if all(observation.state == "ok" for observation in found) else 2
+    return 1 if any(observation.state == "problem" for observation in found) else 0

@@ -194,7 +194,7 @@ def _troubles(client: Client, detail: Detail) -> dict[str, str]:
     """Return why devices could not contribute, as they say; asked for only while an upload is missing."""
     if all(item["upload"] is not None for item in detail["participants"]):
         return {}
-    return {item["device_id"]: item.get("trouble") or "" for item in client.get("/v1/devices")}
+    return {item["device_id"]: str(item["trouble"]) for item in client.get("/v1/devices")}
 
 
 def _print_result(detail: Detail, taken: Sequence[Seat]) -> None:

@@ -206,7 +206,7 @@ def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observatio
     unseen = [info for info in present if now - info.seen_at.timestamp() > _UNSEEN_DAYS * _DAY_S]
     waiting = [info for info in present if info.waiting]
     shut = [info for info in present if info.conduct.quarantined_at is not None]
-    troubled = [info for info in present if getattr(info, "trouble", "")]
+    troubled = [info for info in present if info.trouble]
     if unseen:
         yield Observation(
             "devices", "warning", f"not seen for {_UNSEEN_DAYS} days: {_names(unseen)}",
@@ -222,9 +222,7 @@ def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observatio
             f"POST /v1/devices/{info.device_id}/release where that is wrong",
         )  # fmt: skip
     for info in troubled:
-        yield Observation(
-            "devices", "warning", f"{info.name} gave nothing: {getattr(info, 'trouble', '')}", "see its log"
-        )
+        yield Observation("devices", "warning", f"{info.name} could not contribute: {info.trouble}", "tell its owner")
     if not (unseen or waiting or shut or troubled):
         yield Observation("devices", "ok", f"{len(present)}, all seen within {_UNSEEN_DAYS} days")
 

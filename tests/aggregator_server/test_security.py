@@ -7,8 +7,9 @@ import stat
 import pytest
 
 from aggregator_server import errors
+from aggregator_server.cli import parser
 from aggregator_server.fleet.devices import describe_device, enrol, identify, revoke
-from aggregator_server.security import load_tokens
+from aggregator_server.security import draw, load_tokens
 from aggregator_server.store import Store
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Enrolment
@@ -150,3 +151,13 @@ def test_an_enrolment_that_cannot_be_used_is_refused_and_changes_nothing(fleet, 
         enrol(fleet.store, enrolment(**changes), 9.0)
     assert describe_device(fleet.store, DEVICE.device_id).name == "device 1"
     json.dumps(describe_device(fleet.store, DEVICE.device_id).features)
+
+
+@pytest.mark.parametrize("kind", ["admin", "enrol", "user", "join"])
+def test_no_drawn_token_reads_like_an_option(tmp_path, kind):
+    drawn = [draw(kind) for _ in range(200)]  # a random text begins with "-" once in 64 times
+    assert {token.partition(f"aur_{kind}_")[0] for token in drawn} == {""}
+    for token in drawn:
+        assert parser().parse_args(["rounds", "--token", token]).token == token
+    first = load_tokens(tmp_path, {})
+    assert (first.admin[:10], first.enrol[:10]) == ("aur_admin_", "aur_enrol_")

@@ -66,6 +66,10 @@ def test_two_devices_have_a_round_on_ones_own_recordings_after_five_commands(des
 
 def test_a_fleet_that_cannot_be_started_is_explained_and_nothing_is_left(desk):
     failed(desk.type("auricle-aggregator new --from nowhere"), "no public set", "nowhere")
+    write_clips(desk.folder / "recordings", "yes", 2, seed=0)
+    spoiled = desk.type("auricle-aggregator new --from recordings --bundle cnn1 --devices 0")
+    failed(spoiled, "devices must be from 1")
+    assert [path.name for path in desk.folder.iterdir()] == ["recordings"]  # the data folder is gone again
     (desk.folder / "notes").mkdir()
     (desk.folder / "notes" / "a.txt").write_text("")
     for line, *words in (
@@ -75,4 +79,4 @@ def test_a_fleet_that_cannot_be_started_is_explained_and_nothing_is_left(desk):
         ("auricle-aggregator new --from recordings --host 0.0.0.0", "--tls auto"),
     ):
         failed(desk.type(line), *words)
-    assert sorted(path.name for path in desk.folder.iterdir()) == ["notes"]
+    assert sorted(path.name for path in desk.folder.iterdir()) == ["notes", "recordings"]

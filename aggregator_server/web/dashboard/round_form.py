@@ -99,10 +99,10 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
         InvalidRequestError: a field cannot be read.
         UnknownStrategyError: there is no such strategy.
     """
-    name = form.text("strategy")
+    name, agreed = form.text("strategy"), bool(form.text("replace_model"))
     if not form.text("with_settings"):
         best = any(choice.is_recommended and choice.name == name for choice in choices)
-        return RoundRequest(RECOMMENDED if best else lookup(name).name)
+        return RoundRequest(RECOMMENDED if best else lookup(name).name, replace_model=agreed)
     strategy = lookup(name)
     minutes, quorum = form.number("minutes", "the deadline"), form.number("quorum", "the quorum")
     hours, aggregation = form.number("hours", "the hours between uploads"), form.text("aggregation")
@@ -119,6 +119,7 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
         rounds=CONTINUOUS if form.text("continuous") else "single",
         every_s=defaults.every_s if hours is None else hours * _HOUR_S,
         others=Choice("zero_shot") if form.text("others") else None,
+        replace_model=agreed,
     )
 
 

@@ -104,6 +104,22 @@ def test_a_watched_round_that_fails_ends_with_another_status(fleet, here):
     assert "cancelled" in ended.stdout
 
 
+def test_the_operator_is_told_why_a_device_gives_nothing(fleet, here):
+    opened = answer("round", "start", "zero_shot", *here)
+    why = "it has no clips to learn from: its owner has taught it nothing yet"
+    watching = start("round", "watch", *here)
+    assert "open" in watching.stdout.readline()
+    contribute(fleet, fleet.devices[0])
+    message = fleet.devices[1].enrolment(trouble=why)
+    fleet.clients[fleet.devices[1].number].post("/v1/devices", json=message).raise_for_status()
+    assert [info["trouble"] for info in answer("devices", "list", "--data", fleet.aggregator.data)] == ["", why]
+    printed("round", "cancel", opened["round_id"], *here)
+    output, errors = watching.communicate(timeout=60)
+    assert f"device 2: gave nothing ({why})" in output, output + errors
+    message = fleet.devices[1].enrolment()
+    fleet.clients[fleet.devices[1].number].post("/v1/devices", json=message).raise_for_status()
+
+
 def test_a_round_is_watched_at_a_terminal(fleet, here):
     opened = answer("round", "start", "zero_shot", *here)
     master, slave = pty.openpty()

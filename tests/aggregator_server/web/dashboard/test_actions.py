@@ -93,6 +93,17 @@ def test_a_round_is_opened_once_and_cancelled(aggregator, operator):
     assert told(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
 
 
+def test_devices_own_models_are_replaced_only_where_the_operator_agrees(aggregator, operator):
+    for settings in ({}, {"with_settings": "yes"}):
+        wanted = {"strategy": "fedavg"} | settings
+        asked = operator.post("/rounds", "/rounds/new", **wanted)
+        assert asked.status_code == 409
+        assert "every device has a model of its own" in asked.text
+        assert 'type="checkbox" name="replace_model"' in asked.text
+        agreed = operator.post("/rounds", "/rounds/new", **wanted, replace_model="yes")
+        assert "none has been published" in agreed.text  # only a shared model is missing then
+
+
 def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator, operator):
     made = operator.post("/invitations", "/invitations", devices="1", hours="2", url="http://192.0.2.1:8470")
     link = re.search(r"auricle-edge join (\S+)</code>", made.text)[1]
