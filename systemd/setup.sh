@@ -262,7 +262,7 @@ uninstall_service() {
     done
     for name in "${own[@]}"; do kept+=("$configuration/$name"); done
     if [[ -z $PURGE ]]; then
-        echo "$service is removed. Kept, unless you run this with PURGE=1: ${kept[*]}"
+        echo "$service is removed. Kept, unless you run this with PURGE=1 (of a package: dpkg --purge): ${kept[*]}"
         return
     fi
     rm -rf "${kept[@]}"
