@@ -1,0 +1,134 @@
+"""Every block of commands in README.md and docs/first-round.md, typed from top to bottom in a fresh environment."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.first_round import Desk, free_port
+from edge_client.audio.resampling import resample
+from tests.support.checkout import ROOT
+from tests.support.edge_process import wait_for
+from tests.support.packages import copy_sources, service_wheels
+from tests.support.sound_server import SINK_RATE_HZ
+from tests.support.sounds import RATE, melody, write_clips
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+PAGES = ("README.md", "docs/first-round.md")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Lines that are left running, each in a terminal of its own, and the words by which they say that they are ready.
+RUNNING = {
+    "auricle-edge run": "listening for", "auricle-edge ui": "http://", "auricle-aggregator run": '"url"',
+    "auricle-edge join": "enrolled as",
+}  # fmt: skip
+
+
+class Reader(Desk):
+    """Somebody who types what a page shows. Only what no page can know is added: a free port, which microphone."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], bin_: Path):
+        super().__init__(folder, lambda name: [str(bin_ / name)], environment)
+        self.port, self.link, self.bin = free_port(), "", bin_
+
+    def read(self, block: str) -> None:
+        for line in block.splitlines():
+            command, _, remark = (part.strip() for part in line.partition(" #"))
+            if command.startswith("make "):
+                subprocess.run(["make", "--dry-run", *command.split()[1:]], cwd=ROOT, check=True, capture_output=True)
+            elif command.startswith("pip install "):
+                self.install(command)
+            elif command:
+                self.enter(command, remark)
+
+    def install(self, command: str) -> None:
+        """Install from a copy of the checkout, with wheels that lie ready."""
+        sources = self.folder / "checkout"
+        if not sources.exists():
+            copy_sources(sources)
+        wanted = command.removeprefix("pip install ").strip("'")
+        options = ["--quiet", "--no-index", f"--find-links={service_wheels()}", "--disable-pip-version-check"]
+        pip = [self.bin / "python", "-m", "pip", "install", *options, wanted]
+        done = subprocess.run(pip, cwd=sources, capture_output=True, text=True, check=False, timeout=600)
+        assert done.returncode == 0, done.stderr
+
+    def enter(self, command: str, remark: str) -> None:
+        program = " ".join(command.split()[:2])
+        assert ("terminal of its own" in remark) == (program in RUNNING), command
+        if program in ("auricle-aggregator new", "auricle-aggregator run"):
+            command += f" --port {self.port}"
+        elif program == "auricle-edge init":
+            command += " --microphone shelf --backend arecord"
+        elif program == "auricle-edge ui":
+            command += " --port 0"
+        command = command.replace("LINK", self.link)
+        if program == "auricle-edge record":
+            self.leave_running(command, "record.log")
+            self.wait_for("record.log", "The room has")
+            self.speaker.play(self.sound)
+            assert self._running.pop().wait(240) == 0, (self.folder / "record.log").read_text()
+        elif program not in RUNNING:
+            done = self.type(command)
+            assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+            self.link = (re.findall(r"join (\S+)", done.stdout) or [self.link])[0]
+        else:
+            for owner in ("kitchen", "hall") if "for each device" in remark else ("kitchen",):
+                log = f"{len(list(self.folder.glob('*.log')))}.log"
+                self.leave_running(command.replace("kitchen", owner), log)
+                self.wait_for(log, RUNNING[program])
+
+    def ask(self, command: str) -> list[dict]:
+        return json.loads(self.type(command).stdout)
+
+
+def blocks(page: str) -> list[str]:
+    found = BLOCK.findall((ROOT / page).read_text())
+    assert found
+    assert {language for language, _ in found} == {"sh"}, "another block than one of commands"
+    return [text for _, text in found]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """A fresh environment; the pages install into it."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    return folder / "bin"
+
+
+@pytest.fixture
+def reader(tmp_path, programs, sound_server):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AURICLE_", "PYTHON"))}
+    found = Reader(tmp_path, environment, programs)
+    for label in ("yes", "no", "up", "down"):
+        write_clips(tmp_path / "recordings", label, 8, seed=99)
+    for seed, (owner, labels) in enumerate({"kitchen": ("yes", "no", "up"), "hall": ("no", "up", "down")}.items()):
+        for label in labels:
+            write_clips(tmp_path / owner, label, 12, seed=seed)
+    rng = np.random.default_rng(7)
+    sound = [np.pad(melody("stop", rng), (0, RATE // 2)) + 0.001 * rng.normal(size=RATE * 3 // 2) for _ in range(120)]
+    found.sound = resample(np.concatenate(sound).astype(np.float32), RATE, SINK_RATE_HZ)
+    sound_server.play(0.001 * rng.normal(size=400 * SINK_RATE_HZ).astype(np.float32))
+    found.speaker = sound_server
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_the_page_does_what_it_says(page, reader):
+    for block in blocks(page):
+        reader.read(block)
+    listed = reader.ask("auricle-aggregator devices list --data fleet --json")
+    assert {(info["name"], info["clips"]) for info in listed} == {("kitchen", 36), ("hall", 36)}
+    (summary,) = reader.ask("auricle-aggregator rounds --data fleet --json")
+    assert (summary["state"], summary["uploaded"]) == ("done", 2)
+    if page == "README.md":
+        labels = reader.ask("auricle-edge status --config edge.toml --json")["model"]["labels"]
+        assert labels == ["doorbell"]
+        heard = wait_for(lambda: reader.ask("auricle-edge events --config edge.toml --json"), what="an event")
+        assert {event["label"] for event in heard} & {"doorbell"}
