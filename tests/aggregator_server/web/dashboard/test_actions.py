@@ -116,6 +116,10 @@ def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator,
     path = f"/fleet/{device.device_id}"
     assert "1 device waits" in operator.get("/").text
     done(operator.post(f"{path}/admit", "/fleet"), path, "admitted")
+    with aggregator.client(device.secret) as client:
+        client.post("/v1/devices", json=device.enrolment(name="attic", trouble="no recordings")).raise_for_status()
+    assert "1 device</a> cannot contribute" in operator.get("/").text
+    assert "It says: no recordings" in operator.get(path).text
     done(operator.post(f"{path}/quarantine", path, reason="it hums"), path, "quarantined")
     assert "it hums" in operator.get("/fleet").text
     assert newest(aggregator) == ("device_quarantined", "administrator's token")
