@@ -17,7 +17,7 @@ def aggregator(tmp_path_factory):
     fleet.store.review_classes = True
     fleet.run_round()
     fleet.store.close()
-    process = Aggregator(folder, "--review-classes", "--approve").start()
+    process = Aggregator(folder, "--review-classes", "--approve", STREAM_S=0.5).start()
     yield process
     assert process.stop() == 0
 
@@ -102,6 +102,13 @@ def test_devices_own_models_are_replaced_only_where_the_operator_agrees(aggregat
         assert 'type="checkbox" name="replace_model"' in asked.text
         agreed = operator.post("/rounds", "/rounds/new", **wanted, replace_model="yes")
         assert "none has been published" in agreed.text  # only a shared model is missing then
+
+
+def test_a_live_page_ends_so_that_its_session_is_looked_at_again(operator):
+    with operator.client.stream("GET", "/live/now") as response:
+        lines = list(response.iter_lines())  # to the end, which comes by itself
+    assert lines[0].startswith("data: ")
+    assert "No round is open." in "".join(lines)
 
 
 def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator, operator):
