@@ -16,7 +16,7 @@ from edge_client.commands import add_config
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.table import Table
+    from rich.console import Group
 
     from edge_client.commands import Commands
     from edge_client.live import Moment
@@ -106,7 +106,8 @@ def _draw(folder: Path) -> None:
             live.update(_picture(moment, events), refresh=True)
 
 
-def _picture(moment: Moment | None, events: deque[dict[str, Any]]) -> Table:
+def _picture(moment: Moment | None, events: deque[dict[str, Any]]) -> Group:
+    from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
@@ -121,14 +122,12 @@ def _picture(moment: Moment | None, events: deque[dict[str, Any]]) -> Table:
             heard = score >= moment.thresholds[label]
             bar = ProgressBar(100, 100 * score, width=_BAR, complete_style="green" if heard else "cyan")
             table.add_row(Text(label), bar, f"{score:.2f} of {moment.thresholds[label]:.2f}")
-    for event in events:
-        table.add_row("", Text(_event_line(event)), "")
-    return table
+    return Group(table, *(Text(_event_line(event)) for event in events))
 
 
 def _event_line(event: dict[str, Any]) -> str:
     at = _clock(datetime.fromisoformat(event["time"]).timestamp())
-    return f"{at}  {event['kind']} {event['label']}  score {event['score']:.2f}  {event['level_db']:.0f} dB"
+    return f"{at}  heard {event['label']}  score {event['score']:.2f}  {event['level_db']:.0f} dB"
 
 
 def _clock(seconds: float) -> str:

@@ -27,7 +27,8 @@ _SILENT_S = 15 * 60.0  # a device that is switched on asks for work at least eve
 def health_of(device: DeviceInfo, now: float) -> str:
     """Return in one word how a device is: the first of these that holds.
 
-    ``revoked``, ``waiting``, ``quarantine``, ``silent`` (not heard of for 15 minutes), ``suspicious``, ``well``.
+    ``revoked``, ``waiting``, ``quarantine``, ``trouble`` (it says why it cannot contribute), ``silent`` (not heard of
+    for 15 minutes), ``suspicious``, ``well``.
     """
     if device.revoked_at is not None:
         return "revoked"
@@ -35,6 +36,8 @@ def health_of(device: DeviceInfo, now: float) -> str:
         return "waiting"
     if device.conduct.quarantined_at is not None:
         return "quarantine"
+    if device.trouble:
+        return "trouble"
     if now - device.seen_at.timestamp() > _SILENT_S:
         return "silent"
     return "suspicious" if device.conduct.suspicion else "well"
@@ -46,7 +49,7 @@ def show_fleet(request: Request, service: CurrentService, _visit: Signed, search
     now, word = time.time(), search.strip().casefold()
     listed = devices.list_devices(service.store)
     found = [(device, health_of(device, now)) for device in listed if word in _words(device)]
-    order = ("waiting", "quarantine", "suspicious", "silent", "well", "revoked")
+    order = ("waiting", "quarantine", "trouble", "suspicious", "silent", "well", "revoked")
     found.sort(key=lambda pair: order.index(pair[1]))
     hidden = max(0, len(found) - _SHOWN)
     return render(request, "fleet.html", devices=found[:_SHOWN], hidden=hidden, search=search.strip(), all=len(listed))

@@ -105,7 +105,7 @@ def duration(seconds: float) -> str:
     value = float(seconds)
     for factor, unit in _STEPS:
         if value < 2 * factor or factor == float("inf"):
-            return f"{value:.0f} {unit}"
+            return f"{value:.0f}\u00a0{unit}"  # on one line
         value /= factor
     raise AssertionError("the last unit has no bound")
 

@@ -162,6 +162,7 @@ def test_classes_are_listed_renamed_and_merged_by_name(fleet, here):
     assert {item["state"] for item in answer("classes", "--all", *here)} == {"active", "merged", "retired"}
 
 
+@pytest.mark.slow
 def test_models_are_replaced_only_when_that_is_confirmed(start_aggregator):
     server = start_aggregator("live")
     fleet = Fleet(server, [FakeDevice(1, WORDS), OfTheModelsNetwork(2, WORDS)])
@@ -196,6 +197,7 @@ def test_a_server_that_is_not_there_is_explained(options, words):
     failed(command("rounds", *options), *words)
 
 
+@pytest.mark.slow
 def test_a_server_on_this_machine_is_found_by_its_data_folder_with_its_certificate_and_token(tmp_path):
     server = Aggregator(tmp_path / "tls", "--tls", "auto", tokens={})
     try:

@@ -16,6 +16,7 @@ def by_subject(found):
     return {observation.subject: observation for observation in found}
 
 
+@pytest.mark.slow
 def test_a_server_that_is_well_and_one_that_lacks_everything(start_aggregator):
     server = start_aggregator("server", "--tls", "auto", "--approve")
     found = by_subject(examine(server.data, time.time()))

@@ -17,7 +17,7 @@ def aggregator(tmp_path_factory):
     fleet.store.review_classes = True
     fleet.run_round()
     fleet.store.close()
-    process = Aggregator(folder, "--review-classes", "--approve").start()
+    process = Aggregator(folder, "--review-classes", "--approve", STREAM_S=0.5).start()
     yield process
     assert process.stop() == 0
 
@@ -104,6 +104,13 @@ def test_devices_own_models_are_replaced_only_where_the_operator_agrees(aggregat
         assert "none has been published" in agreed.text  # only a shared model is missing then
 
 
+def test_a_live_page_ends_so_that_its_session_is_looked_at_again(operator):
+    with operator.client.stream("GET", "/live/now") as response:
+        lines = list(response.iter_lines())  # to the end, which comes by itself
+    assert lines[0].startswith("data: ")
+    assert "No round is open." in "".join(lines)
+
+
 def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator, operator):
     made = operator.post("/invitations", "/invitations", devices="1", hours="2", url="http://192.0.2.1:8470")
     link = re.search(r"auricle-edge join (\S+)</code>", made.text)[1]
@@ -116,6 +123,10 @@ def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator,
     path = f"/fleet/{device.device_id}"
     assert "1 device waits" in operator.get("/").text
     done(operator.post(f"{path}/admit", "/fleet"), path, "admitted")
+    with aggregator.client(device.secret) as client:
+        client.post("/v1/devices", json=device.enrolment(name="attic", trouble="no recordings")).raise_for_status()
+    assert "1 device</a> cannot contribute" in operator.get("/").text
+    assert "It says: no recordings" in operator.get(path).text
     done(operator.post(f"{path}/quarantine", path, reason="it hums"), path, "quarantined")
     assert "it hums" in operator.get("/fleet").text
     assert newest(aggregator) == ("device_quarantined", "administrator's token")
