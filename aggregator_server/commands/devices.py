@@ -1,4 +1,4 @@
-"""``devices``: list, admit and revoke devices, and ask one for a new secret."""
+"""``devices``: list, admit and revoke devices, put them into quarantine, and ask one for a new secret."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ def add(commands: Commands) -> None:
     admit = actions.add_parser("admit", help="let a device take part that waits for it (`run --approve`)")
     revoke = actions.add_parser("revoke", help="shut a device out for good")
     renew = actions.add_parser("new-secret", help="ask a device to change its secret")
-    for action, run in ((admit, _admit), (revoke, _revoke), (renew, _new_secret)):
+    aside = actions.add_parser("quarantine", help="let a device's uploads no longer count, until it is released")
+    aside.add_argument("--reason", required=True, help="for people")
+    back = actions.add_parser("release", help="let the uploads of a device in quarantine count again")
+    runs = {admit: _admit, revoke: _revoke, renew: _new_secret, aside: _quarantine, back: _release}
+    for action, run in runs.items():
         action.add_argument("device", metavar="ID", help="as `devices list` shows it")
         action.set_defaults(run=run)
-    for action in (listing, admit, revoke, renew):
+    for action in (listing, *runs):
         add_data(action)
 
 
@@ -64,4 +68,22 @@ def _new_secret(options: argparse.Namespace) -> int:
     from aggregator_server.store import open_tables
 
     ask_for_new_secret(open_tables(options.data), options.device, time.time(), COMMAND_LINE)
+    return 0
+
+
+def _quarantine(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.audit import COMMAND_LINE
+    from aggregator_server.fleet.conduct import quarantine
+    from aggregator_server.store import open_tables
+
+    quarantine(open_tables(options.data), options.device, options.reason, time.time(), COMMAND_LINE)
+    return 0
+
+
+def _release(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.audit import COMMAND_LINE
+    from aggregator_server.fleet.conduct import release
+    from aggregator_server.store import open_tables
+
+    release(open_tables(options.data), options.device, time.time(), COMMAND_LINE)
     return 0

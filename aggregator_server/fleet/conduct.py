@@ -19,7 +19,7 @@ from aggregator_server.errors import DeviceNotFoundError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.limits import SUSPICION
 from aggregator_server.schemas import ConductInfo, DeviceInfo, moment
-from aggregator_server.store import Store
+from aggregator_server.store import Tables
 from aggregator_server.store.tables import ConductRow, DeviceRow, table_of
 
 _K = table_of(ConductRow)
@@ -78,26 +78,26 @@ def note_round(
     return tuple(found)
 
 
-def quarantine(store: Store, device_id: str, reason: str, now: float, by: Actor = SERVER) -> None:
+def quarantine(tables: Tables, device_id: str, reason: str, now: float, by: Actor = SERVER) -> None:
     """Put a device in quarantine. One that is there already stays, with its first reason.
 
     Raises:
         DeviceNotFoundError: there is no such device.
     """
-    with store.writing() as session:
+    with tables.writing() as session:
         _require_device(session, device_id)
         row = _row(session, device_id)
         if row.quarantined_at is None:
             _quarantine(session, row, reason, now, by)
 
 
-def release(store: Store, device_id: str, now: float, by: Actor = SERVER) -> None:
+def release(tables: Tables, device_id: str, now: float, by: Actor = SERVER) -> None:
     """Let a device's uploads count again, and forget the suspicion against it; the counts of its uploads stay.
 
     Raises:
         DeviceNotFoundError: there is no such device.
     """
-    with store.writing() as session:
+    with tables.writing() as session:
         _require_device(session, device_id)
         row = _row(session, device_id)
         if row.quarantined_at is not None:

@@ -219,7 +219,7 @@ def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observatio
     for info in shut:
         yield Observation(
             "devices", "warning", f"{info.name} is in quarantine: {info.conduct.reason}",
-            f"POST /v1/devices/{info.device_id}/release where that is wrong",
+            f"where that is wrong: auricle-aggregator devices release {info.device_id}",
         )  # fmt: skip
     for info in troubled:
         yield Observation("devices", "warning", f"{info.name} could not contribute: {info.trouble}", "tell its owner")

@@ -159,16 +159,24 @@ def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
     assert [info["waiting"] for info in json.loads(printed("devices", "list", "--json", *data))] == [True]
     printed("devices", "admit", device.device_id, *data)
     printed("devices", "new-secret", device.device_id, *data)
+    printed("devices", "quarantine", device.device_id, "--reason", "it lies", *data)
+    (info,) = json.loads(printed("devices", "list", "--json", *data))
+    assert info["conduct"]["reason"] == "it lies"
+    printed("devices", "release", device.device_id, *data)
+    (info,) = json.loads(printed("devices", "list", "--json", *data))
+    assert info["conduct"]["quarantined_at"] is None
     with server.client(device.secret) as client:
         assert client.get("/v1/work").headers["Auricle-New-Secret"] == "wanted"
         printed("devices", "revoke", device.device_id, *data)
         assert client.get("/v1/work").status_code == 403
     failed(command("devices", "admit", device.device_id, *data), device.device_id, "revoked")
     failed(command("devices", "revoke", "nobody", *data), "there is no device 'nobody'")
-    kinds = [entry["what"] for entry in json.loads(printed("audit", "--json", "--limit", "5", *data))]
+    kinds = [entry["what"] for entry in json.loads(printed("audit", "--json", "--limit", "7", *data))]
     assert kinds == [
         "authentication_failed",
         "device_revoked",
+        "device_released",
+        "device_quarantined",
         "secret_requested",
         "device_admitted",
         "device_enrolled",
