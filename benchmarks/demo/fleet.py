@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -21,6 +22,8 @@ import httpx
 from benchmarks.demo import DemoError
 from fleet_protocol.public_set import PublicSet
 
+# A line of a log, with or without its time.
+_ERROR = re.compile(r"^(?:[-\d]+ [:\d]+ )?ERROR ", re.MULTILINE)
 _POLL_S = 0.1
 _START_S = 60.0
 _STOP_S = 15.0
@@ -185,7 +188,7 @@ class Fleet:
         for process in self._processes:
             if process.popen.poll() is not None:
                 raise self._died(process)
-            if any(line.startswith("ERROR") for line in process.log.read_text(errors="replace").splitlines()):
+            if _ERROR.search(process.log.read_text(errors="replace")):
                 raise DemoError(f"{process.name} reports an error; log: {process.log}\n{_tail(process.log)}")
 
     def _died(self, process: _Process) -> DemoError:

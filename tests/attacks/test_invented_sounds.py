@@ -58,7 +58,7 @@ def test_sounds_that_the_shared_model_has_no_room_for_become_no_classes_and_roun
     assert len(discovery["groups"]) == CAPACITY - 4
     assert discovery["left_open"]
     assert f"no room beyond {CAPACITY} classes" in discovery["limits"][0]
-    assert fleet.run_round(strategy="fedavg")["summary"]["state"] == "done"
+    assert fleet.run_round(strategy="fedavg", replace_model=True)["summary"]["state"] == "done"
 
 
 def test_a_round_looks_at_so_many_sounds_and_at_those_of_every_device(start_aggregator):

@@ -65,8 +65,8 @@ def test_attackers_cost_points_and_a_model_of_no_numbers_guesses(text):
     assert "| LPA | 92.0 ± 1.0 | -40.0 ± 0.0 | -40.0 ± 0.0 |" in found
     assert "alone loses\n0.0 ± 0.0 at 30%: that is the least" in found
     assert "| weighted mean | 52.0 ± 1.0 | 0.0 ± 0.0 | 42.0 ± 1.0 |" in found
-    says = "- weighted mean: costs 0.0; holds against `scaling`, `scaling` by 3.4e38, `noise`, `label_flip` and"
-    assert f"{says} `false_clips`" in found
+    says = "- weighted mean: costs 0.0; holds against `sign_flip` by 1, `scaling`, `scaling` by 3.4e38, `noise`,"
+    assert f"{says} `label_flip` and `false_clips`" in found
     assert (
         "Attacks: `sign_flip` (strength 4), `scaling` (strength 10), `scaling` by 3.4e38 (strength 3.4e+38)," in found
     )

@@ -70,7 +70,7 @@ def published_model(fleet, bundles):
         ("fedmmd", EPOCHS | {"discrepancy": 0.05}, {"aggregation": {"name": "median"}}),
         ("fedopt", EPOCHS, {"aggregation": {"server_learning_rate": 0.03}}),
         ("fedmlac", EPOCHS | {"epochs": 10}, {"selection": {"name": "uniform", "settings": {"fraction": 1.0}}}),
-        ("fedkws_ui", FAST | {"steps": 40, "private_epochs": 6}, {}),
+        ("fedkws_ui", FAST | {"steps": 40, "private_epochs": 6}, {"replace_model": True}),  # those of fedmlac
     ],
 )
 def test_every_method_moves_the_fleet_s_accuracy(fleet, published_model, strategy, settings, parts):

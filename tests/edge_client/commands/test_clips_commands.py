@@ -106,7 +106,7 @@ def test_whoever_may_not_is_told_as_whom_to_run_it(edge):
         pytest.skip("only root can give a folder to a service's user")
     (edge.folder / "state").chmod(0o700)
     os.chown(edge.folder / "state", 1, 1)  # Debian's "daemon"
-    for folder in (edge.folder, *edge.folder.parents[:2]):
+    for folder in (edge.folder, *edge.folder.parents[:-2]):  # below /tmp, however many
         folder.chmod(0o755)
     config = str(edge.config)
     code = (  # the interpreter may be where another user cannot read, so the process becomes that user later
