@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge_client.audio.recordings import Recordings
+from edge_client.audio.recordings import FORMATS, Recordings
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
@@ -31,7 +31,5 @@ def features_of(folder: Path, settings: FeatureSettings) -> Floats:
     chosen = [path for clips in by_label for path in clips[:: -(-len(clips) // share)]]
     samples = recordings.load(chosen)
     if not len(samples):
-        raise ExportError(
-            f"{folder} holds no clip that can be used; --recordings takes <label>/*.wav, .flac, .ogg, .opus or .mp3"
-        )
+        raise ExportError(f"{folder} holds no clip that can be used; --recordings takes <label>/*{FORMATS}")
     return open_front_end(settings)(samples)

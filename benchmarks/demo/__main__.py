@@ -25,6 +25,7 @@ from benchmarks.demo.report import write_report
 from benchmarks.demo.result import Result
 from benchmarks.demo.split import Split, read_labels, split
 from benchmarks.demo.tables import accuracy_table, course_table, discovery_table, listening_table, recognition_table
+from edge_client.audio.recordings import FORMATS
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
 
@@ -114,7 +115,7 @@ def _recordings(options: argparse.Namespace) -> tuple[str, Split]:
     if options.data:
         folder, source = options.data, str(options.data)
         if not folder.is_dir():
-            raise DemoError(f"DATA={folder} is no folder; it must hold <label>/*.wav, .flac, .ogg, .opus or .mp3")
+            raise DemoError(f"DATA={folder} is no folder; it must hold <label>/*{FORMATS}")
     else:
         folder = cached(_BUILD, KEYWORDS, options.speakers, _TAKES, options.seed)
         source = f"speech synthesised by espeak-ng, {options.speakers} voices"

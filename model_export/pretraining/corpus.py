@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.audio.recordings import SUFFIXES, loudest_stretch, read_recording, speaker_of
+from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, read_recording, speaker_of
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.feature_settings import FeatureSettings, preset
@@ -205,5 +205,5 @@ def _recordings(folder: Path) -> list[tuple[Path, str, str]]:
         else:
             found.append((path, label, speaker_of(path)))
     if not found:
-        raise CorpusError(f"{folder} holds no recordings as <label>/*.wav, .flac, .ogg, .opus or .mp3")
+        raise CorpusError(f"{folder} holds no recordings as <label>/*{FORMATS}")
     return found
