@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fleet_protocol.command_line import parse, with_version
+from fleet_protocol.command_line import INTERRUPTED, parse, print_json, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
@@ -72,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print("auricle-sim: interrupted; the same command goes on from there", file=sys.stderr)
-        return 130
+        return INTERRUPTED
 
 
 def _add_fetch(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -117,7 +116,7 @@ def _compare(options: argparse.Namespace) -> int:
     if options.plot:
         plot(runs, options.plot)
     if options.json:
-        print(json.dumps(rows))
+        print_json(rows)
         return 0
     for row in rows:
         accuracy = "not tested" if row["accuracy"] is None else (

@@ -7,25 +7,25 @@ import hashlib
 import importlib.util
 import json
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from fleet_protocol.command_line import version
 
 # Whose code decides what a run finds, beside its settings.
 PACKAGES = ("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulator")
 
 
-def about(experiment: Any, seed: int) -> dict[str, Any]:  # noqa: ANN401  (a dataclass of either kind of experiment)
+def about(experiment: Any) -> dict[str, Any]:  # noqa: ANN401  (a dataclass of either kind of experiment)
     """Return what ``result.json`` tells of a run, JSON-ready.
 
     Args:
         experiment: with its sections, and a ``digest`` of them and of the bundles.
-        seed: of everything random.
     """
     settings = json.loads(json.dumps(dataclasses.asdict(experiment), default=str))
     return {
-        "version": version("auricle"), "code": code_digest(), "experiment": experiment.digest, "seed": seed,
-        "settings": settings,
+        "version": version(), "code": code_digest(), "experiment": experiment.digest,
+        "seed": experiment.rounds.seed, "settings": settings,
     }  # fmt: skip
 
 

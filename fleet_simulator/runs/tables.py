@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,11 +54,12 @@ def write_csv(rounds: Rounds, path: Path) -> None:
     """Write a line for each round, with every figure that is one number; a figure that a round lacks is empty."""
     lines = [_figures(entry) for entry in rounds]
     names = list(dict.fromkeys(name for line in lines for name in line))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, names)
+    writer.writeheader()
+    writer.writerows(lines)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(lines)
+    write_durably(path, text.getvalue().encode(), 0o644)
 
 
 def write_tensorboard(rounds: Rounds, folder: Path) -> None:
@@ -96,8 +98,6 @@ def plot(runs: Sequence[FinishedRun], path: Path) -> None:
     Raises:
         RunFolderError: the format is none that can be drawn, or no run was tested.
     """
-    import io
-
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")

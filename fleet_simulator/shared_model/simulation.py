@@ -74,9 +74,7 @@ def run(
         with _pool(fleet, workers, cluster, inputs) as pool:
             yield SharedModelSimulation(fleet, pool)
 
-    result, seconds = simulate(
-        folder, experiment.rounds.count, progress, opened, about(experiment, experiment.rounds.seed)
-    )
+    result, seconds = simulate(folder, experiment.rounds.count, progress, opened, about(experiment))
     return Result(result["rounds"], result.get("devices", []), seconds, folder)
 
 

@@ -59,7 +59,7 @@ def run_zero_shot(
         with ThreadPoolExecutor(available_cores() if workers is None else max(1, workers)) as threads:
             yield ZeroShotSimulation(experiment, folder, inputs or Inputs(), threads)
 
-    told = about(experiment, experiment.rounds.seed)
+    told = about(experiment)
     rounds: list[dict[str, Any]] = simulate(folder, experiment.rounds.count, progress, opened, told)[0]["rounds"]
     return rounds
 
