@@ -10,7 +10,6 @@ from fastapi import APIRouter, Path, Request
 from aggregator_server import errors
 from aggregator_server.fleet import conduct, devices
 from aggregator_server.fleet.devices import Entry
-from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, QuarantineRequest
 from aggregator_server.web.guard import caller
 from aggregator_server.web.http_errors import documented
@@ -159,7 +158,6 @@ def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: Qua
 
     The aggregator does so itself with a device whose uploads stand out, or are refused, again and again.
     """
-    check_name(wanted.reason, "a reason")
     conduct.quarantine(service.store, device_id, wanted.reason, time.time(), by)
     service.scheduler.wake()
     return devices.describe_device(service.store, device_id)
