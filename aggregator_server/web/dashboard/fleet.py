@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from aggregator_server.fleet import conduct, devices
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed
-from aggregator_server.web.dashboard.going_on import to_page, wake
+from aggregator_server.web.dashboard.going_on import to_page
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.routes.access import CurrentService
@@ -93,5 +93,5 @@ def release(service: CurrentService, visit: Signed, _form: OwnForm, device_id: D
 def revoke(service: CurrentService, visit: Signed, _form: OwnForm, device_id: DeviceId) -> Response:
     """Shut a device out for good."""
     devices.revoke(service.store, device_id, time.time(), visit.actor)
-    wake(service)
+    service.wake()
     return to_page(f"/fleet/{device_id}", "revoked")

@@ -89,7 +89,7 @@ async def leave(request: Request, service: CurrentService, device_id: AnyDevice)
     """Let the calling device go. Its secret is refused from then on."""
     by = caller(request, f"device {device_id}")
     await service.for_device(devices.leave, service.store, device_id, time.time(), by)
-    _look_again(service)
+    service.wake()
 
 
 @router.put(
@@ -138,13 +138,7 @@ def ask_for_new_secret(service: CurrentService, by: By, device_id: DeviceId) -> 
 def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Shut a device out for good. An open round no longer waits for it and does not use its upload."""
     devices.revoke(service.store, device_id, time.time(), by)
-    _look_again(service)
-
-
-def _look_again(service: CurrentService) -> None:
-    """Have the open round look at what it waits for, and devices at what there is to do."""
-    service.scheduler.wake()
-    service.new_work.notify()
+    service.wake()
 
 
 @router.post(
