@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from aggregator_server.fleet import conduct, devices
@@ -14,13 +13,13 @@ from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Sig
 from aggregator_server.web.dashboard.going_on import to_page
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.metrics import SEEN_S
 from aggregator_server.web.routes.access import CurrentService
+from aggregator_server.web.routes.devices import DeviceId
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-DeviceId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 _SHOWN = 200
-_SILENT_S = 15 * 60.0  # a device that is switched on asks for work at least every minute
 
 
 def health_of(device: DeviceInfo, now: float) -> str:
@@ -37,7 +36,7 @@ def health_of(device: DeviceInfo, now: float) -> str:
         return "quarantine"
     if device.trouble:
         return "trouble"
-    if now - device.seen_at.timestamp() > _SILENT_S:
+    if now - device.seen_at.timestamp() > SEEN_S:
         return "silent"
     return "suspicious" if device.conduct.suspicion else "well"
 
