@@ -33,7 +33,10 @@ _PAGE = 30
 
 @router.get("/rounds")
 def show_rounds(
-    request: Request, service: CurrentService, _visit: Signed, before: Annotated[int | None, Query(ge=1)] = None
+    request: Request,
+    service: CurrentService,
+    _visit: Signed,
+    before: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
 ) -> Response:
     """Show the rounds, newest first, and how good the fleet was after each."""
     found = list_rounds(service.store, before, _PAGE + 1)
