@@ -60,6 +60,17 @@ def read_address(folder: Path) -> tuple[str | None, str | None]:
     return noted["url"], noted["authority"]
 
 
+def authority_file(folder: Path, url: str, authority: str | None) -> Path | None:
+    """Return the certificate that vouches for the server of a data folder; None where it needs none of its own.
+
+    Args:
+        folder: the data folder.
+        url: where the server is asked.
+        authority: SHA-256 of its own authority, as it is noted; None where it has none.
+    """
+    return folder / "tls" / "authority.pem" if authority is not None and url.startswith("https:") else None
+
+
 def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
     """Return what makes an invitation's link from its token.
 

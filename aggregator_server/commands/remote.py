@@ -9,7 +9,7 @@ from pathlib import Path
 from aggregator_server.client import Client
 from aggregator_server.errors import AggregatorError
 from aggregator_server.security import ADMIN_VARIABLE, load_tokens
-from aggregator_server.server_address import read_address
+from aggregator_server.server_address import authority_file, read_address
 
 
 def add_server(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
@@ -47,8 +47,7 @@ def connect(options: argparse.Namespace) -> Client:
         url = url or noted
         if url is None:
             raise AggregatorError(f"nobody knows where the server of {folder} listens: start it first, or give --url")
-        if authority is None and vouching is not None and url.startswith("https:"):
-            authority = folder / "tls" / "authority.pem"
+        authority = authority or authority_file(folder, url, vouching)
         if not token and (folder / "tokens.json").is_file():
             token = load_tokens(folder, {}).admin
     if url is None:

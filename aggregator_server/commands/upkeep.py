@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_json, show
+from aggregator_server.commands import add_data, add_json, show
 from aggregator_server.errors import BackupError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def add(commands: Commands) -> None:
     add_json(doctor)
     doctor.set_defaults(run=_doctor)
     for command in (backup, restore, check, doctor):
-        command.add_argument("--data", type=Path, required=True, help="the server's data folder")
+        add_data(command)
 
 
 def _backup(options: argparse.Namespace) -> int:

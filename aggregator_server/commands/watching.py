@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +12,10 @@ from typing import Any, get_args
 
 from aggregator_server.client import Client
 from aggregator_server.commands import print_table, rich_table, text_of
+from aggregator_server.rounds.lateness import late_after
 from fleet_protocol.messages import RoundState
 
 _PAUSE_S = 1.0
-# A device is late once it takes so many times as long as the half of the devices that came first.
-_LATE = 2.0
 # Metrics of devices that are shares in percent, and those that say among how many classes (docs/protocol.md).
 _SHARES = {
     **dict.fromkeys(("local_accuracy", "global_accuracy", "distilled_accuracy"), "classes"),
@@ -93,8 +91,7 @@ def seats(detail: Mapping[str, Any], troubles: Mapping[str, str], now: datetime)
     waited = (now - opened).total_seconds()
     participants = sorted(detail["participants"], key=_name)
     times = [_after(item, opened) for item in participants]
-    uploaded = sorted(after for after in times if after is not None)
-    late = 2 * len(uploaded) >= max(len(times), 1) and waited > _LATE * max(statistics.median(uploaded), 1.0)
+    late = waited > late_after([after for after in times if after is not None], len(times))
     found = [
         Seat(item["name"], _state(item, detail["summary"]["state"], late=late), after, _details(item, troubles))
         for item, after in zip(participants, times, strict=True)

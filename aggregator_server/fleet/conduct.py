@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import DeviceNotFoundError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.limits import SUSPICION
+from aggregator_server.names import check_name
 from aggregator_server.schemas import ConductInfo, DeviceInfo, moment
 from aggregator_server.store import Tables
 from aggregator_server.store.tables import ConductRow, DeviceRow, table_of
@@ -83,7 +84,9 @@ def quarantine(tables: Tables, device_id: str, reason: str, now: float, by: Acto
 
     Raises:
         DeviceNotFoundError: there is no such device.
+        InvalidRequestError: the reason is empty, too long, or not printable.
     """
+    check_name(reason, "a reason")
     with tables.writing() as session:
         _require_device(session, device_id)
         row = _row(session, device_id)

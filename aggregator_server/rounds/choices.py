@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
-from aggregator_server.rounds.opening import fleet_kind
+from aggregator_server.rounds.opening import are_embeddings, fleet_kind
 from aggregator_server.rounds.queries import OF_FLEET
 from aggregator_server.rounds.states import COUNTS
 from aggregator_server.schemas import RoundRequest
@@ -20,7 +20,7 @@ from aggregator_server.store.tables import ModelRow, PublicSetRow, RoundRow
 from aggregator_server.strategies.recommended import recommended
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.strategies.strategy import Strategy
-from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+from fleet_protocol.feature_settings import FeatureSettings
 
 _NUMBER_BYTES = 4  # of a float32
 
@@ -56,21 +56,20 @@ def list_choices(store: Store) -> tuple[StrategyChoice, ...]:
     """
     with store.reading() as session:
         best = recommended(RoundRequest(), fleet_kind(session)).strategy
-        found = [_choice(session, strategy, best) for strategy in strategies().values()]
+        public_set, model, classes = current_version(session), current_model(session), len(all_classes(session))
+        found = [
+            StrategyChoice(
+                name=strategy.name,
+                about=strategy.about,
+                cost=strategy.cost,
+                is_recommended=strategy.name == best,
+                upload_bytes=_upload_bytes(strategy, public_set, model, classes),
+                last_s=_last_duration(session, strategy.name),
+                obstacle=_obstacle(strategy, public_set, model),
+            )
+            for strategy in strategies().values()
+        ]
     return tuple(sorted(found, key=lambda choice: (not choice.is_recommended, choice.obstacle or "", choice.name)))
-
-
-def _choice(session: Session, strategy: Strategy, best: str) -> StrategyChoice:
-    public_set, model = current_version(session), current_model(session)
-    return StrategyChoice(
-        name=strategy.name,
-        about=strategy.about,
-        cost=strategy.cost,
-        is_recommended=strategy.name == best,
-        upload_bytes=_upload_bytes(strategy, public_set, model, len(all_classes(session))),
-        last_s=_last_duration(session, strategy.name),
-        obstacle=_obstacle(strategy, public_set, model),
-    )
 
 
 def _upload_bytes(
@@ -91,8 +90,7 @@ def _upload_bytes(
 def _obstacle(strategy: Strategy, public_set: PublicSetRow | None, model: ModelRow | None) -> str | None:
     if public_set is None:
         return "There is no public set yet (auricle-aggregator publish)."
-    is_embedding = isinstance(FeatureSettings.from_json(public_set.features), EmbeddingSettings)
-    if strategy.needs_embeddings and not is_embedding:
+    if strategy.needs_embeddings and not are_embeddings(public_set):
         return "The fleet's features are no embeddings of a pretrained front end."
     if strategy.shares_model and model is None:
         return "There is no shared model yet (auricle-aggregator publish-model)."

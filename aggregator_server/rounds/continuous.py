@@ -15,7 +15,6 @@ from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import lock_open_round
 from aggregator_server.rounds.states import is_open
 from aggregator_server.store.tables import AssignmentRow, LearnedRow, ParticipantRow, RoundRow
-from fleet_protocol.messages import RoundPlan, parse
 
 # The columns that tell devices something.
 _RESULTS = ("result_public_set", "result_consensus", "result_prototypes")
@@ -25,7 +24,7 @@ def open_next(session: Session, round_id: int, now: float) -> None:
     """Open the next round of a series after one that was just closed, with or without a result; others have none."""
     row = session.get_one(RoundRow, round_id)
     if row.series is not None:
-        insert_round(session, row.strategy, parse(RoundPlan, row.plan), None, now, series=row.series)
+        insert_round(session, row.strategy, parsed_plan(row.plan), None, now, series=row.series)
 
 
 def open_round_of_series(session: Session) -> RoundRow | None:

@@ -99,7 +99,7 @@ def fleet_kind(session: Session) -> FleetKind:
     public_set, model = current_version(session), current_model(session)
     devices = session.scalars(select_rows(DeviceRow).where(IS_ACTIVE))
     return FleetKind(
-        embeddings=public_set is not None and _are_embeddings(public_set),
+        embeddings=public_set is not None and are_embeddings(public_set),
         shares_network=model is not None and any(has_network(device, model) for device in devices),
     )
 
@@ -123,12 +123,13 @@ def _prepared(session: Session, how: Strategy, plan: RoundPlan, others: Abstract
     return replace(plan, others=replace(plan.others, local=local))
 
 
-def _are_embeddings(public_set: PublicSetRow) -> bool:
+def are_embeddings(public_set: PublicSetRow) -> bool:
+    """Tell whether a public set's features are embeddings of a pretrained front end."""
     return isinstance(FeatureSettings.from_json(public_set.features), EmbeddingSettings)
 
 
 def _require_embeddings(how: Strategy, public_set: PublicSetRow) -> None:
-    if how.needs_embeddings and not _are_embeddings(public_set):
+    if how.needs_embeddings and not are_embeddings(public_set):
         settings = FeatureSettings.from_json(public_set.features)
         raise InvalidPlanError(
             f"strategy {how.name!r} compares embeddings of one network, and the public set's features are "

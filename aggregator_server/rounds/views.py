@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.others import followed_strategy
+from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import OPEN_ROUND, open_round_id, require_round
 from aggregator_server.schemas import DiscoveryInfo, ParticipantInfo, RoundDetail, RoundSummary, moment
 from aggregator_server.store import Store
@@ -63,7 +64,7 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
     with store.reading() as session:
         row = require_round(session, round_id)
         summary = _summary(session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
-        plan = parse(RoundPlan, row.plan)
+        plan = parsed_plan(row.plan)
         participants = _participants(session, row, plan)
         details, planned = row.details, schedule_of(row)
         model = model_blob(session, row.model_version)

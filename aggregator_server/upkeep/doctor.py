@@ -15,14 +15,14 @@ from sqlalchemy import func, select
 
 from aggregator_server import tls
 from aggregator_server.client import Client
-from aggregator_server.errors import AggregatorError, ServerError, StartError
+from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.fleet.classes import classes_in_state
 from aggregator_server.fleet.devices import list_devices
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.limits import LEAST_FREE_SHARE
 from aggregator_server.schemas import DeviceInfo
-from aggregator_server.server_address import read_address
+from aggregator_server.server_address import authority_file, read_address
 from aggregator_server.store import Tables, open_tables
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.tables import PROPOSED, AuditRow
@@ -118,9 +118,8 @@ def _server(data: Path) -> Iterator[Observation]:
         yield Observation("server", "problem", "it never ran", f"auricle-aggregator run --data {data}")
         return
     try:
-        authority = data / "tls" / "authority.pem" if vouching and url.startswith("https:") else None
-        health: dict[str, Any] = Client(url, "", authority).get("/v1/health")
-    except (ServerError, AggregatorError) as error:
+        health: dict[str, Any] = Client(url, "", authority_file(data, url, vouching)).get("/v1/health")
+    except AggregatorError as error:
         yield Observation(
             "server", "problem", str(error), f"start it (auricle-aggregator run --data {data}), or look at its log"
         )

@@ -84,11 +84,15 @@ def error_response(status: int, code: str, message: str) -> JSONResponse:
 def refusal(error: AggregatorError) -> JSONResponse:
     """Return what a client sees of an exception."""
     response = error_response(status_of(type(error)), error.code, str(error))
-    if isinstance(error, TooManyError):
-        response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
-    if isinstance(error, BusyError):
-        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    response.headers.update(retry_headers(error))
     return response
+
+
+def retry_headers(error: AggregatorError) -> dict[str, str]:
+    """Return the header that says when to try again; none where that is of no use."""
+    if isinstance(error, TooManyError):
+        return {"Retry-After": str(math.ceil(error.retry_after_s))}
+    return {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, BusyError) else {}
 
 
 def install(app: FastAPI) -> None:

@@ -20,7 +20,7 @@ from aggregator_server.store.free_space import free_space
 from aggregator_server.store.tables import AuditRow, ClassRow, ConductRow, DeviceRow, ParticipantRow, RoundRow
 
 SEEN_S = 900.0
-"""A device that was heard of within so many seconds counts as present."""
+"""A device that was heard of within so many seconds counts as present: one that is on asks for work every minute."""
 
 
 def write_metrics(store: Store, now: float) -> bytes:

@@ -75,6 +75,11 @@ class Service:
         """Run what mostly waits for the disk."""
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self.disk_threads)
 
+    def wake(self) -> None:
+        """Have the open round look at what it waits for, and devices at what there is to do."""
+        self.scheduler.wake()
+        self.new_work.notify()
+
     async def flushed(self) -> None:
         """Wait until all that was committed before is durable."""
         await self.flusher.flushed()

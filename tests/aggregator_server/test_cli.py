@@ -162,6 +162,8 @@ def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
     printed("devices", "quarantine", device.device_id, "--reason", "it lies", *data)
     (info,) = json.loads(printed("devices", "list", "--json", *data))
     assert info["conduct"]["reason"] == "it lies"
+    reasonless = command("devices", "quarantine", device.device_id, "--reason", " ", *data)
+    failed(reasonless, "a reason must have 1 to 200 printable characters")
     printed("devices", "release", device.device_id, *data)
     (info,) = json.loads(printed("devices", "list", "--json", *data))
     assert info["conduct"]["quarantined_at"] is None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from aggregator_server.errors import RoundNotFoundError
@@ -23,10 +22,9 @@ from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.dashboard.round_figures import Plane, plane_of
 from aggregator_server.web.routes.access import CurrentService
+from aggregator_server.web.routes.classes import ClassId
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-
-ClassId = Annotated[str, Path(max_length=64)]
 
 
 @router.get("/classes")

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from aggregator_server.fleet import conduct, devices
-from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed
-from aggregator_server.web.dashboard.going_on import to_page, wake
+from aggregator_server.web.dashboard.going_on import to_page
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.metrics import SEEN_S
 from aggregator_server.web.routes.access import CurrentService
+from aggregator_server.web.routes.devices import DeviceId
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-DeviceId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 _SHOWN = 200
-_SILENT_S = 15 * 60.0  # a device that is switched on asks for work at least every minute
 
 
 def health_of(device: DeviceInfo, now: float) -> str:
@@ -38,7 +36,7 @@ def health_of(device: DeviceInfo, now: float) -> str:
         return "quarantine"
     if device.trouble:
         return "trouble"
-    if now - device.seen_at.timestamp() > _SILENT_S:
+    if now - device.seen_at.timestamp() > SEEN_S:
         return "silent"
     return "suspicious" if device.conduct.suspicion else "well"
 
@@ -77,8 +75,7 @@ def admit(service: CurrentService, visit: Signed, _form: OwnForm, device_id: Dev
 @router.post("/fleet/{device_id}/quarantine", dependencies=[Operator])
 def quarantine(service: CurrentService, visit: Signed, form: OwnForm, device_id: DeviceId) -> Response:
     """Let a device's uploads no longer count."""
-    reason = check_name(form.text("reason"), "a reason")
-    conduct.quarantine(service.store, device_id, reason, time.time(), visit.actor)
+    conduct.quarantine(service.store, device_id, form.text("reason"), time.time(), visit.actor)
     service.scheduler.wake()
     return to_page(f"/fleet/{device_id}", "quarantined")
 
@@ -95,5 +92,5 @@ def release(service: CurrentService, visit: Signed, _form: OwnForm, device_id: D
 def revoke(service: CurrentService, visit: Signed, _form: OwnForm, device_id: DeviceId) -> Response:
     """Shut a device out for good."""
     devices.revoke(service.store, device_id, time.time(), visit.actor)
-    wake(service)
+    service.wake()
     return to_page(f"/fleet/{device_id}", "revoked")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import time
-from typing import Annotated
 
 import segno
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
@@ -20,6 +19,7 @@ from aggregator_server.web.dashboard.going_on import to_page
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.routes.access import CurrentService
+from aggregator_server.web.routes.invitations import InvitationId
 from aggregator_server.web.service import Service
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[Admin])
@@ -51,9 +51,7 @@ def invite(request: Request, service: CurrentService, visit: Signed, form: OwnFo
 
 
 @router.post("/invitations/{invitation_id}/revoke")
-def revoke(
-    service: CurrentService, visit: Signed, _form: OwnForm, invitation_id: Annotated[int, Path(ge=1, lt=2**31)]
-) -> Response:
+def revoke(service: CurrentService, visit: Signed, _form: OwnForm, invitation_id: InvitationId) -> Response:
     """Let nobody in by an invitation from now on."""
     invitations.revoke_invitation(service.store, invitation_id, visit.actor, time.time())
     return to_page("/invitations", "invitation-revoked")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from datetime import datetime
 from functools import cache
@@ -14,9 +13,9 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from aggregator_server.errors import AggregatorError, TooManyError
+from aggregator_server.errors import AggregatorError
 from aggregator_server.web.dashboard.assets import address_of
-from aggregator_server.web.http_errors import status_of
+from aggregator_server.web.http_errors import retry_headers, status_of
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _STEPS = ((60.0, "s"), (60.0, "min"), (24.0, "h"), (float("inf"), "days"))
@@ -58,7 +57,6 @@ def render(
     request: Request,
     template: str,
     *,
-    status: int = 200,
     error: AggregatorError | None = None,
     **values: Any,  # noqa: ANN401  (a template takes anything)
 ) -> HTMLResponse:
@@ -67,15 +65,11 @@ def render(
     Args:
         request: that it answers.
         template: name of the file.
-        status: of the response, where there is no error.
         error: why what was asked for was not done; the template gets it.
         values: for the template.
     """
-    found = status if error is None else status_of(type(error))
-    response = HTMLResponse(render_text(request, template, error=error, **values), found)
-    if isinstance(error, TooManyError):
-        response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
-    return response
+    status, headers = (200, {}) if error is None else (status_of(type(error)), retry_headers(error))
+    return HTMLResponse(render_text(request, template, error=error, **values), status, headers)
 
 
 def render_text(request: Request, template: str, **values: Any) -> str:  # noqa: ANN401  (a template takes anything)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.devices import list_devices
+from aggregator_server.rounds.lateness import late_after
 from aggregator_server.rounds.views import describe_round, show_open_round
 from aggregator_server.schemas import DeviceInfo, DiscoveryInfo, ParticipantInfo, RoundDetail
 from aggregator_server.store import Store
@@ -17,7 +16,6 @@ from aggregator_server.store.tables import OPEN
 
 _SHOWN = 200  # devices of a round
 _COMPARED = 24  # reports whose similarities fit a page
-_LATE = 2.0  # medians of the time that the others took
 _WIDTH, _HEIGHT, _EDGE = 320.0, 220.0, 18.0  # of the plane, in its own units
 _ORDER = ("late", "missing", "screened", "busy", "in", "learned", "own")
 
@@ -102,7 +100,7 @@ def _late_from(detail: RoundDetail) -> float:
     """Return from when on a device that has not uploaded is late, in seconds since 1970."""
     opened = detail.summary.opened_at
     took = [(info.uploaded_at - opened).total_seconds() for info in detail.participants if info.uploaded_at is not None]
-    return opened.timestamp() + _LATE * median(took) if took else math.inf
+    return opened.timestamp() + late_after(took, len(detail.participants))
 
 
 def _state(detail: RoundDetail, info: ParticipantInfo, is_late: bool) -> str:

@@ -17,7 +17,7 @@ from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
-from aggregator_server.web.dashboard.going_on import to_page, wake
+from aggregator_server.web.dashboard.going_on import to_page
 from aggregator_server.web.dashboard.overview import PROGRESS
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
@@ -33,7 +33,10 @@ _PAGE = 30
 
 @router.get("/rounds")
 def show_rounds(
-    request: Request, service: CurrentService, _visit: Signed, before: Annotated[int | None, Query(ge=1)] = None
+    request: Request,
+    service: CurrentService,
+    _visit: Signed,
+    before: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
 ) -> Response:
     """Show the rounds, newest first, and how good the fleet was after each."""
     found = list_rounds(service.store, before, _PAGE + 1)
@@ -61,7 +64,7 @@ def start_round(request: Request, service: CurrentService, visit: Signed, form: 
         round_id = lifecycle.open_round(service.store, wanted, time.time(), visit.actor)
     except AggregatorError as error:
         return _form_page(request, service, form.text("strategy") if form.text("with_settings") else "", form, error)
-    wake(service)
+    service.wake()
     return to_page(f"/rounds/{round_id}", "started")
 
 
@@ -88,7 +91,7 @@ def restore(service: CurrentService, visit: Signed, form: OwnForm, round_id: Rou
     """Bring back the fleet's state after a round, also without what some devices uploaded for it."""
     without, now = form.all("without"), time.time()
     restored = restore_round(service.store, round_id, without, now, visit.actor, service.compute)
-    wake(service)
+    service.wake()
     return to_page(f"/rounds/{restored}", "restored")
 
 

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Path, Request
 from aggregator_server import errors
 from aggregator_server.fleet import conduct, devices
 from aggregator_server.fleet.devices import Entry
-from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, QuarantineRequest
 from aggregator_server.web.guard import caller
 from aggregator_server.web.http_errors import documented
@@ -90,7 +89,7 @@ async def leave(request: Request, service: CurrentService, device_id: AnyDevice)
     """Let the calling device go. Its secret is refused from then on."""
     by = caller(request, f"device {device_id}")
     await service.for_device(devices.leave, service.store, device_id, time.time(), by)
-    _look_again(service)
+    service.wake()
 
 
 @router.put(
@@ -139,13 +138,7 @@ def ask_for_new_secret(service: CurrentService, by: By, device_id: DeviceId) -> 
 def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Shut a device out for good. An open round no longer waits for it and does not use its upload."""
     devices.revoke(service.store, device_id, time.time(), by)
-    _look_again(service)
-
-
-def _look_again(service: CurrentService) -> None:
-    """Have the open round look at what it waits for, and devices at what there is to do."""
-    service.scheduler.wake()
-    service.new_work.notify()
+    service.wake()
 
 
 @router.post(
@@ -159,7 +152,6 @@ def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: Qua
 
     The aggregator does so itself with a device whose uploads stand out, or are refused, again and again.
     """
-    check_name(wanted.reason, "a reason")
     conduct.quarantine(service.store, device_id, wanted.reason, time.time(), by)
     service.scheduler.wake()
     return devices.describe_device(service.store, device_id)

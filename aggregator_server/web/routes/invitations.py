@@ -14,6 +14,7 @@ from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import PERSON_ERRORS, Admin, By, CurrentService
 
 router = APIRouter(tags=["invitations"], dependencies=[Admin])
+InvitationId = Annotated[int, Path(ge=1, lt=2**31)]
 
 
 @router.post(
@@ -39,6 +40,6 @@ def list_invitations(service: CurrentService) -> tuple[InvitationInfo, ...]:
     status_code=204,
     responses=documented(*PERSON_ERRORS, InvitationNotFoundError, InvalidRequestError),
 )
-def revoke(service: CurrentService, by: By, invitation_id: Annotated[int, Path(ge=1, lt=2**31)]) -> None:
+def revoke(service: CurrentService, by: By, invitation_id: InvitationId) -> None:
     """Let nobody in by an invitation from now on. Devices that came by it stay."""
     invitations.revoke_invitation(service.store, invitation_id, by, time.time())

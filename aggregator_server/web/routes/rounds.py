@@ -42,8 +42,7 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
 def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSummary:
     """Open a round for the devices that are enrolled now, and wake them. One round may be open at a time."""
     round_id = lifecycle.open_round(service.store, wanted, time.time(), by)
-    service.scheduler.wake()
-    service.new_work.notify()
+    service.wake()
     return summarise_round(service.store, round_id)
 
 
@@ -110,6 +109,5 @@ def restore(service: CurrentService, by: By, round_id: RoundId, wanted: RestoreR
     """
     without = () if wanted is None else wanted.without_devices
     restored = restore_round(service.store, round_id, without, time.time(), by, service.compute)
-    service.scheduler.wake()
-    service.new_work.notify()
+    service.wake()
     return summarise_round(service.store, restored)

@@ -12,7 +12,7 @@ from aggregator_server.errors import NotAuthenticatedError
 from aggregator_server.fleet.audit import SERVER
 from aggregator_server.fleet.sessions import find_session, form_token, sign_in, sign_out
 from aggregator_server.fleet.tokens import add_token, revoke_token
-from aggregator_server.limits import FORM_BYTES, SESSION_S, SESSIONS_PER_TOKEN, STREAMS_PER_SESSION
+from aggregator_server.limits import FORM_BYTES, RETRY_AFTER_S, SESSION_S, SESSIONS_PER_TOKEN, STREAMS_PER_SESSION
 from aggregator_server.schemas import TokenRequest
 from aggregator_server.store import Store
 from tests.support.aggregator_process import ADMIN, Aggregator
@@ -262,6 +262,7 @@ def test_a_form_is_small_and_a_form(admin):
 def test_what_is_not_there_is_said_on_a_page(admin):
     for path, words in (("/rounds/999", "there is no round 999"), (f"/fleet/{77:032x}", "there is no device"),
                         ("/classes/c99", "there is no class"), ("/fleet/%3Cb%3E", "cannot be"),
+                        (f"/rounds?before={2**63}", "cannot be"),
                         ("/static/../access.py", "nothing at this address"), ("/static/x.js", "no file")):  # fmt: skip
         response = admin.get(path)
         assert response.status_code == 404, path
@@ -281,6 +282,7 @@ def test_live_pages_are_bounded(aggregator, admin):
             lines.append(response.iter_lines())
             assert next(lines[-1]).startswith("data: ")
         assert status() == 503
+        assert admin.get("/live/now").headers["retry-after"] == str(RETRY_AFTER_S)
         other = Visitor(aggregator)
         other.sign_in()
         with other.client.stream("GET", "/live/rounds/6") as response:
