@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
 from edge_client.errors import ConfigError
+from fleet_protocol.command_line import version
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -75,7 +75,7 @@ class _Collector:
 
         status = self._status()
         model, board, training = status["model"], status["board"], status["training"]
-        about = {"name": status["name"], "architecture": model["architecture"], "version": version("auricle")}
+        about = {"name": status["name"], "architecture": model["architecture"], "version": version()}
         yield InfoMetricFamily("auricle_device", "The device.", about)
         yield GaugeMetricFamily("auricle_labels", "Sounds that the device knows.", len(model["labels"]))
         yield from _loops(status["loops"])

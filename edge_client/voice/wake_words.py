@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -26,6 +25,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import Loaded
 from edge_client.detection.detector import Detector
 from edge_client.errors import EdgeError
+from fleet_protocol.command_line import version
 
 if TYPE_CHECKING:
     from fleet_protocol.arrays import Floats
@@ -148,7 +148,7 @@ class WakeWords(AsyncEventHandler):
                 await self.write_event(Detection(name=label, timestamp=chunk.timestamp).event())
 
     def _info(self, loaded: Loaded) -> Info:
-        about = version("auricle")
+        about = version()
         models = [
             WakeModel(
                 name=label, attribution=_AURICLE, installed=True, description=f"taught: {label}", version=about,
