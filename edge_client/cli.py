@@ -39,7 +39,7 @@ _COMMANDS = (
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000
 # Which extra brings a module that is not there.
-_EXTRAS = {"paho": "mqtt", "zeroconf": "discovery", "starlette": "ui", "uvicorn": "ui", "jinja2": "ui"}
+_EXTRAS = {"zeroconf": "discovery", "starlette": "ui", "uvicorn": "ui", "jinja2": "ui", "wyoming": "wyoming"}
 
 
 def parser() -> argparse.ArgumentParser:

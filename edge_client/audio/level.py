@@ -10,6 +10,8 @@ from fleet_protocol.arrays import Doubles, Floats
 
 # What exact silence counts as; 16 bits end at -90 dB.
 FLOOR_DB = -120.0
+# A quiet room leaves even a poor microphone's own noise above this.
+TOO_QUIET_DB = -80.0
 
 
 def peak_dbfs(samples: Floats) -> float:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_client.clips.files import Clip
+from edge_client.clips.files import Clip, clip_files, folder_of
 from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably
 
 KEEP_DAYS = 7.0
@@ -100,5 +100,4 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def _clips(folder: Path) -> tuple[Clip, ...]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return tuple(Clip(path.parent.relative_to(folder).as_posix(), path) for path in files)
+    return tuple(Clip(folder_of(path, folder), path) for path in clip_files(folder))

@@ -11,25 +11,26 @@ from edge_client.commands import add_config, add_json, confirm
 from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
-    from edge_client.commands import Commands
+    from edge_client.commands import Command, Commands
     from edge_client.config import Config
     from edge_client.storage.device_state import DeviceState
 
 
 def add(commands: Commands) -> None:
     """Add the commands."""
-    backup = commands.add_parser("backup", help="write the device's state to a file: identity, model, clips, journal")
-    backup.add_argument("file", type=Path, metavar="FILE")
+
+    def with_file(name: str, help_: str, command: Command) -> argparse.ArgumentParser:
+        parser = commands.add_parser(name, help=help_)
+        parser.add_argument("file", type=Path, metavar="FILE")
+        add_json(parser)
+        add_config(parser)
+        parser.set_defaults(command=command)
+        return parser
+
+    backup = with_file("backup", "write the device's state to a file: identity, model, clips, journal", _backup)
     backup.add_argument("--force", action="store_true", help="replace FILE")
-    add_json(backup)
-    add_config(backup)
-    backup.set_defaults(command=_backup)
-    restore = commands.add_parser("restore", help="replace the device's state by that of a file; stop the daemon first")
-    restore.add_argument("file", type=Path, metavar="FILE")
+    restore = with_file("restore", "replace the device's state by that of a file; stop the daemon first", _restore)
     restore.add_argument("--yes", action="store_true", help="do not ask")
-    add_json(restore)
-    add_config(restore)
-    restore.set_defaults(command=_restore)
 
 
 def _backup(options: argparse.Namespace) -> int:

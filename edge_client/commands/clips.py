@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from edge_client.clips.files import Clip
     from edge_client.clips.store import ClipStore
+    from edge_client.clips.trash import Deletion
     from edge_client.commands import Command, Commands
-    from edge_client.commands.owner import Teaching
 
 _MB = 1_000_000
 _COLUMNS = "{:<24} {:>6} {:>9} {:>9}"
@@ -90,7 +90,7 @@ def _list_label(clips: Sequence[Clip], *, json: bool) -> int:
         print_json(found)
         return 0
     for item in found:
-        taken = datetime.fromisoformat(item["taken"]).isoformat(" ")
+        taken = item["taken"].replace("T", " ")
         print(f"{item['id']:<18} {taken} {item['seconds']:6.1f} s{item['damage'] and '  ' + item['damage']}")
     return 0
 
@@ -206,7 +206,7 @@ def _undelete(options: argparse.Namespace) -> int:
     teaching = Teaching.open(options.config)
     deletions = teaching.trash.deletions()
     if options.list:
-        return _list_deleted(teaching, json=options.json)
+        return _list_deleted(deletions, json=options.json)
     every = [clip for deletion in deletions for clip in deletion.clips]
     of_label = [clip for clip in every if clip.label == options.label]
     chosen = of_label if options.label is not None else list(deletions[0].clips) if deletions else []
@@ -228,11 +228,11 @@ def _undelete(options: argparse.Namespace) -> int:
     return 0
 
 
-def _list_deleted(teaching: Teaching, *, json: bool) -> int:
+def _list_deleted(deletions: Sequence[Deletion], *, json: bool) -> int:
     found = [
         {"deleted": datetime.fromtimestamp(deletion.deleted_at).isoformat(timespec="seconds"), "label": clip.label,
          "id": clip.clip_id}
-        for deletion in teaching.trash.deletions() for clip in deletion.clips
+        for deletion in deletions for clip in deletion.clips
     ]  # fmt: skip
     if json:
         print_json(found)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 # At which the test listens; most models hear so.
 _RATE_HZ = 16_000
 _STEP_S = 0.25
-# A quiet room leaves even a poor microphone's own noise above this.
-_TOO_QUIET_DB = -80.0
 _CLIPPED_DB = -0.1
 _METER_DB, _METER_WIDTH = 60, 40
 
@@ -96,19 +94,19 @@ def _show_level(samples: Floats) -> None:
 
 def _judge(samples: Floats, microphone: Microphone, *, json: bool) -> int:
     """Print what was heard; return 0 when it was sound."""
-    from edge_client.audio.level import peak_dbfs, rms_dbfs
+    from edge_client.audio.level import TOO_QUIET_DB, peak_dbfs, rms_dbfs
 
     peak, rms = peak_dbfs(samples), rms_dbfs(samples)
     if json:
         found = {"device": microphone.device, "rate_hz": microphone.device_rate_hz, "seconds": len(samples) / _RATE_HZ}
         counts = {"overflows": microphone.overflows, "reopened": microphone.reopened}
         print_json(found | {"peak_dbfs": round(peak, 1), "rms_dbfs": round(rms, 1)} | counts)
-        return 0 if peak > _TOO_QUIET_DB else 1
+        return 0 if peak > TOO_QUIET_DB else 1
     print(
         f"{len(samples) / _RATE_HZ:.1f} s heard, peak {peak:.1f} dBFS, rms {rms:.1f} dBFS, "
         f"{microphone.overflows} overflows, opened again {microphone.reopened} times"
     )
-    if not peak > _TOO_QUIET_DB:
+    if not peak > TOO_QUIET_DB:
         print(
             f"{microphone.device} is silent: it may be muted (`alsamixer`, F4, raise Capture), or be the wrong one "
             "(`auricle-edge devices` lists all); if others hear it, try the other --backend",

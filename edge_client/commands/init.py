@@ -41,11 +41,9 @@ def add(commands: Commands) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from edge_client.config.new_file import Answers, write_new
-    from edge_client.errors import ConfigError
+    from edge_client.config.new_file import Answers, require_new, write_new
 
-    if options.config.exists() and not options.force:  # before anything is asked
-        raise ConfigError(f"{options.config} is there already; --force replaces it, --config FILE writes another one")
+    require_new(options.config, replace=options.force)  # before anything is asked
     asking = sys.stdin.isatty() and not options.json
     microphone = options.microphone
     if microphone is None:

@@ -16,7 +16,7 @@ from edge_client.config import Config, load_config
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.learning.teaching.embedding_cache import forget_clips
-from edge_client.storage.device_state import DeviceState
+from edge_client.storage.device_state import DeviceState, Progress
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
 
@@ -36,8 +36,7 @@ class Teaching:
     Attributes:
         config: of the device.
         settings: rate and length of the model's clips.
-        label_map: what the model knows by now.
-        provisional: labels whose class few devices of the fleet were taught.
+        progress: what the model learned from, and knows by now.
         store: its clips.
         unknown: sounds to be named.
         detected: sounds to be confirmed or corrected, where the owner has them kept.
@@ -47,8 +46,7 @@ class Teaching:
 
     config: Config
     settings: FeatureSettings
-    label_map: LabelMap
-    provisional: tuple[str, ...]
+    progress: Progress
     store: ClipStore
     unknown: UnknownClips
     detected: DetectedClips
@@ -69,9 +67,21 @@ class Teaching:
         store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         unknown = UnknownClips(state.unknown_folder, config.clips, settings.sample_rate_hz)
         detected = DetectedClips(state.detected_folder, config.clips, settings.sample_rate_hz)
-        progress = saved.progress
-        trash, provisional = Trash(state.trash_folder), progress.provisional_labels
-        return cls(config, settings, progress.label_map, provisional, store, unknown, detected, state, trash)
+        return cls(config, settings, saved.progress, store, unknown, detected, state, Trash(state.trash_folder))
+
+    @property
+    def label_map(self) -> LabelMap:
+        """What the model knows by now."""
+        return self.progress.label_map
+
+    @property
+    def provisional(self) -> tuple[str, ...]:
+        """Labels whose class few devices of the fleet were taught."""
+        return self.progress.provisional_labels
+
+    def known_labels(self) -> list[str]:
+        """Return what the model knows, and what it has yet to learn from clips, in alphabetical order."""
+        return sorted({*self.label_map.labels, *self.store.labels()})
 
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored, once it is sure that the model has a slot for it.
@@ -80,7 +90,7 @@ class Teaching:
             ClipError: the label cannot be one, or every slot is taken.
         """
         label = check_label(label)
-        known = {*self.label_map.labels, *self.store.labels()}
+        known = self.known_labels()
         if label not in known and len(known) >= self.label_map.free:
             raise ClipError(
                 f"no slot is free for {label!r}: the model knows {len(known)} sounds, and its head has "
@@ -99,7 +109,7 @@ class Teaching:
                 "this bundle has no output for what is no label, so nothing can be learned from what is not a sound; "
                 "build it on a front end that carries the words of its pretraining (docs/models.md)"
             )
-        known = sorted({*self.label_map.labels, *self.store.labels()})
+        known = self.known_labels()
         if check_label(label) not in known:
             raise ClipError(f"no sound is called {label!r}; known: {', '.join(known) or 'none'}")
         return rejected(check_label(label))

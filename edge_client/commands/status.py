@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import add_config
+from edge_client.commands import add_config, add_json
+from fleet_protocol.command_line import ILL, NOT_RUNNING, print_json
 
 if TYPE_CHECKING:
     from edge_client.commands import Commands
@@ -18,7 +18,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     status = commands.add_parser("status", help="how the daemon is; exit status 3 when it does not run, 4 when ill")
     add_config(status)
-    status.add_argument("--json", action="store_true", help="as one JSON object")
+    add_json(status)
     status.set_defaults(command=_status)
 
 
@@ -30,12 +30,12 @@ def _status(options: argparse.Namespace) -> int:
     state = DeviceState(load_config(options.config).device.state)
     status = read_status(state) | {"expected": state.expectations()}
     if options.json:
-        print(json.dumps(status))
+        print_json(status)
     else:
         print("\n".join(_lines(status)))
     if not status["running"]:
-        return 3
-    return 4 if _ill(status) else 0
+        return NOT_RUNNING
+    return ILL if _ill(status) else 0
 
 
 def _ill(status: dict[str, Any]) -> bool:

@@ -26,17 +26,14 @@ def _wyoming(options: argparse.Namespace) -> int:
     import contextlib
     import functools
 
+    from wyoming.server import AsyncServer
+
     from edge_client.config import load_config
     from edge_client.daemon.listening_loop import load_listening
     from edge_client.errors import ConfigError
     from edge_client.logs import set_up_log
+    from edge_client.voice.wake_words import WakeWords
 
-    try:
-        from wyoming.server import AsyncServer
-
-        from edge_client.voice.wake_words import WakeWords
-    except ImportError as error:
-        raise ConfigError("`auricle-edge wyoming` needs: pip install 'auricle[wyoming]'") from error
     set_up_log()
     config = load_config(options.config)
     load = functools.partial(load_listening, config)

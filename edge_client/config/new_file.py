@@ -35,6 +35,16 @@ class Answers:
     recordings: Path | None = None
 
 
+def require_new(path: Path, *, replace: bool) -> None:
+    """Check that no configuration would be lost.
+
+    Raises:
+        ConfigError: there is a file already and it must stay.
+    """
+    if path.exists() and not replace:
+        raise ConfigError(f"{path} is there already; --force replaces it, --config FILE writes another one")
+
+
 def write_new(path: Path, answers: Answers, *, replace: bool) -> None:
     """Write a configuration file, once it is sure that the device can use it.
 
@@ -43,8 +53,7 @@ def write_new(path: Path, answers: Answers, *, replace: bool) -> None:
         BundleError: no ready bundle has this name.
         OSError: the disk refuses.
     """
-    if path.exists() and not replace:
-        raise ConfigError(f"{path} is there already; --force replaces it, --config FILE writes another one")
+    require_new(path, replace=replace)
     text = _text(answers)
     with tempfile.TemporaryDirectory() as folder:  # relative paths are looked at by nobody yet
         trial = Path(folder) / path.name

@@ -133,6 +133,11 @@ class RecordingsConfig:
         low, high = self.per_round
         require(1 <= low <= high, "per_round", self.per_round, "needs 1 <= smallest <= largest")
 
+    def missing_folders(self) -> dict[str, Path]:
+        """Return the folders that are not there, or that this user cannot see, by their keys."""
+        named = {key: getattr(self, key) for key in ("folder", "background", "evaluation")}
+        return {key: folder for key, folder in named.items() if folder is not None and not folder.is_dir()}
+
 
 @dataclass(frozen=True)
 class MicrophoneConfig:

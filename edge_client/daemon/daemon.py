@@ -261,10 +261,8 @@ class Daemon:
 
 def _warn_of_missing_folders(config: Config) -> None:
     """Say which folders of recordings are not there; one on a disk that is not mounted yet may appear later."""
-    for key in ("folder", "background", "evaluation"):
-        folder = getattr(config.recordings, key)
-        if folder is not None and not folder.is_dir():
-            log.warning(
-                "[recordings] %s = %s is no folder (that this user can see): nothing is learned from it until it is; "
-                "correct the path, or mount the disk", key, folder,
-            )  # fmt: skip
+    for key, folder in config.recordings.missing_folders().items():
+        log.warning(
+            "[recordings] %s = %s is no folder (that this user can see): nothing is learned from it until it is; "
+            "correct the path, or mount the disk", key, folder,
+        )  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_client.audio.level import rms_dbfs
+from edge_client.audio.level import TOO_QUIET_DB, rms_dbfs
 from edge_client.capture.microphone import open_microphone
 from edge_client.config import Config, load_config
 from edge_client.daemon.board import temperature_c
@@ -21,14 +21,13 @@ from edge_client.errors import CertificateError, LinkError, RefusedError
 from edge_client.model.interpreter import runtime_name
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
+from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
 
 Verdict = Literal["ok", "warning", "problem"]
 
 _LISTEN_S = 2.0
-# A quiet room leaves even a poor microphone's own noise above this.
-_TOO_QUIET_DB = -80.0
 _LEAST_FREE_MB, _LITTLE_FREE_MB = 50.0, 500.0
 # Certificates of this release are younger; a board without a clock of its own starts in 1970.
 _RELEASED = 1_735_689_600.0
@@ -126,11 +125,9 @@ def _disk(config: Config) -> Finding:
 
 
 def _recordings(config: Config) -> Finding:
-    for key in ("folder", "background", "evaluation"):
-        folder = getattr(config.recordings, key)
-        if folder is not None and not folder.is_dir():
-            way_out = "correct the path, or mount the disk"
-            return Finding("recordings", "problem", f"[recordings] {key} = {folder} is no folder", way_out)
+    for key, folder in config.recordings.missing_folders().items():
+        way_out = "correct the path, or mount the disk"
+        return Finding("recordings", "problem", f"[recordings] {key} = {folder} is no folder", way_out)
     return Finding("recordings", "ok", str(config.clips_folder))
 
 
@@ -140,9 +137,8 @@ def _microphone(config: Config) -> Finding:
     state = DeviceState(config.device.state)
     if state.locked("daemon"):
         return _daemons_microphone(read_status(state))
-    source = open_microphone(
-        config.microphone, ModelRuntime.open(config.model.bundle).manifest.feature_settings.sample_rate_hz
-    )
+    rate_hz = read_bundle(config.model.bundle).manifest.feature_settings.sample_rate_hz
+    source = open_microphone(config.microphone, rate_hz)
     try:
         level = rms_dbfs(source.read(round(_LISTEN_S * source.sample_rate_hz), 2 * _LISTEN_S))
         found = f"{source.device} at {source.device_rate_hz} Hz, {level:.0f} dB"
@@ -164,7 +160,7 @@ def _daemons_microphone(status: dict[str, Any]) -> Finding:
 
 
 def _judged_level(found: str, level_db: float) -> Finding:
-    if level_db > _TOO_QUIET_DB:
+    if level_db > TOO_QUIET_DB:
         return Finding("microphone", "ok", found)
     return Finding(
         "microphone", "problem", f"{found}: silent",

@@ -33,8 +33,8 @@ def client_of_member(url: str, state: DeviceState) -> ServerClient:
     return ServerClient(url, state.identity(), authority=authority)
 
 
-def enrol(client: ServerClient, config: Config, state: DeviceState, token: str) -> Enrolled:
-    """Say who this device is; saying it again changes nothing.
+def enrol(client: ServerClient, config: Config, state: DeviceState, token: str) -> tuple[Enrolment, Enrolled]:
+    """Say who this device is; saying it again changes nothing. Return what was said, and the answer.
 
     Args:
         client: speaks to the aggregator.
@@ -48,7 +48,7 @@ def enrol(client: ServerClient, config: Config, state: DeviceState, token: str) 
     """
     settle_secret(client, state)
     message = describe(config, state)
-    return client.enrol(message, token or message.secret)
+    return message, client.enrol(message, token or message.secret)
 
 
 def describe(config: Config, state: DeviceState, trouble: str = "") -> Enrolment:

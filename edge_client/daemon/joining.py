@@ -52,7 +52,7 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
         raise StateError(f"this device is in the fleet of {present.url}; leave it first: auricle-edge leave")
     client = ServerClient(link.url, state.identity(), authority=authority)
     try:
-        enrolled = enrol(client, config, state, link.token)
+        _, enrolled = enrol(client, config, state, link.token)
         if not enrolled.waiting:
             _fetch_public_set(client, state)
     finally:

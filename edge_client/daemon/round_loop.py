@@ -135,8 +135,7 @@ class RoundLoop:
             self.status["enrolled"] = False
 
     def _enrol(self) -> None:
-        enrolled = enrol(self._client, self._config, self._state, self._token)
-        self._told = describe(self._config, self._state)
+        self._told, enrolled = enrol(self._client, self._config, self._state, self._token)
         self.status["enrolled"] = True
         words = "are shared" if self._config.device.share_names else "stay on this device"
         log.info(

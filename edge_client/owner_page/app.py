@@ -86,7 +86,7 @@ class OwnerPage:
         teaching = self._device.teaching()
         return {
             "heard": self._device.heard(),
-            "labels": sorted({*teaching.label_map.labels, *teaching.store.labels()}),
+            "labels": teaching.known_labels(),
             "rejectable": bool(teaching.label_map.reserved),
             "detected_kept": bool(self._device.config.clips.detected_count),
         }
@@ -128,9 +128,8 @@ class OwnerPage:
     def teach(self, request: Request) -> Response:
         """Show the form that begins a recording session."""
         teaching = self._device.teaching()
-        labels = sorted({*teaching.label_map.labels, *teaching.store.labels()})
+        labels, label = teaching.known_labels(), request.query_params.get("label", "")
         alone = bool(teaching.label_map.reserved)
-        label = request.query_params.get("label", "")
         return self._pages.page("teach.html", labels=labels, label=label, clip_s=teaching.settings.clip_s, alone=alone)
 
     async def record(self, request: Request) -> Response:

@@ -12,6 +12,7 @@ from types import FrameType
 import uvicorn
 
 from edge_client.config import Config
+from edge_client.logs import set_up_log
 from edge_client.owner_page.access import Access, page_token
 from edge_client.owner_page.app import create_app
 
@@ -40,7 +41,7 @@ def serve(config_path: Path, config: Config, *, new_token: bool = False) -> int:
         ConfigError: the page would be reachable from elsewhere, and nobody said so.
         OSError: the address cannot be listened on, or the state folder belongs to another user.
     """
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    set_up_log()
     access = Access.of(config.ui, page_token(config.device.state, new=new_token))
     listener = _listen(config.ui.host, config.ui.port)
     host = f"[{config.ui.host}]" if ":" in config.ui.host else config.ui.host

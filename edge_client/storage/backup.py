@@ -21,15 +21,15 @@ from pathlib import Path, PurePosixPath
 
 from edge_client.errors import StateError
 from edge_client.storage.checked_files import copy_of, read_twice
+from edge_client.storage.device_state import KEPT_TWICE
 from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably, written_durably
 from fleet_protocol.command_line import version
 from fleet_protocol.tensors import digest
 
-_KEPT_TWICE = ("identity.json", "membership.json", "noise.key", "model.safetensors")
 _JOURNAL = "journal.sqlite3"
-_FILES = (*_KEPT_TWICE, "expectations.json", "forgotten.json", "embeddings.safetensors", _JOURNAL)
+_FILES = (*KEPT_TWICE, "expectations.json", "forgotten.json", "embeddings.safetensors", _JOURNAL)
 _FOLDERS = ("clips", "unknown", "detected", "outbox", "trash")
-_BESIDE = (*(copy_of(Path(name)).name for name in _KEPT_TWICE), f"{_JOURNAL}-wal", f"{_JOURNAL}-shm")
+_BESIDE = (*(copy_of(Path(name)).name for name in KEPT_TWICE), f"{_JOURNAL}-wal", f"{_JOURNAL}-shm")
 _MANIFEST, _FORMAT = "backup.json", 1
 _RESTORE, _COMPLETE = ".restore", "complete.json"
 # The store's lock stays where processes hold it.
@@ -156,7 +156,7 @@ def _contents(state: Path) -> Iterator[tuple[str, bytes]]:
 
 def _whole(path: Path) -> bytes:
     """Return a file's content; that of its copy where it is damaged."""
-    if path.name in _KEPT_TWICE:
+    if path.name in KEPT_TWICE:
         _, from_copy = read_twice(path)
         return (copy_of(path) if from_copy else path).read_bytes()
     if path.name == _JOURNAL:

@@ -44,7 +44,7 @@ T = TypeVar("T")
 _IDENTITY, _MEMBERSHIP, _NOISE_KEY = "identity.json", "membership.json", "noise.key"
 _MODEL, _EXPECTATIONS, _FORGOTTEN = "model.safetensors", "expectations.json", "forgotten.json"
 # Written twice, because the device could not get them again.
-_KEPT_TWICE = (_IDENTITY, _MEMBERSHIP, _NOISE_KEY, _MODEL)
+KEPT_TWICE = (_IDENTITY, _MEMBERSHIP, _NOISE_KEY, _MODEL)
 _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
@@ -290,7 +290,7 @@ class DeviceState:
             DamagedError: a file that the device needs is damaged, and so is its copy.
         """
         with self._writing:
-            found = [mend_twice(self.folder / name) for name in _KEPT_TWICE]
+            found = [mend_twice(self.folder / name) for name in KEPT_TWICE]
         once = (self.embeddings_path, self.folder / _EXPECTATIONS, self.forgotten_path)
         checked = [*once, *self._files("outbox")]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
