@@ -15,24 +15,15 @@ from aggregator_server.fleet.tokens import add_token, revoke_token
 from aggregator_server.limits import FORM_BYTES, SESSION_S, SESSIONS_PER_TOKEN, STREAMS_PER_SESSION
 from aggregator_server.schemas import TokenRequest
 from aggregator_server.store import Store
-from tests.support.aggregator_process import ADMIN, Aggregator
+from tests.support.aggregator_process import ADMIN
 from tests.support.checkout import ROOT
 from tests.support.dashboard_visitor import Visitor
-from tests.support.pictured_fleet import HOSTILE, fleet_folder
+from tests.support.pictured_fleet import HOSTILE
 
 PAGES = ("/", "/fleet", f"/fleet/{1:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
          "/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations")  # fmt: skip
 FOR_OPERATORS = {"/rounds/new", "/rounds/new?strategy=zero_shot"}
 VENDORED = ROOT / "aggregator_server/web/dashboard/static/vendor"
-
-
-@pytest.fixture(scope="module")
-def aggregator(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pages") / "data"
-    fleet_folder(folder)
-    process = Aggregator(folder).start()
-    yield process
-    assert process.stop() == 0
 
 
 @pytest.fixture

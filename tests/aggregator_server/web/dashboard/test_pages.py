@@ -6,22 +6,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from fleet_protocol.addresses import InvitationLink
-from tests.support.aggregator_process import ADMIN, Aggregator, FakeDevice, Fleet
-from tests.support.pictured_fleet import HOSTILE, device_of, fleet_folder
+from tests.support.aggregator_process import ADMIN, FakeDevice, Fleet
+from tests.support.pictured_fleet import HOSTILE, device_of
 
 PAGES = ("/", "/fleet", f"/fleet/{6:032x}", f"/fleet/{90:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
          "/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations",
          "/rounds/999")  # fmt: skip
 VIEWS = (("light", 1200), ("dark", 375))  # colours do not depend on the width
-
-
-@pytest.fixture(scope="module")
-def aggregator(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pages") / "data"
-    fleet_folder(folder)
-    process = Aggregator(folder).start()
-    yield process
-    assert process.stop() == 0
 
 
 @pytest.fixture
