@@ -11,6 +11,7 @@ from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
 from edge_client.events.journal import JOURNAL, Journal
 from tests.support.edge_commands import EdgeCommands
+from tests.support.edge_process import wait_for
 
 
 @pytest.fixture
@@ -26,10 +27,7 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     heard += [Event(now - 30.0 * number, "detected", "c", "c7", 0.8, -30.0) for number in (1, 0)]
     for event in heard:
         journal.publish(event)
-    end = time.monotonic() + 10
-    while len(journal.recent()) < 4:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: len(journal.recent()) >= 4, 10, "the journal")
     assert json.loads(edge("events", "--json")) == [event.to_json() for event in heard]
     assert [event["label"] for event in json.loads(edge("events", "--json", "--since", "2h"))] == ["b", "c", "c"]
     assert [event["label"] for event in json.loads(edge("events", "--json", "--count", "1"))] == ["c"]

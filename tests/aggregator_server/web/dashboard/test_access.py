@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from aggregator_server.store import Store
 from tests.support.aggregator_process import ADMIN
 from tests.support.checkout import ROOT
 from tests.support.dashboard_visitor import Visitor
+from tests.support.edge_process import wait_for
 from tests.support.pictured_fleet import HOSTILE
 
 PAGES = ("/", "/fleet", f"/fleet/{1:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
@@ -277,10 +277,7 @@ def test_live_pages_are_bounded(aggregator, admin):
         with other.client.stream("GET", "/live/rounds/6") as response:
             assert response.status_code == 200
         other.close()
-    end = time.monotonic() + 30
-    while status() != 200:  # the server notes that a page was closed when it looks next
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_for(lambda: status() == 200, 30)  # the server notes that a page was closed when it looks next
 
 
 def test_the_files_of_other_projects_are_what_they_are_said_to_be(admin):
