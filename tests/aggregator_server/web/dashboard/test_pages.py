@@ -7,6 +7,7 @@ import pytest
 
 from fleet_protocol.addresses import InvitationLink
 from tests.support.aggregator_process import ADMIN, FakeDevice, Fleet
+from tests.support.dashboard_visitor import sign_in
 from tests.support.pictured_fleet import HOSTILE, device_of
 
 PAGES = ("/", "/fleet", f"/fleet/{6:032x}", f"/fleet/{90:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
@@ -21,13 +22,6 @@ def hosts(page):
     asked = set()
     page.on("request", lambda request: asked.add(urlsplit(request.url).netloc))
     return asked
-
-
-def sign_in(page, aggregator, token=ADMIN):
-    page.goto(aggregator.url)
-    page.get_by_label("Your token").fill(token)
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("heading", name="Overview").wait_for()
 
 
 def violations(page):
@@ -64,7 +58,7 @@ def too_wide(page, width):
 def test_every_page_can_be_read_by_everybody_at_every_width_in_light_and_dark(page, aggregator, hosts):
     page.goto(aggregator.url)
     problems = {"/sign-in": look(page)}
-    sign_in(page, aggregator)
+    sign_in(page, aggregator.url)
     for path in PAGES:
         page.goto(aggregator.url + path)
         page.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })")
@@ -79,7 +73,7 @@ def test_every_page_can_be_read_by_everybody_at_every_width_in_light_and_dark(pa
 
 @pytest.mark.slow
 def test_the_path_of_an_operator_from_sign_in_to_sign_out(page, aggregator, hosts):
-    sign_in(page, aggregator)
+    sign_in(page, aggregator.url)
     device = FakeDevice(20, ("c0", "c1"))
     fleet = Fleet(aggregator, [device, *map(device_of, range(1, 6))])
     invite(page, aggregator, device)
@@ -196,7 +190,7 @@ def test_the_keyboard_is_enough(page, aggregator):
 def test_all_but_what_is_live_works_without_scripts(browser, aggregator):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    sign_in(page, aggregator)
+    sign_in(page, aggregator.url)
     page.get_by_text("Figures as a table").click()
     assert page.get_by_role("cell", name="7", exact=True).first.is_visible()
     page.get_by_role("link", name="Fleet", exact=True).click()
@@ -212,7 +206,7 @@ def test_all_but_what_is_live_works_without_scripts(browser, aggregator):
 def test_a_hostile_name_runs_nothing(page, aggregator):
     dialogs = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    sign_in(page, aggregator)
+    sign_in(page, aggregator.url)
     for path in ("/fleet", f"/fleet/{90:032x}", "/audit"):
         page.goto(aggregator.url + path)
         page.get_by_text(HOSTILE).first.wait_for()
@@ -221,7 +215,7 @@ def test_a_hostile_name_runs_nothing(page, aggregator):
 
 
 def test_the_chart_shows_what_the_table_says(page, aggregator):
-    sign_in(page, aggregator)
+    sign_in(page, aggregator.url)
     page.locator(".chart canvas").wait_for()
     legend = page.locator(".u-legend")
     legend.get_by_text("devices' own held-out clips").wait_for()
