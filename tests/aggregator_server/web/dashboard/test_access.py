@@ -216,7 +216,7 @@ def test_a_form_that_another_site_sends_changes_nothing(aggregator, admin):
     other.close()
 
 
-def test_nobody_is_signed_in_by_another_site(aggregator, visitor):
+def test_nobody_is_signed_in_by_another_site(visitor):
     response = visitor.client.post("/sign-in", data={"token": ADMIN, "form_token": "0" * 64})
     assert response.status_code == 403
     assert "auricle" not in visitor.client.cookies

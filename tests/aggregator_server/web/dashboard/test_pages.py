@@ -78,7 +78,7 @@ def test_the_path_of_an_operator_from_sign_in_to_sign_out(page, aggregator, host
     fleet = Fleet(aggregator, [device, *map(device_of, range(1, 6))])
     invite(page, aggregator, device)
     see(page, device)
-    finish_open_round(page, aggregator)
+    finish_open_round(page)
     start_and_watch(page, fleet)
     rename(page)
     page.get_by_role("button", name="Sign out").click()
@@ -113,7 +113,7 @@ def see(page, device):
     assert page.url.endswith(f"/fleet/{device.device_id}")
 
 
-def finish_open_round(page, aggregator):
+def finish_open_round(page):
     """Cancel the round that the folder has open: a person who looks at the page sees it end."""
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("link", name="round 6", exact=True).click()
@@ -139,7 +139,7 @@ def start_and_watch(page, fleet):
     page.get_by_text("The round is open.").wait_for()
     page.get_by_text("0 of 6 devices are in").wait_for()
     round_id = int(page.url.partition("?")[0].rpartition("/")[2])
-    works = [contribution(fleet, device) for device in fleet.devices]
+    works = [fleet.contribution(device) for device in fleet.devices]
     assert works[0]["plan"]["local"]["settings"]["epochs"] == 3
     for count, (device, work) in enumerate(zip(fleet.devices, works, strict=True), start=1):
         fleet.upload(device, work).raise_for_status()
@@ -149,15 +149,6 @@ def start_and_watch(page, fleet):
     assert fleet.work(fleet.devices[0])["kind"] == "learn"
     fleet.learned(fleet.devices[0], round_id).raise_for_status()
     page.get_by_text("1 took the result").wait_for()
-
-
-def contribution(fleet, device):
-    """What a device is to upload for; what it has yet to learn from the rounds before comes first."""
-    work = fleet.work(device)
-    while work["kind"] == "learn":
-        fleet.learned(device, work["round_id"]).raise_for_status()
-        work = fleet.work(device)
-    return work
 
 
 def rename(page):
