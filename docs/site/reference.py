@@ -35,18 +35,18 @@ def commands() -> str:
     parts = ["# Commands", "Each program prints this with `--help`."]
     for program in PROGRAMS:
         parser = program.parser()
-        parts += [f"## {parser.prog}", _text(parser.description), *_options(parser, skip_help=True)]
+        parts += [f"## {parser.prog}", _text(parser.description), *_options(parser)]
         for name, command in _subcommands(parser):
             parts += _command(f"{parser.prog} {name}", command)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _command(name: str, parser: argparse.ArgumentParser, about: str = "") -> Iterator[str]:
+def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"### {name}"
-    yield _text(parser.description or about)
+    yield _text(parser.description)
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
     yield f"```\n{usage}\n```"
-    yield from _options(parser, skip_help=True)
+    yield from _options(parser)
     for inner, command in _subcommands(parser):
         yield from _command(f"{name} {inner}", command)
 
@@ -61,11 +61,10 @@ def _subcommands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argpars
                 yield name, command
 
 
-def _options(parser: argparse.ArgumentParser, *, skip_help: bool) -> Iterator[str]:
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
     rows = []
     for action in parser._actions:
-        hidden = action.help == argparse.SUPPRESS or isinstance(action, argparse._SubParsersAction)
-        if hidden or (skip_help and isinstance(action, argparse._HelpAction)):
+        if action.help == argparse.SUPPRESS or isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
             continue
         value = "" if action.nargs == 0 else f" {_value(action)}"
         names = ", ".join(f"`{name}{value}`" for name in action.option_strings) or f"`{_value(action)}`"

@@ -14,16 +14,8 @@ from aggregator_server.store import Store
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Enrolment
 from tests.support.aggregator_process import SETTINGS, FakeDevice
-from tests.support.core_fleet import CoreFleet
 
 DEVICE = FakeDevice(1, ("c0", "c1"))
-
-
-@pytest.fixture
-def fleet(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    yield fleet
-    fleet.store.close()
 
 
 def enrolment(device=DEVICE, **changes):

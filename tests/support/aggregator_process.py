@@ -277,6 +277,12 @@ class Fleet:
         assert response.status_code in (200, 204), response.text
         return response.json() if response.status_code == 200 else None
 
+    def contribution(self, device: FakeDevice) -> dict:
+        """Return the work that a device uploads for; what it has yet to learn from the rounds before comes first."""
+        while (work := self.work(device))["kind"] == "learn":
+            self.learned(device, work["round_id"]).raise_for_status()
+        return work
+
     def rows(self, work: dict) -> int:
         from fleet_protocol.public_set import PublicSet as Set
 

@@ -55,10 +55,10 @@ class CoreFleet:
             self.enrol(device)
 
     @classmethod
-    def reopened(cls, folder: Path, fleet: list[FakeDevice] | None = None) -> "CoreFleet":
+    def reopened(cls, folder: Path) -> "CoreFleet":
         """A fleet whose data folder exists already."""
         found = cls.__new__(cls)
-        found.store, found.devices = Store(folder), devices() if fleet is None else fleet
+        found.store, found.devices = Store(folder), devices()
         return found
 
     def enrol(self, device: FakeDevice) -> None:

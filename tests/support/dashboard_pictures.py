@@ -8,8 +8,9 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.support.aggregator_process import ADMIN, Aggregator
+from tests.support.aggregator_process import Aggregator
 from tests.support.checkout import ROOT
+from tests.support.dashboard_visitor import sign_in
 from tests.support.pictured_fleet import fleet_folder
 
 FOLDER = ROOT / "docs" / "pictures"
@@ -42,10 +43,7 @@ def take(browser: Browser, url: str, name: str, path: str, colours: str, width: 
         color_scheme=colours, viewport={"width": width, "height": height}, reduced_motion="reduce"
     )
     page = context.new_page()
-    page.goto(url)
-    page.get_by_label("Your token").fill(ADMIN)
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("heading", name="Overview").wait_for()
+    sign_in(page, url)
     page.goto(url + path)
     if page.locator("figure[data-chart]").count():
         page.locator(".chart canvas").wait_for()

@@ -1,10 +1,24 @@
-"""A person at the dashboard, without a browser: keeps cookies, and reads forms from pages."""
+"""A person at the dashboard: with a browser, or without one, keeping cookies and reading forms from pages."""
+
+from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import httpx
 
 from tests.support.aggregator_process import ADMIN, Aggregator
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+def sign_in(page: Page, url: str) -> None:
+    """Have the administrator sign in with a browser's page."""
+    page.goto(url)
+    page.get_by_label("Your token").fill(ADMIN)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Overview").wait_for()
 
 
 class Visitor:

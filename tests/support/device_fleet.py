@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from edge_client.clips.public_set import build_public_set
 from edge_client.storage.device_state import DeviceState
 from tests.support.aggregator_process import ENROL, SETTINGS
 from tests.support.checkout import ROOT
+from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips
 
 WORDS = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"
@@ -91,15 +91,6 @@ def link_words(folder: Path, label: str, count: int, seed: int) -> None:
     (folder / label).mkdir(parents=True, exist_ok=True)
     for path in recordings[place * 80 : place * 80 + count]:
         (folder / label / path.name).symlink_to(path)
-
-
-def wait_for(condition, seconds=60, what="the condition"):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"{what} did not come true in {seconds} s")
 
 
 def enrolled(server, count):

@@ -31,3 +31,12 @@ def write_clips(folder: Path, label: str, count: int, seed: int) -> None:
             file.setsampwidth(2)
             file.setframerate(RATE)
             file.writeframes((melody(label, rng) * 32767).clip(-32768, 32767).astype("<i2").tobytes())
+
+
+def write_two_homes(folder: Path) -> None:
+    """Write the folders of docs/first-round.md: ``recordings``, and three of its labels in ``kitchen`` and ``hall``."""
+    for label in ("yes", "no", "up", "down"):
+        write_clips(folder / "recordings", label, 8, seed=99)
+    for seed, (owner, labels) in enumerate({"kitchen": ("yes", "no", "up"), "hall": ("no", "up", "down")}.items()):
+        for label in labels:
+            write_clips(folder / owner, label, 12, seed=seed)

@@ -13,7 +13,7 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT
 from tests.support.commands import failed
-from tests.support.sounds import write_clips
+from tests.support.sounds import write_clips, write_two_homes
 
 pytestmark = pytest.mark.slow
 
@@ -30,11 +30,7 @@ def desk(tmp_path):
 
 
 def test_two_devices_have_a_round_on_ones_own_recordings_after_five_commands(desk):
-    for label in ("yes", "no", "up", "down"):
-        write_clips(desk.folder / "recordings", label, 8, seed=99)
-    for seed, (owner, labels) in enumerate({"kitchen": ("yes", "no", "up"), "hall": ("no", "up", "down")}.items()):
-        for label in labels:
-            write_clips(desk.folder / owner, label, 12, seed=seed)
+    write_two_homes(desk.folder)
 
     new = desk.type(f"auricle-aggregator new --from recordings --data fleet --port {free_port()}")
     assert new.returncode == 0, new.stderr

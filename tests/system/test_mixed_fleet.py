@@ -6,7 +6,8 @@ import pytest
 
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import unpack
-from tests.support.device_fleet import bundle_of, device_fleet, enrolled, finished, open_round, wait_for
+from tests.support.device_fleet import bundle_of, device_fleet, enrolled, finished, open_round
+from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

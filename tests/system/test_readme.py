@@ -16,7 +16,7 @@ from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
 from tests.support.packages import copy_sources, service_wheels
 from tests.support.sound_server import SINK_RATE_HZ
-from tests.support.sounds import RATE, melody, write_clips
+from tests.support.sounds import RATE, melody, write_two_homes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -105,11 +105,7 @@ def programs(tmp_path_factory):
 def reader(tmp_path, programs, sound_server):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AURICLE_", "PYTHON"))}
     found = Reader(tmp_path, environment, programs)
-    for label in ("yes", "no", "up", "down"):
-        write_clips(tmp_path / "recordings", label, 8, seed=99)
-    for seed, (owner, labels) in enumerate({"kitchen": ("yes", "no", "up"), "hall": ("no", "up", "down")}.items()):
-        for label in labels:
-            write_clips(tmp_path / owner, label, 12, seed=seed)
+    write_two_homes(tmp_path)
     rng = np.random.default_rng(7)
     sound = [np.pad(melody("stop", rng), (0, RATE // 2)) + 0.001 * rng.normal(size=RATE * 3 // 2) for _ in range(120)]
     found.sound = resample(np.concatenate(sound).astype(np.float32), RATE, SINK_RATE_HZ)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.processes import children
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
 from tests.support.dashboard_visitor import Visitor
 
@@ -14,15 +15,10 @@ pytestmark = pytest.mark.slow
 WORKERS = 3
 
 
-def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return sorted(int(child) for task in tasks for child in task.read_text().split())
-
-
 def serving(aggregator: Aggregator) -> list[int]:
     """The workers: children of the parent that listen, unlike the one that keeps track of shared resources."""
     found = []
-    for pid in children(aggregator.process.pid):
+    for pid in sorted(children(aggregator.process.pid)):
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         if b"spawn_main" in command:
             found.append(pid)

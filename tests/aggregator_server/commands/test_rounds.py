@@ -41,11 +41,7 @@ def here(aggregator):
 
 
 def contribute(fleet, device):
-    work = fleet.work(device)
-    while work["kind"] != "contribute":
-        fleet.learned(device, work["round_id"]).raise_for_status()
-        work = fleet.work(device)
-    fleet.upload(device, work).raise_for_status()
+    fleet.upload(device, fleet.contribution(device)).raise_for_status()
 
 
 def learn(fleet, device):

@@ -8,14 +8,6 @@ import pytest
 
 from aggregator_server.rounds.computation import Computation, ComputationLostError, compute_here
 from aggregator_server.rounds.snapshot import read_open_round
-from tests.support.core_fleet import CoreFleet
-
-
-@pytest.fixture
-def fleet(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    yield fleet
-    fleet.store.close()
 
 
 @pytest.fixture

@@ -22,13 +22,6 @@ from tests.support.aggregator_process import FakeDevice, SharingDevice, public_s
 from tests.support.core_fleet import CoreFleet, devices
 
 
-@pytest.fixture
-def fleet(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    yield fleet
-    fleet.store.close()
-
-
 def state(fleet, round_id):
     summary = summarise_round(fleet.store, round_id)
     return summary.state, summary.reason

@@ -1,7 +1,6 @@
 """What the chart of the fleet's progress shows: means of what devices reported, and the number of classes."""
 
 import numpy as np
-import pytest
 
 from aggregator_server.rounds.choices import list_choices
 from aggregator_server.rounds.progress import list_progress
@@ -12,13 +11,6 @@ from aggregator_server.undo.restoring import restore_round
 from fleet_protocol.messages import Learned
 from tests.support.core_fleet import SAMPLES, CoreFleet
 from tests.support.embedded_words import embedded_public_set
-
-
-@pytest.fixture
-def fleet(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    yield fleet
-    fleet.store.close()
 
 
 def reported(fleet, round_id, *metrics):

@@ -10,13 +10,6 @@ from tests.support.aggregator_process import Fleet, SharingDevice
 from tests.support.core_fleet import CoreFleet, accept, devices
 
 
-@pytest.fixture
-def fleet(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    yield fleet
-    fleet.store.close()
-
-
 def on_disk(fleet):
     return set(fleet.store.blobs.digests())
 

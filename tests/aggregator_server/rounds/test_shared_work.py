@@ -6,16 +6,8 @@ from aggregator_server.errors import DeviceRevokedError
 from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.devices import revoke
 from aggregator_server.rounds.work import look, next_work
-from tests.support.core_fleet import CoreFleet
 
 NOW = 101.0
-
-
-@pytest.fixture
-def fleet(tmp_path):
-    fleet = CoreFleet(tmp_path)
-    yield fleet
-    fleet.store.close()
 
 
 def asked(fleet, device, now=NOW):

@@ -11,29 +11,19 @@ import tarfile
 import pytest
 
 import edge_client.storage.backup as backup
-from edge_client.cli import main
 from edge_client.config import load_config
 from edge_client.events import Event
 from edge_client.events.journal import JOURNAL, Journal, past_events
-from edge_client.storage.device_state import DeviceState, Membership
+from edge_client.storage.device_state import Membership
+from tests.support.edge_commands import EdgeCommands
 from tests.support.sounds import write_clips
 
 
 @pytest.fixture
 def edge(tmp_path, bundles, capsys):
-    config = tmp_path / "edge.toml"
-    config.write_text(f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundles["cnn1"]}"\n')
-
-    def run(*arguments, status=0):
-        capsys.readouterr()
-        found = main([*map(str, arguments), "--config", str(config)])
-        out, errors = capsys.readouterr()
-        assert found == status, out + errors
-        return out if status == 0 else errors
-
-    run.config, run.folder, run.state = config, tmp_path, DeviceState(tmp_path / "state")
-    lived(run)
-    return run
+    edge = EdgeCommands(tmp_path, capsys, bundles["cnn1"])
+    lived(edge)
+    return edge
 
 
 def lived(edge):

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -18,13 +17,13 @@ from edge_client.cli import main
 from edge_client.clips.trash import Trash
 from edge_client.config import load_config
 from edge_client.learning.forgotten_labels import forget_noted
-from edge_client.storage.device_state import DeviceState
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import digest
 from tests.support.checkout import ROOT
+from tests.support.edge_commands import EdgeCommands
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sounds import melody, write_clips
 
@@ -34,18 +33,7 @@ SETTINGS = PRESETS["gudur"]
 
 @pytest.fixture
 def edge(tmp_path, bundles, capsys):
-    config = tmp_path / "edge.toml"
-    config.write_text(f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundles["cnn1"]}"\n')
-
-    def run(*arguments, status=0):
-        capsys.readouterr()
-        found = main([*map(str, arguments), "--config", str(config)])
-        out, errors = capsys.readouterr()
-        assert found == status, out + errors
-        return out if status == 0 else errors
-
-    run.folder, run.config, run.state = tmp_path, config, DeviceState(tmp_path / "state")
-    return run
+    return EdgeCommands(tmp_path, capsys, bundles["cnn1"])
 
 
 def sound(label="yes", seed=0):
@@ -104,8 +92,8 @@ def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge)
 def test_whoever_may_not_is_told_as_whom_to_run_it(edge):
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder to a service's user")
-    (edge.folder / "state").chmod(0o700)
-    os.chown(edge.folder / "state", 1, 1)  # Debian's "daemon"
+    edge.state.folder.chmod(0o700)
+    os.chown(edge.state.folder, 1, 1)  # Debian's "daemon"
     for folder in (edge.folder, *edge.folder.parents[:-2]):  # below /tmp, however many
         folder.chmod(0o755)
     config = str(edge.config)
@@ -212,29 +200,15 @@ def test_a_running_daemon_forgets_the_label_too(edge, tmp_path, bundles):
     assert "Traceback" not in daemon.log()
 
 
-def answered(edge, answer, *arguments):
-    """Run a command at a terminal, and answer its question."""
-    terminal, other = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(edge.config)],
-        cwd=ROOT, stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    os.write(terminal, answer)
-    out, errors = child.communicate(timeout=60)
-    os.close(terminal)
-    os.close(other)
-    return child.returncode, out, errors
-
-
 @pytest.mark.slow
 def test_deleting_asks_and_can_be_undone_for_a_week(edge):
     knows(edge, own(LabelMap(32), "anna", "yes"))
     assert "say --yes" in edge("clips", "delete", "--label", "anna", status=1)
-    status, out, errors = answered(edge, b"n\n", "clips", "delete", "--label", "anna")
+    status, out, errors = edge.answered(b"n\n", "clips", "delete", "--label", "anna")
     assert (status, out) == (130, "")
     assert "delete 2 clips of 'anna'? [y/N]" in errors
     before = {path.name: path.stat().st_mtime for path in (edge.folder / "state" / "clips" / "anna").iterdir()}
-    status, out, _ = answered(edge, b"y\n", "clips", "delete", "--label", "anna")
+    status, out, _ = edge.answered(b"y\n", "clips", "delete", "--label", "anna")
     assert status == 0
     assert "2 clips deleted; `auricle-edge clips undelete` brings them back for 7 days" in out
     edge("clips", "delete", "--yes", "--label", "yes")

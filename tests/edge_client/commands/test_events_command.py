@@ -6,48 +6,35 @@ import time
 import numpy as np
 import pytest
 
-from edge_client.cli import main
 from edge_client.clips.unknown_clips import DetectedClips
 from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
 from edge_client.events.journal import JOURNAL, Journal
+from tests.support.edge_commands import EdgeCommands
+from tests.support.edge_process import wait_for
 
 
 @pytest.fixture
 def edge(tmp_path, bundles, capsys):
-    config = tmp_path / "edge.toml"
-    config.write_text(f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundles["cnn1"]}"\n')
-
-    def run(*arguments, status=0):
-        capsys.readouterr()
-        found = main([*map(str, arguments), "--config", str(config)])
-        out, errors = capsys.readouterr()
-        assert found == status, out + errors
-        return out if status == 0 else errors
-
-    run.journal = tmp_path / "state" / JOURNAL
-    return run
+    return EdgeCommands(tmp_path, capsys, bundles["cnn1"])
 
 
 def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use(edge):
     assert "nothing was heard" in edge("events")
-    journal = Journal(edge.journal)
+    journal = Journal(edge.folder / "state" / JOURNAL)
     now = time.time()
     heard = [Event(now - 60.0 * age, "detected", label, None, 0.9, -20.0) for age, label in ((300, "a"), (90, "b"))]
     heard += [Event(now - 30.0 * number, "detected", "c", "c7", 0.8, -30.0) for number in (1, 0)]
     for event in heard:
         journal.publish(event)
-    end = time.monotonic() + 10
-    while len(journal.recent()) < 4:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: len(journal.recent()) >= 4, 10, "the journal")
     assert json.loads(edge("events", "--json")) == [event.to_json() for event in heard]
     assert [event["label"] for event in json.loads(edge("events", "--json", "--since", "2h"))] == ["b", "c", "c"]
     assert [event["label"] for event in json.loads(edge("events", "--json", "--count", "1"))] == ["c"]
     assert edge("events", "--label", "a").count("score 0.90") == 1
     assert "is no time" in edge("events", "--since", "yesterday", status=1)
     assert "--count must be" in edge("events", "--count", "0", status=1)
-    kept = DetectedClips(edge.journal.parent / "detected", ClipsConfig(detected_count=10, detected_days=1), 16_000)
+    kept = DetectedClips(edge.folder / "state" / "detected", ClipsConfig(detected_count=10, detected_days=1), 16_000)
     for event in heard:
         kept.add(event.time, event.score, np.full(100, event.score, np.float32))
     assert "say --yes" in edge("events", "--forget", "a", status=1)
@@ -58,6 +45,7 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
 
 
 def test_a_damaged_journal_is_named(edge):
-    edge.journal.parent.mkdir()
-    edge.journal.write_bytes(b"no database at all, and long enough to be told apart from an empty one" * 20)
+    (edge.state.folder / JOURNAL).write_bytes(
+        b"no database at all, and long enough to be told apart from an empty one" * 20
+    )
     assert "cannot use the journal" in edge("events", status=1)

@@ -1,35 +1,22 @@
 """`init` writes a configuration that the device can use, and `doctor` finds what keeps it from its work."""
 
 import json
-import os
-import pty
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from edge_client.cli import main
 from edge_client.config import load_config
-from edge_client.storage.device_state import DeviceState
 from tests.support.aggregator_process import ENROL
 from tests.support.checkout import ROOT
+from tests.support.edge_commands import EdgeCommands
 from tests.support.edge_process import wait_for
 
 
 @pytest.fixture
 def edge(tmp_path, capsys):
-    config = tmp_path / "edge.toml"
-
-    def run(*arguments, status=0):
-        capsys.readouterr()
-        found = main([*map(str, arguments), "--config", str(config)])
-        out, errors = capsys.readouterr()
-        assert found == status, out + errors
-        return out if status == 0 else errors or out
-
-    run.config, run.folder = config, tmp_path
-    return run
+    return EdgeCommands(tmp_path, capsys)
 
 
 def test_options_alone_write_a_configuration_and_what_is_there_stays(edge):
@@ -60,16 +47,9 @@ def test_a_bundle_that_does_not_exist_leaves_no_file(edge):
 @pytest.mark.slow
 def test_three_answers_at_a_terminal_write_a_configuration(edge, sound_server):
     assert sound_server
-    terminal, other = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "edge_client.cli", "init", "--backend", "arecord", "--config", str(edge.config)],
-        cwd=ROOT, stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    os.write(terminal, b"99\n2\n3\n\n")  # no such number; the first real microphone; the third bundle; alone
-    out, errors = child.communicate(timeout=60)
-    os.close(terminal)
-    os.close(other)
-    assert child.returncode == 0, errors
+    # No such number; the first real microphone; the third bundle; alone.
+    status, out, errors = edge.answered(b"99\n2\n3\n\n", "init", "--backend", "arecord")
+    assert status == 0, errors
     assert "'99' is none of these numbers" in errors
     assert f"wrote {edge.config}" in out
     config = load_config(edge.config)
@@ -79,7 +59,8 @@ def test_three_answers_at_a_terminal_write_a_configuration(edge, sound_server):
 
 
 def findings(edge, status):
-    out = edge("doctor", "--json", status=status)
+    out, errors = edge.ended(status, "doctor", "--json")
+    assert errors == ""
     return {finding["check"]: finding for finding in json.loads(out)}
 
 
@@ -100,8 +81,7 @@ def test_what_is_wrong_is_found_with_its_way_out(edge, monkeypatch):
     edge("init", "--microphone", "no such thing", "--backend", "arecord", "--alone", "--bundle", "cnn1")
     text = edge.config.read_text() + '[recordings]\nfolder = "gone"\n[server]\nurl = "http://127.0.0.1:9"\n'
     edge.config.write_text(text + 'enrol_token = "x"\n[training]\nmax_temperature_c = 1\n')
-    state = DeviceState(edge.folder / "state")
-    (state.folder / "model.safetensors").write_bytes(b"damaged")
+    (edge.state.folder / "model.safetensors").write_bytes(b"damaged")
     monkeypatch.setenv("PATH", "/nonexistent")  # no arecord
     found = findings(edge, 1)
     wrong = {check for check, finding in found.items() if finding["verdict"] == "problem"}

@@ -16,6 +16,7 @@ from edge_client.config.sections import ClipsConfig
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.feature_settings import PRESETS
 from tests.support.checkout import ROOT
+from tests.support.edge_process import wait_for
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE as MELODY_RATE
 from tests.support.sounds import melody, write_clips
@@ -107,13 +108,6 @@ def test_a_running_daemon_lends_its_microphone_and_learns_what_was_recorded(edge
     saved = DeviceState(edge.folder / "state").load_model(edge.bundle)
     assert saved.progress.label_map.names == ("whistle",)
     assert "Traceback" not in log.read_text()
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"did not happen in {seconds} s"
-        time.sleep(0.1)
 
 
 def test_a_label_that_cannot_be_one_is_refused_before_anything_is_recorded(edge):

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from tests.support.checkout import ROOT
-from tests.support.device_fleet import device_fleet, enrolled, open_round, wait_for
+from tests.support.device_fleet import device_fleet, enrolled, open_round
+from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -15,24 +14,16 @@ from aggregator_server.fleet.tokens import add_token, revoke_token
 from aggregator_server.limits import FORM_BYTES, RETRY_AFTER_S, SESSION_S, SESSIONS_PER_TOKEN, STREAMS_PER_SESSION
 from aggregator_server.schemas import TokenRequest
 from aggregator_server.store import Store
-from tests.support.aggregator_process import ADMIN, Aggregator
+from tests.support.aggregator_process import ADMIN
 from tests.support.checkout import ROOT
 from tests.support.dashboard_visitor import Visitor
-from tests.support.pictured_fleet import HOSTILE, fleet_folder
+from tests.support.edge_process import wait_for
+from tests.support.pictured_fleet import HOSTILE
 
 PAGES = ("/", "/fleet", f"/fleet/{1:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
          "/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations")  # fmt: skip
 FOR_OPERATORS = {"/rounds/new", "/rounds/new?strategy=zero_shot"}
 VENDORED = ROOT / "aggregator_server/web/dashboard/static/vendor"
-
-
-@pytest.fixture(scope="module")
-def aggregator(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pages") / "data"
-    fleet_folder(folder)
-    process = Aggregator(folder).start()
-    yield process
-    assert process.stop() == 0
 
 
 @pytest.fixture
@@ -225,7 +216,7 @@ def test_a_form_that_another_site_sends_changes_nothing(aggregator, admin):
     other.close()
 
 
-def test_nobody_is_signed_in_by_another_site(aggregator, visitor):
+def test_nobody_is_signed_in_by_another_site(visitor):
     response = visitor.client.post("/sign-in", data={"token": ADMIN, "form_token": "0" * 64})
     assert response.status_code == 403
     assert "auricle" not in visitor.client.cookies
@@ -288,10 +279,7 @@ def test_live_pages_are_bounded(aggregator, admin):
         with other.client.stream("GET", "/live/rounds/6") as response:
             assert response.status_code == 200
         other.close()
-    end = time.monotonic() + 30
-    while status() != 200:  # the server notes that a page was closed when it looks next
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_for(lambda: status() == 200, 30)  # the server notes that a page was closed when it looks next
 
 
 def test_the_files_of_other_projects_are_what_they_are_said_to_be(admin):

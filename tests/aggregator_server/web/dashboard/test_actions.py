@@ -93,7 +93,7 @@ def test_a_round_is_opened_once_and_cancelled(aggregator, operator):
     assert told(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
 
 
-def test_devices_own_models_are_replaced_only_where_the_operator_agrees(aggregator, operator):
+def test_devices_own_models_are_replaced_only_where_the_operator_agrees(operator):
     for settings in ({}, {"with_settings": "yes"}):
         wanted = {"strategy": "fedavg"} | settings
         asked = operator.post("/rounds", "/rounds/new", **wanted)
@@ -152,7 +152,7 @@ def test_an_invitation_is_revoked_and_a_wrong_one_is_not_made(aggregator, operat
     assert last["revoked_at"] is not None
 
 
-def test_the_audit_is_read_by_kind_and_page(aggregator, operator):
+def test_the_audit_is_read_by_kind_and_page(operator):
     for turn in range(55):
         operator.post("/classes/c0/rename", "/classes/c0", name=f"name {turn}")
     page = operator.get("/audit?what=class_renamed").text

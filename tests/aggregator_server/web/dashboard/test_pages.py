@@ -6,22 +6,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from fleet_protocol.addresses import InvitationLink
-from tests.support.aggregator_process import ADMIN, Aggregator, FakeDevice, Fleet
-from tests.support.pictured_fleet import HOSTILE, device_of, fleet_folder
+from tests.support.aggregator_process import ADMIN, FakeDevice, Fleet
+from tests.support.dashboard_visitor import sign_in
+from tests.support.pictured_fleet import HOSTILE, device_of
 
 PAGES = ("/", "/fleet", f"/fleet/{6:032x}", f"/fleet/{90:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
          "/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations",
          "/rounds/999")  # fmt: skip
 VIEWS = (("light", 1200), ("dark", 375))  # colours do not depend on the width
-
-
-@pytest.fixture(scope="module")
-def aggregator(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pages") / "data"
-    fleet_folder(folder)
-    process = Aggregator(folder).start()
-    yield process
-    assert process.stop() == 0
 
 
 @pytest.fixture
@@ -30,13 +22,6 @@ def hosts(page):
     asked = set()
     page.on("request", lambda request: asked.add(urlsplit(request.url).netloc))
     return asked
-
-
-def sign_in(page, aggregator, token=ADMIN):
-    page.goto(aggregator.url)
-    page.get_by_label("Your token").fill(token)
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("heading", name="Overview").wait_for()
 
 
 def violations(page):
@@ -73,7 +58,7 @@ def too_wide(page, width):
 def test_every_page_can_be_read_by_everybody_at_every_width_in_light_and_dark(page, aggregator, hosts):
     page.goto(aggregator.url)
     problems = {"/sign-in": look(page)}
-    sign_in(page, aggregator)
+    sign_in(page, aggregator.url)
     for path in PAGES:
         page.goto(aggregator.url + path)
         page.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })")
@@ -88,12 +73,12 @@ def test_every_page_can_be_read_by_everybody_at_every_width_in_light_and_dark(pa
 
 @pytest.mark.slow
 def test_the_path_of_an_operator_from_sign_in_to_sign_out(page, aggregator, hosts):
-    sign_in(page, aggregator)
+    sign_in(page, aggregator.url)
     device = FakeDevice(20, ("c0", "c1"))
     fleet = Fleet(aggregator, [device, *map(device_of, range(1, 6))])
     invite(page, aggregator, device)
     see(page, device)
-    finish_open_round(page, aggregator)
+    finish_open_round(page)
     start_and_watch(page, fleet)
     rename(page)
     page.get_by_role("button", name="Sign out").click()
@@ -128,7 +113,7 @@ def see(page, device):
     assert page.url.endswith(f"/fleet/{device.device_id}")
 
 
-def finish_open_round(page, aggregator):
+def finish_open_round(page):
     """Cancel the round that the folder has open: a person who looks at the page sees it end."""
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("link", name="round 6", exact=True).click()
@@ -154,7 +139,7 @@ def start_and_watch(page, fleet):
     page.get_by_text("The round is open.").wait_for()
     page.get_by_text("0 of 6 devices are in").wait_for()
     round_id = int(page.url.partition("?")[0].rpartition("/")[2])
-    works = [contribution(fleet, device) for device in fleet.devices]
+    works = [fleet.contribution(device) for device in fleet.devices]
     assert works[0]["plan"]["local"]["settings"]["epochs"] == 3
     for count, (device, work) in enumerate(zip(fleet.devices, works, strict=True), start=1):
         fleet.upload(device, work).raise_for_status()
@@ -164,15 +149,6 @@ def start_and_watch(page, fleet):
     assert fleet.work(fleet.devices[0])["kind"] == "learn"
     fleet.learned(fleet.devices[0], round_id).raise_for_status()
     page.get_by_text("1 took the result").wait_for()
-
-
-def contribution(fleet, device):
-    """What a device is to upload for; what it has yet to learn from the rounds before comes first."""
-    work = fleet.work(device)
-    while work["kind"] == "learn":
-        fleet.learned(device, work["round_id"]).raise_for_status()
-        work = fleet.work(device)
-    return work
 
 
 def rename(page):
@@ -205,7 +181,7 @@ def test_the_keyboard_is_enough(page, aggregator):
 def test_all_but_what_is_live_works_without_scripts(browser, aggregator):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    sign_in(page, aggregator)
+    sign_in(page, aggregator.url)
     page.get_by_text("Figures as a table").click()
     assert page.get_by_role("cell", name="7", exact=True).first.is_visible()
     page.get_by_role("link", name="Fleet", exact=True).click()
@@ -221,7 +197,7 @@ def test_all_but_what_is_live_works_without_scripts(browser, aggregator):
 def test_a_hostile_name_runs_nothing(page, aggregator):
     dialogs = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    sign_in(page, aggregator)
+    sign_in(page, aggregator.url)
     for path in ("/fleet", f"/fleet/{90:032x}", "/audit"):
         page.goto(aggregator.url + path)
         page.get_by_text(HOSTILE).first.wait_for()
@@ -230,7 +206,7 @@ def test_a_hostile_name_runs_nothing(page, aggregator):
 
 
 def test_the_chart_shows_what_the_table_says(page, aggregator):
-    sign_in(page, aggregator)
+    sign_in(page, aggregator.url)
     page.locator(".chart canvas").wait_for()
     legend = page.locator(".u-legend")
     legend.get_by_text("devices' own held-out clips").wait_for()

@@ -2,22 +2,12 @@
 
 import itertools
 
-import pytest
-
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.views import describe_round
 from aggregator_server.schemas import DiscoveryInfo, GroupInfo, ReportInfo
 from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of, round_view
-from tests.support.core_fleet import CoreFleet
 
 NAMES = {f"{number:032x}": f"device {number}" for number in range(10)}
-
-
-@pytest.fixture
-def fleet(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    yield fleet
-    fleet.store.close()
 
 
 def states(view):

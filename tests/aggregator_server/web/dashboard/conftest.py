@@ -1,0 +1,16 @@
+"""Fixtures of the dashboard's tests."""
+
+import pytest
+
+from tests.support.aggregator_process import Aggregator
+from tests.support.pictured_fleet import fleet_folder
+
+
+@pytest.fixture(scope="module")
+def aggregator(tmp_path_factory):
+    """A server of the fleet of the pictures, for tests that do not stop it."""
+    folder = tmp_path_factory.mktemp("pages") / "data"
+    fleet_folder(folder)
+    process = Aggregator(folder).start()
+    yield process
+    assert process.stop() == 0

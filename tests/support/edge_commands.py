@@ -1,0 +1,55 @@
+"""The commands of ``auricle-edge`` in the test's own process, and at a terminal."""
+
+import functools
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge_client.cli import main
+from edge_client.storage.device_state import DeviceState
+from tests.support.checkout import ROOT
+
+
+class EdgeCommands:
+    """A device's folder, with a configuration where a bundle is given; calling it runs a command on that."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture, bundle: Path | None = None):
+        self.folder, self.config = folder, folder / "edge.toml"
+        self._capsys = capsys
+        if bundle is not None:
+            self.config.write_text(f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundle}"\n')
+
+    @functools.cached_property
+    def state(self) -> DeviceState:
+        """The device's state; its folder is made by the first who asks for it."""
+        return DeviceState(self.folder / "state")
+
+    def __call__(self, *arguments: object, status: int = 0) -> str:
+        """Return what a command prints, or how it explains that it failed."""
+        out, errors = self.ended(status, *arguments)
+        return out if status == 0 else errors
+
+    def ended(self, status: int, *arguments: object) -> tuple[str, str]:
+        """Return what a command writes to its standard output and its standard error; it must end with a status."""
+        self._capsys.readouterr()
+        found = main([*map(str, arguments), "--config", str(self.config)])
+        out, errors = self._capsys.readouterr()
+        assert found == status, out + errors
+        return out, errors
+
+    def answered(self, answer: bytes, *arguments: str) -> tuple[int, str, str]:
+        """Run a command at a terminal, and answer its questions; return its status and what it wrote."""
+        terminal, other = pty.openpty()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(self.config)],
+            cwd=ROOT, stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        os.write(terminal, answer)
+        out, errors = child.communicate(timeout=60)
+        os.close(terminal)
+        os.close(other)
+        return child.returncode, out, errors
