@@ -6,6 +6,7 @@ What root writes into a service's folder belongs to the folder's owner: the serv
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import secrets
@@ -61,13 +62,22 @@ def _temporary(path: Path, mode: int) -> Iterator[tuple[BinaryIO, Path]]:
     """Open a new file beside a path; it is removed where the body fails."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            give_to_owner(descriptor, path.parent)
+        with os.fdopen(_open_locked(temporary, mode), "wb") as file:
+            give_to_owner(file.fileno(), path.parent)
             yield file, temporary
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _open_locked(temporary: Path, mode: int) -> int:
+    """Open a new file whose lock, which ends with its writer, tells that it is no leftover."""
+    while True:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)  # it was taken for a leftover before it was locked
 
 
 def rename_durably(file: BinaryIO, temporary: Path, path: Path) -> None:
@@ -134,10 +144,17 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def leftovers(folder: Path) -> Iterator[Path]:
-    """Find what a power cut left of files that were being written; whoever removes it must be the only writer."""
-    for path in folder.iterdir():
-        if _TEMPORARY.fullmatch(path.name):
-            yield path
+    """Find what killed processes left of files that they were writing; a file that is still being written is none.
+
+    A file stays locked until the caller asks for the next one: remove it at once, or leave it.
+    """
+    for path in list(folder.iterdir()):
+        if not _TEMPORARY.fullmatch(path.name) or not path.is_file() or path.is_symlink():
+            continue
+        with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file.fileno()).st_nlink and path.exists():
+                yield path
 
 
 def give_to_owner(descriptor: int, folder: Path) -> None:

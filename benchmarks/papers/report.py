@@ -8,6 +8,9 @@ from statistics import fmean, stdev
 
 from benchmarks.papers.run import Figures, Outcome, Run
 
+CLAIMS = "### Claims"
+CLAIM_COLUMNS = ["claim", "published", "ours", "reproduced", "why"]
+
 
 @dataclass(frozen=True)
 class Results:
@@ -36,6 +39,32 @@ class Results:
     def cell(self, name: str, figure: Callable[[Figures], float], factor: float = 100.0, digits: int = 1) -> str:
         """Return mean and spread over the seeds, as in ``84.6 ± 0.2``; by default of a share, in per cent."""
         return mean_and_spread([factor * value for value in self.values(name, figure)], digits)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of a paper, and what became of it here.
+
+    Attributes:
+        claim: in a few words.
+        published: the paper's figure.
+        ours: the figure of these runs.
+        reproduced: ``yes``, ``no``, or ``in part``.
+        why: where it was not: the reason, and the run that shows it; else what to know.
+    """
+
+    claim: str
+    published: str
+    ours: str
+    reproduced: str
+    why: str = ""
+
+
+def claims_table(claims: Sequence[Claim]) -> str:
+    """Return the claims of a table's section, under their heading; the document's first table is made of these."""
+    rows = [[one.claim, one.published, one.ours, one.reproduced, one.why] for one in claims]
+    lines = [CLAIM_COLUMNS, ["---"] * len(CLAIM_COLUMNS), *rows]
+    return f"{CLAIMS}\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def final_accuracy(figures: Figures) -> float:

@@ -17,11 +17,13 @@ from pathlib import Path
 from platform import python_version
 from typing import Any, cast
 
+from benchmarks.papers.code import code_of
 from benchmarks.pi.machine import Machine
 from fleet_protocol.atomic_files import write_durably
 from fleet_simulator.experiment.sections import Experiment
 
 Figures = dict[str, Any]
+_EXPERIMENTS = "benchmarks.papers.simulated"
 _RUNTIMES = ("ai-edge-litert", "tflite-runtime")
 
 
@@ -68,12 +70,13 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """Of all that decides the result: settings, seed, bundles."""
+        """Of all that decides the result: code, settings, seed, bundles."""
         if isinstance(self.work, Experiment):
-            text = f"{self.work.digest} {self.work.rounds.count}"
+            text = f"{code_of(_EXPERIMENTS)} {self.work.digest} {self.work.rounds.count}"
         else:
             function = self.work.function
-            what = [function.__module__, function.__qualname__, _plain(self.work.arguments), self.seed]
+            code = code_of(function.__module__)
+            what = [code, function.__module__, function.__qualname__, _plain(self.work.arguments), self.seed]
             text = json.dumps(what, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -214,7 +214,7 @@ class ClipStore:
         now = time.time() if now is None else now
         with self.changing():
             for folder in label_folders(self.folder):
-                for path in list(leftovers(folder)):
+                for path in leftovers(folder):
                     path.unlink()
             old = self._config.expire_days
             taught = [clip for clip in self._all() if clip.label != BACKGROUND]

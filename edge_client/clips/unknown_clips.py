@@ -81,8 +81,10 @@ class UnknownClips:
         oldest = (time.time() if now is None else now) - self._days * _DAY_S
         sounds = self.sounds()
         gone = [sound.path for sound in sounds if sound.heard_at < oldest]
-        for path in (*gone, *(sound.path for sound in sounds[self._count :]), *leftovers(self.folder)):
+        for path in (*gone, *(sound.path for sound in sounds[self._count :])):
             path.unlink(missing_ok=True)
+        for path in leftovers(self.folder):
+            path.unlink()
 
     def sounds(self) -> list[UnknownClip]:
         """Return what there is, the newest first."""

@@ -28,7 +28,7 @@ from edge_client.storage.checked_files import (
     write_twice,
 )
 from edge_client.storage.locks import is_locked, take_lock
-from fleet_protocol.atomic_files import make_folder, remove_durably
+from fleet_protocol.atomic_files import leftovers, make_folder, remove_durably
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.errors import LabelError, ProtocolError, TensorError
 from fleet_protocol.feature_settings import FeatureSettings
@@ -488,9 +488,9 @@ class DeviceState:
         return bool(self._files("outbox"))
 
     def remove_leftovers(self) -> None:
-        """Remove the half-written files of a process that was killed; only for the process that holds the locks."""
+        """Remove the half-written files of processes that were killed."""
         for folder in (self.folder, self.folder / "outbox", self.folder / "blobs"):
-            for path in folder.glob(".*"):
+            for path in leftovers(folder) if folder.is_dir() else ():
                 if _HALF_WRITTEN.fullmatch(path.name):
                     path.unlink()
 

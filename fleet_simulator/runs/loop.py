@@ -56,8 +56,7 @@ def simulate(
     make_folder(folder, 0o755)
     with locked(folder):
         for path in leftovers(folder):
-            if path.is_file():
-                path.unlink()
+            path.unlink()
         seconds: list[float] = []
         with open_simulation() as simulation:
             progress.begin(count, len(simulation.rounds))

@@ -1,6 +1,7 @@
 """The papers' tables: whatever kills `make experiments`, the same command goes on, and the text comes from the runs."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -73,6 +74,31 @@ def test_settings_seeds_and_bundles_make_a_run_another_one(bundles, tmp_path):
     table = TinyTable(bundles["ann3"], tmp_path)
     longer = TinyTable(bundles["ann3"], tmp_path, rounds=3)
     assert table.runs(None)[0].digest != longer.runs(None)[0].digest
+
+
+def test_code_makes_a_run_another_one(tmp_path):
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "unused.py").write_text("A = 1\n")
+    (folder / "used.py").write_text("A = 1\n")
+    (folder / "table.py").write_text("import json\nfrom benchmarks.used import A\n")
+    command = "from benchmarks.papers_code import code_of; print(code_of('benchmarks.table'))"
+    shutil.copy(ROOT / "benchmarks" / "papers" / "code.py", folder / "papers_code.py")
+
+    def digest():
+        path = f"{tmp_path}:{ROOT}"
+        done = subprocess.run(
+            [sys.executable, "-c", command], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    first = digest()
+    (folder / "unused.py").write_text("A = 2\n")
+    assert digest() == first
+    (folder / "used.py").write_text("A = 2\n")
+    assert digest() != first
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_kept(bundles, tmp_path, scale):

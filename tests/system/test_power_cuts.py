@@ -102,12 +102,12 @@ def check_nothing_is_lost(device, finished, identity):
 def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
     server, device, _ = scene
     rng = np.random.default_rng(20)
-    finished, identity, seen = [], None, set()
+    finished, identity, seen, longest = [], None, set(), 9.0
     for cut in range(CUTS):
         device.start(dict(os.environ))
         command = [sys.executable, "-c", RECORDER, str(device.state / "clips"), str(cut)]
         recorder = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        ends = time.monotonic() + rng.uniform(0.2, 9.0)
+        ends = time.monotonic() + rng.uniform(0.2, longest)
         while time.monotonic() < ends:
             keep_a_round_open(server)
             time.sleep(0.1)
@@ -119,6 +119,8 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
         progress = check_nothing_is_lost(device, finished, identity)
         assert DeviceState(device.state).mend() == []
         seen.add((progress.contributed, progress.learned, progress.taught))
+        if len(seen) < 2:
+            longest *= 1.1  # a busy machine needs longer before a device has done anything that a cut could spoil
 
     device.start(dict(os.environ))
     keep_a_round_open(server)

@@ -18,6 +18,7 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, StateError, WorkError
 from edge_client.learning.training_job import OwnerTraining
 from edge_client.storage.device_state import DeviceState
+from fleet_protocol.atomic_files import written_durably
 from tests.support.edge_process import wait_for
 
 
@@ -219,9 +220,12 @@ def test_half_written_files_are_removed_and_nothing_else(tmp_path):
         path.write_text("mine")
     left = tmp_path / "state" / ".model.safetensors.0123abcd"
     left.write_text("half")
-    state.remove_leftovers()
+    with written_durably(tmp_path / "state" / "page.key") as file:  # another process of the device is writing
+        file.write(b"half")
+        state.remove_leftovers()
     assert not left.exists()
     assert all(path.exists() for path in keep)
+    assert (tmp_path / "state" / "page.key").read_bytes() == b"half"
 
 
 def test_the_status_says_numbers_as_numbers():
