@@ -72,5 +72,3 @@ def test_what_was_run_is_kept_and_what_failed_is_named(bundles, tmp_path):
     for _ in range(2):
         assert figures_of(runs, tmp_path / "kept", 1) == {"counted": [{"share": 0.1}, {"share": 0.2}]}
     assert sorted(table.calls.read_text().split()) == ["1", "2", "2"]
-    (folder,) = (tmp_path / "kept").iterdir()
-    assert folder.name.startswith("code-")

@@ -1,12 +1,12 @@
 """The owner's page beside a real daemon with a real microphone, as its owner uses it in Chromium."""
 
-import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 
 import httpx
 import numpy as np
@@ -94,6 +94,18 @@ def row(page, text):
     return page.locator(".event", has_text=text).filter(has=page.locator("[data-play]")).first
 
 
+def play_until(shelf, label, heard):
+    """Play a sound until it was heard: a room is noisy, and a busy machine drops some of what it records."""
+    for _ in range(20):
+        shelf.play(label)
+        ends = time.monotonic() + 5
+        while time.monotonic() < ends:
+            if heard():
+                return
+            time.sleep(0.1)
+    raise AssertionError(f"{label} was played 20 times and never heard")
+
+
 def test_he_sees_the_level_move_and_an_event_plays_and_confirms_it(opened, shelf):
     fill = opened.locator("#level .bar-fill")
     quiet = fill.bounding_box()["width"]
@@ -114,7 +126,10 @@ def test_he_sees_the_level_move_and_an_event_plays_and_confirms_it(opened, shelf
 
 
 def test_he_corrects_an_event_and_says_what_another_is_not(opened, shelf):
-    shelf.play("stop")
+    # Both are heard first: what is said of one of them is learned, and the other might be heard as something else then.
+    events = opened.locator(".event", has_text="smoke alarm").filter(has=opened.locator("[data-play]"))
+    for number in range(2):
+        play_until(shelf, "stop", lambda number=number: events.count() > number)
     event = row(opened, "smoke alarm")
     event.get_by_role("button", name="No, it was not").click()
     opened.keyboard.type("kettle")  # into the field, which has the focus
@@ -122,7 +137,6 @@ def test_he_corrects_an_event_and_says_what_another_is_not(opened, shelf):
     opened.keyboard.press("Enter")
     opened.locator(".answer", has_text="You said: kettle").first.wait_for()
     wait_for(lambda: shelf.count("kettle") == before + 1)
-    shelf.play("stop")
     event = row(opened, "smoke alarm")
     event.get_by_role("button", name="No, it was not").click()
     event.get_by_role("button", name="Only remember").click()
@@ -156,24 +170,18 @@ def test_names_of_sounds_are_text_and_never_a_part_of_the_page(opened, shelf):
 def test_he_teaches_a_sound_in_a_guided_session_and_it_is_heard(opened, shelf):
     opened.get_by_role("link", name="Teach", exact=True).click()
     opened.get_by_label("What is the sound called?").fill("whistle")
-    opened.locator("input[name=count]").first.evaluate("field => { field.value = 1; field.checked = true }")
+    opened.locator("input[name=count]").first.evaluate("field => { field.value = 3; field.checked = true }")
     opened.get_by_role("button", name="Start").click()
     opened.locator("#step", has_text="Please be quiet").wait_for()
-    opened.locator("#step", has_text="Take 1 of 1: get ready").wait_for()
-    opened.locator("#big[data-kind=now]").wait_for()
-    shelf.play("down")
-    opened.locator("#kept", has_text="1 take of whistle").wait_for()
+    for take in range(1, 4):
+        opened.locator("#step", has_text=f"Take {take} of 3: get ready").wait_for()
+        opened.locator("#big[data-kind=now]").wait_for()
+        shelf.play("down")
+    opened.locator("#kept", has_text="3 takes of whistle").wait_for()
     opened.locator("#learned[data-state=done]", has_text="listens for whistle now").wait_for()
 
-    from playwright.sync_api import TimeoutError as NotYetError
-
     heard = opened.locator("#tried[data-state=done]", has_text="Heard: whistle")
-    for _ in range(10):  # the room is as noisy as it is, and not every play is heard
-        shelf.play("down")
-        with contextlib.suppress(NotYetError):
-            heard.wait_for(timeout=4_000)
-            break
-    assert heard.count() == 1
+    play_until(shelf, "down", lambda: heard.count() == 1)
 
 
 def test_a_session_ends_with_its_page_and_the_daemon_gets_the_microphone_back(opened, shelf):
