@@ -79,7 +79,9 @@ def _train_seconds(runtime: ModelRuntime, samples: int) -> float:
     batch, capacity = runtime.manifest.batch, runtime.manifest.capacity
     generator = np.random.default_rng(0)
     x = generator.normal(size=(samples, *runtime.manifest.input_shape)).astype(np.float32)
-    targets = np.eye(capacity, dtype=np.float32)[generator.integers(0, _CLASSES, samples)]
+    targets = np.eye(capacity, dtype=np.float32)[
+        generator.integers(0, _CLASSES, (samples, *runtime.manifest.output_shape[:-1]))
+    ]
     mask = (np.arange(capacity) < _CLASSES).astype(np.float32)
 
     def epoch() -> None:
