@@ -1,6 +1,7 @@
 """`auricle-edge transcribe`: what is said in sound files."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from edge_client.cli import main
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
 from edge_client.speech.ctc import greedy, text_of
+from fleet_protocol.errors import BundleError
+from tests.support.edge_commands import EdgeCommands
 
 RATE = 16_000
 
@@ -37,6 +40,14 @@ def test_files_of_any_rate_become_texts(transcribing_bundle, recording, capsys):
     assert texts[str(files[0])] == text_of(symbols, "abcd")
     assert main(["transcribe", str(transcribing_bundle), str(files[0])]) == 0
     assert capsys.readouterr().out == f"{files[0]}: {texts[str(files[0])]}\n"
+
+
+def test_a_daemon_has_no_use_for_it(tmp_path, transcribing_bundle, capsys):
+    edge = EdgeCommands(tmp_path, capsys, transcribing_bundle)
+    message = "(dcnn_ctc) writes down speech and recognises no classes of sounds"
+    with pytest.raises(BundleError, match=re.escape(message)):
+        edge.state.load_model(transcribing_bundle)
+    assert f"FAIL  bundle         {transcribing_bundle} {message}" in edge.ended(1, "doctor")[0]
 
 
 def test_what_cannot_be_written_down_is_named(transcribing_bundle, bundles, recording, tmp_path, capsys):
