@@ -46,7 +46,7 @@ def measure(bundle: Path, threads: int = 1, samples: int = EPOCH, clips: int = 2
 
     Returns:
         ``runtime``; ``train_seconds_per_epoch`` on features that are there, ``feature_seconds_per_epoch`` for computing
-        them once; of a bundle that transcribes also ``ctc_seconds_per_epoch``, what the targets take of an epoch; median
+        them once; of a bundle that transcribes also ``ctc_seconds_per_epoch``, the targets' part of an epoch; median
         and 95th percentile of recognising a clip, in ms: ``inference_ms`` from its features, ``with_features_ms`` from
         its sound, ``hop_ms`` of a stream's next window; ``peak_mb`` of the process.
 
