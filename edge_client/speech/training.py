@@ -25,7 +25,7 @@ def train_epoch(
         model: of a bundle that transcribes; trained in place.
         x: normalised features, float32 [rows, frames, coefficients].
         transcripts: symbols of each row, see :func:`edge_client.speech.ctc.posteriors`.
-        optimiser: step size, momentum and FedProx' mu; the temperature must be 1.
+        optimiser: step size, momentum and FedProx' mu; its temperature is not used.
         rng: draws the order.
 
     Raises:
