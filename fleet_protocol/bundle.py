@@ -66,6 +66,9 @@ class Manifest:
             words of the front end's pretraining and :data:`BACKGROUND`, or nothing.
         front_end: the front end's network, a TFLite file, a member of its own; empty where the front end has none.
         statistics: the words of the network's pretraining in the embedding, a member of its own; or empty.
+        steps: outputs over time, of a bundle that transcribes; 0 where it recognises classes.
+        characters: what the head's outputs 1, 2, .. write at a step, of a bundle that transcribes; output 0 is CTC's
+            blank. Empty where the outputs mean classes.
     """
 
     architecture: str
@@ -87,6 +90,13 @@ class Manifest:
     background: tuple[str, ...] = ()
     front_end: bytes = dataclasses.field(default=b"", repr=False)
     statistics: bytes = dataclasses.field(default=b"", repr=False)
+    steps: int = 0
+    characters: str = ""
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of one clip's probabilities and targets: (capacity,), or (steps, capacity)."""
+        return (self.steps, self.capacity) if self.steps else (self.capacity,)
 
     @property
     def feature_settings(self) -> FeatureSettings:
@@ -144,8 +154,9 @@ def manifest_json(manifest: Manifest) -> dict[str, Any]:
     """Return a manifest JSON-ready, without what are members of their own."""
     document = dataclasses.asdict(manifest)
     del document["front_end"], document["statistics"]
-    if not manifest.background:
-        del document["background"]
+    for name in ("background", "steps", "characters"):  # what a bundle does not have, it does not name
+        if not document[name]:
+            del document[name]
     return document
 
 
@@ -153,18 +164,32 @@ def _own_members(manifest: Manifest) -> dict[str, bytes]:
     return {_FRONT_END: manifest.front_end, _STATISTICS: manifest.statistics}
 
 
-def read_bundle(path: Path) -> Bundle:
+def read_bundle(path: Path, *, transcribes: bool = False) -> Bundle:
     """Open a bundle file and check it.
 
+    Args:
+        path: of the file.
+        transcribes: whether the caller can also use a bundle that writes texts. Listening, teaching and rounds cannot.
+
     Raises:
-        BundleError: the file is missing, damaged, no bundle, or of a version that this program does not know.
+        BundleError: the file is missing, damaged, no bundle, of a version that this program does not know, or writes
+            texts where classes are needed.
     """
-    return _open(path, str(path))
+    return _recognising(_open(path, str(path)), str(path), transcribes)
 
 
-def unpack_bundle(data: Buffer, what: str) -> Bundle:
+def unpack_bundle(data: Buffer, what: str, *, transcribes: bool = False) -> Bundle:
     """Open a bundle's bytes and check them; ``what`` names them in errors. See :func:`read_bundle`."""
-    return _open(io.BytesIO(data), what)
+    return _recognising(_open(io.BytesIO(data), what), what, transcribes)
+
+
+def _recognising(bundle: Bundle, what: str, transcribes: bool) -> Bundle:
+    if bundle.manifest.characters and not transcribes:
+        raise BundleError(
+            f"{what} ({bundle.manifest.architecture}) writes down speech and recognises no classes of sounds; "
+            f"use it with `auricle-edge transcribe`, and take a bundle of sounds here, e.g. {', '.join(ready_names())}"
+        )
+    return bundle
 
 
 def _open(source: Path | io.BytesIO, path: str) -> Bundle:

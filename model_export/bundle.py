@@ -102,7 +102,7 @@ def describe(model: keras.Model, specification: Specification) -> Manifest:
     return Manifest(
         architecture=specification.architecture,
         options=specification.options,
-        capacity=specification.capacity + len(specification.background),
+        capacity=specification.outputs,
         batch=specification.batch,
         input_shape=settings.shape,
         embedding=model.layers[-1].input.shape[-1],
@@ -116,4 +116,6 @@ def describe(model: keras.Model, specification: Specification) -> Manifest:
         front_end=settings.network.data if isinstance(settings, NetworkSettings) else b"",
         background=specification.background,
         statistics=specification.statistics,
+        characters=specification.characters,
+        steps=model.output_shape[1] if specification.characters else 0,
     )

@@ -28,7 +28,7 @@ from model_export.pretraining import command as pretraining
 from model_export.quiet import native_output_hidden
 from model_export.ready_bundles import listing
 from model_export.recordings import features_of
-from model_export.specification import ACTIVATIONS, DOWNSAMPLINGS, Specification
+from model_export.specification import ACTIVATIONS, ALPHABET, DOWNSAMPLINGS, Specification
 from model_export.speech_embedding import command as speech_embedding
 from model_export.speech_embedding.package import NAME as SPEECH_EMBEDDING
 from model_export.zoo.registry import ARCHITECTURES
@@ -58,6 +58,10 @@ def parser() -> argparse.ArgumentParser:
         help="what of a pretrained network trains with the head (default: %(default)s, nothing of it)",
     )  # fmt: skip
     build.add_argument("--capacity", type=int, default=32, help="slots for classes (default: %(default)s)")
+    build.add_argument(
+        "--alphabet", default=ALPHABET, metavar="TEXT",
+        help="characters that a network that transcribes can write (default: a to z, space and apostrophe)",
+    )  # fmt: skip
     build.add_argument("--batch", type=int, default=32, help="rows of a training step (default: %(default)s)")
     build.add_argument("--activation", default="relu", choices=ACTIVATIONS, help="of hidden layers")
     build.add_argument("--downsampling", default="stride", choices=DOWNSAMPLINGS, help="how activations shrink")
@@ -148,7 +152,7 @@ def _build(chosen: argparse.Namespace) -> list[str]:
         Specification(
             architecture, settings, normalisation,
             chosen.capacity, chosen.batch, chosen.activation, chosen.downsampling, chosen.width, chosen.seed,
-            front_end.statistics, front_end.pretrained,
+            front_end.statistics, front_end.pretrained, chosen.alphabet,
         )
         for architecture in chosen.architecture
     ]  # fmt: skip
@@ -161,7 +165,7 @@ def _build(chosen: argparse.Namespace) -> list[str]:
         path = chosen.output / f"{specification.architecture}.auricle" if folder else chosen.output
         write_durably(path, build_bundle(specification, weights), 0o644)
         print(path)
-        multiply_adds = cost.training_multiply_adds(read_bundle(path).graph, specification.batch)
+        multiply_adds = cost.training_multiply_adds(read_bundle(path, transcribes=True).graph, specification.batch)
         if cost.too_large(multiply_adds):
             warnings.append(f"{specification.architecture}: {cost.describe(multiply_adds)}")
         if chosen.tflite:
@@ -193,7 +197,7 @@ def _inspect(path: Path) -> None:
     from model_export.flatbuffer import operators_by_signature, require_builtin
 
     if zipfile.is_zipfile(path):
-        bundle = read_bundle(path)
+        bundle = read_bundle(path, transcribes=True)
         graph = bundle.graph
         print(json.dumps(manifest_json(bundle.manifest), indent=1, sort_keys=True))
         multiply_adds = cost.training_multiply_adds(graph, bundle.manifest.batch)

@@ -7,7 +7,7 @@ from keras.layers import Add
 from model_export.attention import MultiHeadAttention
 from model_export.group_normalisation import GroupNormalization, LayerNormalization
 from model_export.layers import Conv2D, Dense, DepthwiseConv2D, Flatten, ReLU, Reshape, SeparableConv2D
-from model_export.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling1D
+from model_export.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling1D, MaxPooling2D
 from model_export.sequence_layers import GRU, Bidirectional, Conv1D, Cropping1D
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "GroupNormalization",
     "LayerNormalization",
     "MaxPooling1D",
+    "MaxPooling2D",
     "MultiHeadAttention",
     "ReLU",
     "Reshape",

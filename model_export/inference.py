@@ -38,9 +38,12 @@ class Inference(tf.Module):  # type: ignore[misc]
             rows: clips of a call; None: any number, which needs a runtime that can resize its input.
 
         Raises:
-            ExportError: more classes than the head has slots, or weights that do not fit.
+            ExportError: the head has fewer slots, or no classes at all, or the weights do not fit.
         """
         super().__init__()
+        if specification.characters:
+            raise ExportError(f"{specification.architecture} has no classes, of which a plain model would tell: it "
+                              "transcribes; build the bundle without --tflite")  # fmt: skip
         if not 2 <= classes <= specification.capacity:
             raise ExportError(f"{classes} labels do not fit a head with room for 2 to {specification.capacity}")
         self._specification = specification

@@ -69,17 +69,20 @@ class _Weighted(keras.layers.Layer):  # type: ignore[misc]
 
 
 class Dense(_Weighted):
-    """A fully connected layer."""
+    """A fully connected layer, of every clip or of every step."""
 
     def build(self, input_shape: tuple[int, ...]) -> None:
-        """Create the weights for inputs [n, size]."""
+        """Create the weights for inputs [n, size] or [n, steps, size]."""
         self.kernel = self._add_kernel("kernel", (input_shape[-1], self.units))
         self.bias = self._add_bias()
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Map [n, size] to [n, units]."""
+        """Map [n, size] to [n, units], or [n, steps, size] to [n, steps, units]."""
         kernel, bias = tensors(self.kernel, self.bias)
-        return operators.dense(inputs, kernel, bias, self.activation)
+        if len(inputs.shape) == 2:
+            return operators.dense(inputs, kernel, bias, self.activation)
+        y = operators.dense(tf.reshape(inputs, [-1, inputs.shape[-1]]), kernel, bias, self.activation)
+        return tf.reshape(y, [-1, *inputs.shape[1:-1], self.units])
 
 
 class Convolution(_Weighted):

@@ -1,4 +1,7 @@
-"""Builds a network of the zoo: normalised features [n, frames, numbers per frame] to logits [n, capacity]."""
+"""Builds a network of the zoo: normalised features [n, frames, numbers per frame] to logits [n, capacity].
+
+The logits of networks that transcribe are [n, steps, capacity].
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def build(specification: Specification, *, stock: bool = False) -> keras.Model:
     pretrained = specification.pretrained
     features = pretrained.connect(source, x) if pretrained else x
     embedding = design.connect(source, features, specification.activation, specification.downsampling)
-    logits = source.Dense(specification.capacity + len(specification.background), name="head")(embedding)
+    logits = source.Dense(specification.outputs, name="head")(embedding)
     model = keras.Model(x, logits, name=specification.architecture)
     given = pretrained.weights if pretrained else {}
     for variable in model.trainable_variables:

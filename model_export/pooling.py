@@ -54,6 +54,22 @@ def max_pool_pairs(x: Tensor) -> Tensor:
     return tf.custom_gradient(run)(x)
 
 
+def max_pool(x: Tensor, size: Pair) -> Tensor:
+    """Take the largest of each block of [n, rows, columns, channels]; each side of a block is 1 or 2.
+
+    Columns come first, so that of equal values the first one gets the gradient, row by row, as in TensorFlow.
+    """
+    _, rows, columns, channels = x.shape
+    if size[1] == 2:
+        pairs = max_pool_pairs(tf.reshape(x, [-1, columns, channels]))
+        columns //= 2
+        x = tf.reshape(pairs, [-1, rows, columns, channels])
+    if size[0] == 2:
+        pairs = max_pool_pairs(tf.reshape(x, [-1, rows, columns * channels]))
+        x = tf.reshape(pairs, [-1, rows // 2, columns, channels])
+    return x
+
+
 def global_average(x: Tensor) -> Tensor:
     """Average [n, rows, columns, channels] over rows and columns, to [n, channels]."""
     _, rows, columns, channels = x.shape
@@ -95,6 +111,24 @@ class GlobalAveragePooling2D(keras.layers.Layer):  # type: ignore[misc]
     def call(self, inputs: Tensor) -> Tensor:
         """Map [n, rows, columns, channels] to [n, channels]."""
         return global_average(inputs)
+
+
+class MaxPooling2D(keras.layers.Layer):  # type: ignore[misc]
+    """The largest of blocks of 1 or 2 rows and 1 or 2 columns."""
+
+    def __init__(self, pool_size: Pair, **options: object) -> None:
+        super().__init__(**options)
+        if max(pool_size) > 2:
+            raise ValueError(f"MaxPooling2D trains on a device with blocks of at most 2 x 2, not {pool_size}")
+        self.pool_size = pool_size
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Map [n, rows, columns, channels] to as many rows and columns as there are whole blocks."""
+        return max_pool(inputs, self.pool_size)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the layer is built from again."""
+        return {**super().get_config(), "pool_size": self.pool_size}
 
 
 class MaxPooling1D(keras.layers.Layer):  # type: ignore[misc]

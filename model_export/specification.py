@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ACTIVATIONS = ("relu", "softmax")
 DOWNSAMPLINGS = ("stride", "pool")
+ALPHABET = "abcdefghijklmnopqrstuvwxyz '"
 
 
 class Pretrained(Protocol):
@@ -61,6 +62,7 @@ class Specification:
         seed: of the initial weights.
         statistics: the words of the pretraining of the features' network, packed; empty where they have none.
         pretrained: layers in front of the network's, which train too; None: only its own do.
+        alphabet: characters that a network that transcribes can write.
     """
 
     architecture: str
@@ -74,6 +76,7 @@ class Specification:
     seed: int = 0
     statistics: bytes = b""
     pretrained: Pretrained | None = None
+    alphabet: str = ALPHABET
 
     def __post_init__(self) -> None:
         """Check the options.
@@ -90,10 +93,24 @@ class Specification:
             raise ExportError(f"{self.architecture} has no choice of activation and downsampling; only {known} have")
         if self.capacity < 2:
             raise ExportError(f"a head of capacity {self.capacity} can tell nothing apart; use --capacity 2 or more")
+        if self.characters and self.statistics:
+            raise ExportError(f"{self.architecture} hears frames in turn; take --features of sound, e.g. utterance")
+        if len(set(self.alphabet)) != len(self.alphabet) or not self.alphabet:
+            raise ExportError(f"the alphabet {self.alphabet!r} needs at least one character, and each of them once")
         if not 0.01 <= self.width <= 4:
             raise ExportError(f"--width {self.width:g} is not from 0.01 to 4; 1 is the network as it was published")
         if self.batch < 1:
             raise ExportError(f"a training step needs at least 1 row, not --batch {self.batch}")
+
+    @property
+    def characters(self) -> str:
+        """What the head's outputs behind the blank write; empty where they mean classes."""
+        return self.alphabet if ARCHITECTURES[self.architecture].transcribes else ""
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of the head: slots and background, or the blank and the characters."""
+        return 1 + len(self.characters) if self.characters else self.capacity + len(self.background)
 
     @property
     def background(self) -> tuple[str, ...]:

@@ -4,7 +4,8 @@
 
 with soft, signed targets t (a zero row is padding), classes switched on by a mask, and momentum SGD exactly as
 ``keras.optimizers.SGD(momentum=...)``. Cross-entropy, distillation, FedProx (Li et al. 2020) and the methods of
-docs/methods.md are choices of t and ``proximal``.
+docs/methods.md are choices of t and ``proximal``. Networks that transcribe have outputs at every step, over which the
+loss is summed too: there, CTC is a choice of t (edge_client/speech/ctc.py).
 """
 
 from __future__ import annotations
@@ -36,12 +37,15 @@ def argument_name(name: str) -> str:
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L without its proximal term, and its gradient with respect to the logits [B, capacity]."""
+    """Return L without its proximal term, and its gradient with respect to the logits.
+
+    Logits and targets are [B, capacity] or [B, steps, capacity].
+    """
     targets = targets * mask
     scores = tf.nn.log_softmax(_masked(logits, mask, temperature))
     rows = logits.shape[0]
     loss = tf.reduce_sum(targets * scores) * (-1.0 / rows)
-    slope = tf.exp(scores) * tf.reduce_sum(targets, axis=1, keepdims=True) - targets
+    slope = tf.exp(scores) * tf.reduce_sum(targets, axis=len(targets.shape) - 1, keepdims=True) - targets
     return loss, slope * (1.0 / (rows * temperature))
 
 
@@ -97,7 +101,7 @@ class Trainable:
         return {"loss": loss + distance * proximal * 0.5}
 
     def predict(self, x: Tensor, mask: Tensor, temperature: Tensor) -> dict[str, Tensor]:
-        """Return probabilities [n, capacity]."""
+        """Return probabilities [n, capacity] or [n, steps, capacity]."""
         logits = self._apply(self._model, x, self._read())
         return {"probabilities": tf.nn.softmax(_masked(logits, mask, temperature))}
 
@@ -110,7 +114,7 @@ class Trainable:
         return {"gradient": tape.gradient(logits, x, output_gradients=slope), "loss": loss}
 
     def embed(self, x: Tensor) -> dict[str, Tensor]:
-        """Return the head's input [n, embedding]."""
+        """Return the head's input [n, embedding] or [n, steps, embedding]."""
         return {"embedding": self._apply(self._trunk, x, self._read())}
 
     def get_weights(self) -> dict[str, Tensor]:
@@ -129,15 +133,15 @@ class Trainable:
     def signatures(self) -> dict[str, Any]:
         """Return every signature as a concrete function."""
         frames, coefficients = self._model.input_shape[1:]
-        capacity = self._model.output_shape[-1]
+        outputs = self._model.output_shape[1:]
 
         def spec(name: str, *shape: int | None) -> tf.TensorSpec:
             return tf.TensorSpec(shape, tf.float32, name)
 
         x = spec("x", self._batch, frames, coefficients)
         some = spec("x", None, frames, coefficients)
-        mask, temperature = spec("mask", capacity), spec("temperature")
-        targets = spec("targets", self._batch, capacity)
+        mask, temperature = spec("mask", outputs[-1]), spec("temperature")
+        targets = spec("targets", self._batch, *outputs)
         arrays = [
             spec(argument_name(name), *variable.shape)
             for name, variable in zip(self.names, self._model.trainable_variables, strict=True)

@@ -29,7 +29,7 @@ def compare(folder: Path, steps: int, name: str) -> dict[str, Any]:
     """Return the differences in gradients, final weights and their movement, losses and probabilities."""
     runtime = ModelRuntime.open(folder / f"{name}.auricle")
     theirs = np.load(folder / f"{name}.npz")
-    (x, targets), on = batches(runtime.manifest.batch, steps, runtime.manifest.input_shape), mask()
+    (x, targets), on = batches(runtime.manifest.batch, steps, runtime.manifest), mask()
     start = runtime.get_weights()
     values = {"probabilities": difference(runtime.predict(x[0], on, TEMPERATURE), theirs["probabilities"])}
     loss = runtime.train_step(x[0], targets[0], on, learning_rate=1.0, momentum=0.0, temperature=TEMPERATURE)

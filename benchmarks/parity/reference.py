@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.parity.variants import CAPACITY, MOMENTUM, PROXIMAL, TEMPERATURE, batches, mask, rate, specification
+from benchmarks.parity.variants import MOMENTUM, PROXIMAL, TEMPERATURE, batches, mask, rate, specification
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from model_export import network
@@ -27,8 +27,8 @@ Tensor = Any
 def objective(model: keras.Model, x: Tensor, targets: Tensor, anchor: list[Floats] | None = None) -> Tensor:
     """Return the loss of docs/models.md, written down anew: only the classes that are on are ever looked at."""
     on = np.flatnonzero(mask())
-    logits = tf.gather(model(x, training=True), on, axis=1) / TEMPERATURE
-    loss = -tf.reduce_mean(tf.reduce_sum(tf.gather(targets, on, axis=1) * tf.nn.log_softmax(logits), axis=1))
+    logits = tf.gather(model(x, training=True), on, axis=-1) / TEMPERATURE
+    loss = -tf.reduce_sum(tf.gather(targets, on, axis=-1) * tf.nn.log_softmax(logits)) / len(x)
     if anchor is not None:
         distances = [tf.reduce_sum((w.value - a) ** 2) for w, a in zip(model.trainable_variables, anchor, strict=True)]
         loss += PROXIMAL / 2 * tf.add_n(distances)
@@ -38,8 +38,9 @@ def objective(model: keras.Model, x: Tensor, targets: Tensor, anchor: list[Float
 def predict(model: keras.Model, x: Tensor) -> Floats:
     """Return probabilities of the classes that are on; 0 for the others."""
     on = np.flatnonzero(mask())
-    probabilities = np.zeros((len(x), CAPACITY), np.float32)
-    probabilities[:, on] = tf.nn.softmax(tf.gather(model(x), on, axis=1) / TEMPERATURE)
+    logits = model(x)
+    probabilities = np.zeros(logits.shape, np.float32)
+    probabilities[..., on] = tf.nn.softmax(tf.gather(logits, on, axis=-1) / TEMPERATURE)
     return probabilities
 
 
@@ -98,9 +99,9 @@ def main(folder: Path, steps: int, batch: int, names: list[str]) -> None:
         path = folder / f"{name}.auricle"
         if not path.exists():
             path.write_bytes(build_bundle(specification(name, batch)))
-        bundle = read_bundle(path)
+        bundle = read_bundle(path, transcribes=True)
         manifest = bundle.manifest
-        x, targets = (tf.constant(array) for array in batches(manifest.batch, steps, manifest.input_shape))
+        x, targets = (tf.constant(array) for array in batches(manifest.batch, steps, manifest))
         model = stock_model(name, bundle)
         np.savez(folder / f"{name}.npz", **reference(model, shapes_in_order(bundle.manifest), x, targets))
 

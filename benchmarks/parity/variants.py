@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleet_protocol.arrays import Floats
+from fleet_protocol.bundle import Manifest
 from model_export.front_ends import find_front_end
 from model_export.normalisation import Normalisation
 from model_export.specification import Specification
@@ -23,6 +24,7 @@ LARGER: dict[str, dict[str, str]] = {
     "linear-all": {"architecture": "linear", "trains": "all"},
 }
 CAPACITY, BATCH, STEPS = 32, 32, 50
+_ALPHABET = "".join(map(chr, range(ord("A"), ord("A") + CAPACITY - 1)))  # with the blank, as many as classes
 MOMENTUM, TEMPERATURE, PROXIMAL = 0.9, 2.0, 0.1
 
 
@@ -32,7 +34,7 @@ def specification(variant: str, batch: int) -> Specification:
     found = find_front_end("base" if "trains" in options else "gudur", "float32", options.pop("trains", "head"))
     return Specification(
         settings=found.settings, normalisation=found.normalisation or Normalisation.default(found.settings),
-        capacity=CAPACITY, batch=batch, pretrained=found.pretrained, **options,  # type: ignore[arg-type]
+        capacity=CAPACITY, batch=batch, pretrained=found.pretrained, alphabet=_ALPHABET, **options,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -57,15 +59,20 @@ def mask() -> Floats:
     return switched
 
 
-def batches(batch: int, steps: int, shape: tuple[int, int]) -> tuple[Floats, Floats]:
-    """Return x [steps, batch, *shape], of classes with a pattern each, and soft, signed targets [.., CAPACITY]."""
+def batches(batch: int, steps: int, manifest: Manifest) -> tuple[Floats, Floats]:
+    """Return x [steps, batch, *input_shape], of classes with a pattern each, and soft, signed targets [.., CAPACITY].
+
+    The targets of a network that transcribes have classes of their own at each of its steps.
+    """
     generator = np.random.default_rng(7)
-    on = np.flatnonzero(mask())
+    on, shape = np.flatnonzero(mask()), manifest.input_shape
     patterns = generator.normal(size=(CAPACITY, *shape))
     labels = generator.choice(on, size=(steps, batch))
     x = patterns[labels] + generator.normal(size=(steps, batch, *shape))
+    if manifest.steps:
+        labels = generator.choice(on, size=(steps, batch, manifest.steps))
     targets = np.eye(CAPACITY)[labels] * 0.8
-    targets[..., on] += 0.2 * (generator.dirichlet(np.ones(len(on)), size=(steps, batch)) - 0.02)
+    targets[..., on] += 0.2 * (generator.dirichlet(np.ones(len(on)), size=labels.shape) - 0.02)
     targets[:, batch - padded(batch) :] = 0
     x[:, batch - padded(batch) :] = 0
     return x.astype(np.float32), targets.astype(np.float32)

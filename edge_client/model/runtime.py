@@ -24,7 +24,8 @@ class ModelRuntime:
     """One opened model. Not for use by several threads at once.
 
     Every ``x`` is NORMALISED features, float32 [n, frames, coefficients]; ``targets`` are float32 [n, capacity],
-    ``mask`` float32 [capacity] of ones (class is on) and zeros.
+    ``mask`` float32 [capacity] of ones (class is on) and zeros. A bundle that transcribes has targets, probabilities
+    and embeddings at each of its steps: [n, steps, capacity], [n, steps, embedding].
 
     Attributes:
         manifest: what the bundle says of itself.
@@ -36,6 +37,8 @@ class ModelRuntime:
         self.manifest: Manifest = bundle.manifest
         self._mean = np.asarray(self.manifest.mean, np.float32)
         self._std = np.asarray(self.manifest.std, np.float32)
+        # The activations of an utterance are a hundred times those of a clip.
+        self._predict_rows = self.manifest.batch if self.manifest.steps else _PREDICT_ROWS
         self.runtime_name, self._signatures = open_graph(bundle.graph, threads)
         self.set_weights(bundle.weights)
 
@@ -47,7 +50,7 @@ class ModelRuntime:
             BundleError: the file is missing, damaged or no bundle.
             ModelError: this machine has no runtime, or the runtime cannot take the graph.
         """
-        return cls(read_bundle(path), threads)
+        return cls(read_bundle(path, transcribes=True), threads)
 
     def normalise(self, features: Floats) -> Floats:
         """Scale features [n, frames, coefficients] as the model wants them."""
@@ -70,6 +73,8 @@ class ModelRuntime:
     ) -> float:
         """Take one step of momentum SGD on 1 to ``manifest.batch`` rows; return the mean loss over them.
 
+        A row's loss is a sum over the steps of a bundle that transcribes.
+
         Raises:
             ModelError: wrong shapes, values that are not finite, or more rows than a batch.
         """
@@ -87,7 +92,7 @@ class ModelRuntime:
         return float(result["loss"])
 
     def predict(self, x: Floats, mask: Floats, temperature: float = 1.0) -> Floats:
-        """Return probabilities, float32 [n, capacity]; classes that are masked out have 0.
+        """Return probabilities, float32 [n, capacity] or [n, steps, capacity]; what is masked out has 0.
 
         Raises:
             ModelError: wrong shapes, or values that are not finite.
@@ -96,19 +101,19 @@ class ModelRuntime:
         scale = _temperature(temperature)
         parts = [
             self._signatures["predict"](x=part, mask=mask, temperature=scale)["probabilities"]
-            for part in _parts(x, _PREDICT_ROWS)
+            for part in _parts(x, self._predict_rows)
         ]
-        return _joined(parts, self.manifest.capacity)
+        return _joined(parts, *self.manifest.output_shape)
 
     def embed(self, x: Floats) -> Floats:
-        """Return the head's input, float32 [n, embedding].
+        """Return the head's input, float32 [n, embedding] or [n, steps, embedding].
 
         Raises:
             ModelError: wrong shapes, or values that are not finite.
         """
         x = self._checked_features(x)
-        parts = [self._signatures["embed"](x=part)["embedding"] for part in _parts(x, _PREDICT_ROWS)]
-        return _joined(parts, self.manifest.embedding)
+        parts = [self._signatures["embed"](x=part)["embedding"] for part in _parts(x, self._predict_rows)]
+        return _joined(parts, *self.manifest.output_shape[:-1], self.manifest.embedding)
 
     def input_gradient(
         self, x: Floats, targets: Floats, mask: Floats, temperature: float = 1.0
@@ -158,7 +163,7 @@ class ModelRuntime:
         mask = _float32("mask", mask, (capacity,))
         if not mask.any():
             raise ModelError("the mask switches every class off; give at least one slot to a class first")
-        targets = x if targets is None else _float32("targets", targets, (len(x), capacity))
+        targets = x if targets is None else _float32("targets", targets, (len(x), *self.manifest.output_shape))
         return x, targets, mask
 
     def _checked_features(self, x: Floats) -> Floats:

@@ -17,6 +17,7 @@ class AttentionRecurrent:
     """Recurrent layers of so many units, and attention of the middle frame to all frames."""
 
     has_options: ClassVar[bool] = False
+    transcribes: ClassVar[bool] = False
     units: int
     heads: int
 

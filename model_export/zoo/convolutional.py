@@ -31,6 +31,7 @@ class Blocks:
     """A chain of hidden layers."""
 
     has_options: ClassVar[bool] = True
+    transcribes: ClassVar[bool] = False
     blocks: tuple[Block, ...]
 
     def narrowed(self, width: float) -> Self:

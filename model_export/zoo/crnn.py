@@ -17,6 +17,7 @@ class ConvolutionalRecurrent:
     """Convolutions over time, each halving the time by max-pooling, then a gated recurrent unit's last state."""
 
     has_options: ClassVar[bool] = False
+    transcribes: ClassVar[bool] = False
     filters: tuple[int, ...]
     units: int
     bidirectional: bool = False

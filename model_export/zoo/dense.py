@@ -17,6 +17,7 @@ class Dense:
     """Dense layers of so many units on all numbers of a clip."""
 
     has_options: ClassVar[bool] = False
+    transcribes: ClassVar[bool] = False
     units: tuple[int, ...]
 
     def narrowed(self, width: float) -> Self:

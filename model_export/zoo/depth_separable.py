@@ -17,6 +17,7 @@ class DepthSeparable:
     """A convolution, so many depth-separable blocks, and the mean over time and frequency."""
 
     has_options: ClassVar[bool] = False
+    transcribes: ClassVar[bool] = False
     channels: int
     blocks: int
 

@@ -14,15 +14,19 @@ class Design(Protocol):
 
     Attributes:
         has_options: Whether a bundle can choose the activation and the downsampling.
+        transcribes: Whether the head says a character at every step, in place of one class of a clip.
     """
 
     has_options: ClassVar[bool]
+    transcribes: ClassVar[bool]
 
     def narrowed(self, width: float) -> Self:
         """Return the network with a share of its channels and units: the width multiplier of Howard et al. 2017."""
 
     def connect(self, source: ModuleType, x: Tensor, activation: str, downsampling: str) -> Tensor:
         """Map normalised features [n, frames, numbers per frame] to the embedding [n, width].
+
+        Networks that transcribe have an embedding of each step, [n, steps, width].
 
         Args:
             source: where the layers come from: those that train on a device, or Keras's own, against which they are

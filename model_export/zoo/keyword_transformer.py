@@ -17,6 +17,7 @@ class KeywordTransformer:
     """So many layers of attention on tokens of some width, with dense layers that are wider inside."""
 
     has_options: ClassVar[bool] = False
+    transcribes: ClassVar[bool] = False
     layers: int
     width: int
     inner: int

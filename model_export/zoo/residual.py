@@ -17,6 +17,7 @@ class Residual:
     """So many dilated convolutions of as many channels, and the mean over time and frequency."""
 
     has_options: ClassVar[bool] = False
+    transcribes: ClassVar[bool] = False
     channels: int
     convolutions: int
 

@@ -84,6 +84,8 @@ CASES = {
     "step normalised": ("LayerNormalization", {}, (5, 4)),
     "cut": ("Cropping1D", {"cropping": (2, 3)}, (7, 3)),
     **{f"max-pool {steps}": ("MaxPooling1D", {}, (steps, 3)) for steps in (2, 6, 7)},
+    **{f"max-pool {size}": ("MaxPooling2D", {"pool_size": size}, (7, 5, 3)) for size in ((2, 2), (1, 2), (2, 1))},
+    "dense at every step": ("Dense", {"units": 5, "activation": "relu"}, (4, 6)),
     **{f"gru {options}": ("GRU", {"units": 4, **options}, (7, 3)) for options in RECURRENT},
     "flatten": ("Flatten", {}, (3, 4, 2)),
     "reshape": ("Reshape", {"target_shape": (4, 6)}, (3, 8)),

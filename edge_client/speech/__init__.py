@@ -1,0 +1,1 @@
+"""Speech: networks that write characters, trained and read by connectionist temporal classification."""

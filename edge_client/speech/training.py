@@ -1,0 +1,47 @@
+"""Training a network that transcribes, on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edge_client.errors import ModelError
+from edge_client.learning.sgd import Optimiser
+from edge_client.model.runtime import ModelRuntime
+from edge_client.speech.ctc import posteriors
+from fleet_protocol.arrays import Array, Floats
+
+
+def train_epoch(
+    model: ModelRuntime, x: Floats, transcripts: Sequence[Array], optimiser: Optimiser, rng: np.random.Generator
+) -> float:
+    """Pass once over the utterances in a random order; return their mean CTC loss (nan where there are none).
+
+    Each batch is predicted first: its targets depend on what the weights of the moment say of it. That costs a third
+    more than the step alone.
+
+    Args:
+        model: of a bundle that transcribes; trained in place.
+        x: normalised features, float32 [rows, frames, coefficients].
+        transcripts: symbols of each row, see :func:`edge_client.speech.ctc.posteriors`.
+        optimiser: step size, momentum and FedProx' mu; its temperature is not used.
+        rng: draws the order.
+
+    Raises:
+        ModelError: the model has no steps, or a transcript does not fit.
+    """
+    if not model.manifest.steps:
+        raise ModelError(f"{model.manifest.architecture} recognises classes of sounds; texts train a bundle of speech")
+    mask = np.ones(model.manifest.capacity, np.float32)
+    order = rng.permutation(len(x))
+    total = 0.0
+    for start in range(0, len(order), model.manifest.batch):
+        rows = order[start : start + model.manifest.batch]
+        targets, losses = posteriors(model.predict(x[rows], mask), [transcripts[row] for row in rows])
+        total += float(losses.sum())
+        model.train_step(
+            x[rows], targets, mask,
+            learning_rate=optimiser.learning_rate, momentum=optimiser.momentum, proximal=optimiser.proximal,
+        )  # fmt: skip
+    return total / len(x) if len(x) else float("nan")
