@@ -1,0 +1,186 @@
+"""Pictures of a table's runs for docs/results.md: curves over rounds, errors over clips, losses over strengths.
+
+A table's module names its pictures in ``PICTURES``. Each is drawn from the runs' figures alone. Equal figures give
+equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.papers.run import Figures
+from benchmarks.pictures import STYLE, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ByName = Mapping[str, Sequence[Figures]]
+Point = tuple[float, float]
+# Colours that the colour-blind tell apart (Okabe and Ito 2008); markers and dashes say the same.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = "os^Dv*x"
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+# White also on a dark page, as the other pictures of the documents are.
+_STYLE = STYLE | {"figure.facecolor": "white", "axes.facecolor": "white", "savefig.facecolor": "white"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a table's runs.
+
+    Attributes:
+        name: of its file, without the ending.
+        shows: what it shows, in a sentence; stands below it.
+        runs: names of the runs that it needs.
+        draw: returns it from the figures of these, one for each seed.
+    """
+
+    name: str
+    shows: str
+    runs: Sequence[str]
+    draw: Callable[[ByName], Figure]
+
+    def file(self, folder: Path) -> Path:
+        """Return where it is in a folder of pictures."""
+        return folder / f"results-{self.name}.svg"
+
+
+def draw_all(pictures: Sequence[Picture], figures: ByName, folder: Path) -> None:
+    """Draw the pictures whose runs are all there.
+
+    Args:
+        pictures: of one table.
+        figures: of its runs, by their names; one for each seed.
+        folder: of the pictures.
+    """
+    import matplotlib as mpl
+
+    for picture in pictures:
+        if all(figures.get(name) for name in picture.runs):
+            with mpl.rc_context(_STYLE):
+                save(picture.draw(figures), picture.file(folder))
+
+
+def over_rounds(
+    name: str, shows: str, panels: Mapping[str, Mapping[str, str]], *, key: str = "accuracy", factor: float = 100.0,
+    label: str = "accuracy, %",
+) -> Picture:  # fmt: skip
+    """Return the picture of a figure over the rounds; a line is the mean over seeds, its shade the least and the most.
+
+    Args:
+        name: of the file.
+        shows: in a sentence.
+        panels: by their titles: names of runs by the labels of their lines.
+        key: of an entry of ``rounds``; rounds without it are passed over.
+        factor: that the figure is multiplied by.
+        label: of the axis.
+    """
+
+    def draw(figures: ByName) -> Figure:
+        picture, axes = _panels(len(panels))
+        for panel, (title, lines) in zip(axes, panels.items(), strict=True):
+            for number, (line, run) in enumerate(lines.items()):
+                _line_of_seeds(panel, [_curve(one, key, factor) for one in figures[run]], line, number)
+            _finish(panel, title, "round", label if panel is axes[0] else "")
+        return picture
+
+    return Picture(name, shows, [run for lines in panels.values() for run in lines.values()], draw)
+
+
+def over_clips(name: str, shows: str, panels: Mapping[str, Mapping[str, tuple[str, str]]]) -> Picture:
+    """Return the picture of the devices' errors over the clips that they train on; a mark is a device of a seed.
+
+    Args:
+        name: of the file.
+        shows: in a sentence.
+        panels: by their titles: by the label of a mark the run, and the key of an accuracy of its ``devices``; those
+            that have none are passed over.
+    """
+
+    def draw(figures: ByName) -> Figure:
+        picture, axes = _panels(len(panels))
+        for panel, (title, marks) in zip(axes, panels.items(), strict=True):
+            for number, (mark, (run, key)) in enumerate(marks.items()):
+                devices = [entry for one in figures[run] for entry in one["devices"] if entry.get(key) is not None]
+                x, y = [one["clips"] for one in devices], [100 * (1 - one[key]) for one in devices]
+                panel.scatter(x, y, s=14, label=mark, color=_COLOURS[number], marker=_MARKERS[number], alpha=0.6)
+                smooth = _moving_mean(sorted(zip(x, y, strict=True)))
+                panel.plot(*zip(*smooth, strict=True), color=_COLOURS[number], linestyle=_DASHES[number])
+            panel.set_xscale("log")
+            _finish(panel, title, "clips that the device trains on", "error, %" if panel is axes[0] else "")
+        return picture
+
+    return Picture(name, shows, [run for marks in panels.values() for run, _ in marks.values()], draw)
+
+
+def over_values(
+    name: str, shows: str, lines: Mapping[str, Mapping[float, str]], figure: Callable[[ByName, str], float], x: str,
+    y: str,
+) -> Picture:  # fmt: skip
+    """Return the picture of a figure over a setting.
+
+    Args:
+        name: of the file.
+        shows: in a sentence.
+        lines: by their labels: names of runs by the setting's values.
+        figure: (figures, name of a run) returns what is drawn.
+        x: label of the setting's axis.
+        y: label of the figure's axis.
+    """
+
+    def draw(figures: ByName) -> Figure:
+        picture, (panel,) = _panels(1)
+        for number, (line, runs) in enumerate(lines.items()):
+            points = [(value, figure(figures, run)) for value, run in sorted(runs.items())]
+            _line(panel, points, line, number)
+        _finish(panel, "", x, y)
+        return picture
+
+    return Picture(name, shows, [run for runs in lines.values() for run in runs.values()], draw)
+
+
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.5 if count == 1 else 3.2 * count, 3.2), layout="constrained")
+    return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
+
+
+def _curve(figures: Figures, key: str, factor: float) -> list[Point]:
+    return [(float(entry["round"]), factor * float(entry[key])) for entry in figures["rounds"] if key in entry]
+
+
+def _line_of_seeds(panel: Axes, curves: Sequence[Sequence[Point]], label: str, number: int) -> None:
+    by_round: dict[float, list[float]] = {}
+    for x, y in (point for curve in curves for point in curve):
+        by_round.setdefault(x, []).append(y)
+    # A round that a seed lacks, because its training diverged, would make a step in the mean.
+    rounds = sorted(x for x, values in by_round.items() if len(values) == len(curves))
+    values = [by_round[x] for x in rounds]
+    _line(panel, list(zip(rounds, map(fmean, values), strict=True)), label, number)
+    if len(curves) > 1:
+        panel.fill_between(rounds, list(map(min, values)), list(map(max, values)), color=_COLOURS[number], alpha=0.12)
+
+
+def _line(panel: Axes, points: Sequence[Point], label: str, number: int) -> None:
+    look: dict[str, Any] = {"color": _COLOURS[number], "linestyle": _DASHES[number], "marker": _MARKERS[number]}
+    every = max(1, len(points) // 10)
+    panel.plot([x for x, _ in points], [y for _, y in points], label=label, markersize=4, markevery=every, **look)
+
+
+def _moving_mean(points: Sequence[Point]) -> list[Point]:
+    """Return means over a third of the points, from one end to the other."""
+    width = max(1, len(points) // 3)
+    windows = [points[start : start + width] for start in range(len(points) - width + 1)]
+    return [(fmean(x for x, _ in window), fmean(y for _, y in window)) for window in windows]
+
+
+def _finish(panel: Axes, title: str, x: str, y: str) -> None:
+    panel.set(title=title, xlabel=x, ylabel=y)
+    panel.grid(alpha=0.3)
+    panel.legend(frameon=False, fontsize=7)
