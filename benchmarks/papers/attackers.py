@@ -217,9 +217,15 @@ def _why_lpa_does_not_hold(results: Results, beyond: Mapping[str, float]) -> str
             f"points, with false ones {loss['false_clips']}"
         )
     if beyond["sign_flip by 1"] > _HOLDS >= beyond["sign_flip"]:
+        half = _loss_at(results.all_figures, strength_name("LPA", STRENGTHS[0]))
         causes.append(
-            f"it judges by distance, and a small update is near: flipped, it takes {loss['sign_flip by 1']} points, "
-            f"enlarged four times {loss['sign_flip']}"
+            f"it judges by distance, and a small update is near: a flipped one takes {loss['sign_flip by 1']} points, "
+            f"of half the size {half:.1f} (one seed), of four times the size {loss['sign_flip']}"
+        )
+    if beyond["scaling by 3.4e38"] > _HOLDS:
+        cost = fmean(losses(results, "LPA", None))
+        causes.append(
+            f"of uploads that are refused none is left to prune, so it prunes honest ones ({cost:.1f} points)"
         )
     return "; ".join(cause for cause in causes if cause)
 

@@ -87,7 +87,7 @@ def over_rounds(
             for number, (line, run) in enumerate(lines.items()):
                 _line_of_seeds(panel, [_curve(one, key, factor) for one in figures[run]], line, number)
             _finish(panel, title, "round", label if panel is axes[0] else "")
-        return picture
+        return _with_legend(picture)
 
     return Picture(name, shows, [run for lines in panels.values() for run in lines.values()], draw)
 
@@ -113,7 +113,7 @@ def over_clips(name: str, shows: str, panels: Mapping[str, Mapping[str, tuple[st
                 panel.plot(*zip(*smooth, strict=True), color=_COLOURS[number], linestyle=_DASHES[number])
             panel.set_xscale("log")
             _finish(panel, title, "clips that the device trains on", "error, %" if panel is axes[0] else "")
-        return picture
+        return _with_legend(picture)
 
     return Picture(name, shows, [run for marks in panels.values() for run, _ in marks.values()], draw)
 
@@ -122,7 +122,7 @@ def over_values(
     name: str, shows: str, lines: Mapping[str, Mapping[float, str]], figure: Callable[[ByName, str], float], x: str,
     y: str,
 ) -> Picture:  # fmt: skip
-    """Return the picture of a figure over a setting.
+    """Return the picture of a figure over a setting, whose values stand side by side.
 
     Args:
         name: of the file.
@@ -135,11 +135,13 @@ def over_values(
 
     def draw(figures: ByName) -> Figure:
         picture, (panel,) = _panels(1)
+        values = sorted({value for runs in lines.values() for value in runs})
         for number, (line, runs) in enumerate(lines.items()):
-            points = [(value, figure(figures, run)) for value, run in sorted(runs.items())]
+            points = [(float(values.index(value)), figure(figures, run)) for value, run in sorted(runs.items())]
             _line(panel, points, line, number)
+        panel.set_xticks(range(len(values)), [f"{value:g}" for value in values])
         _finish(panel, "", x, y)
-        return picture
+        return _with_legend(picture)
 
     return Picture(name, shows, [run for runs in lines.values() for run in runs.values()], draw)
 
@@ -147,7 +149,7 @@ def over_values(
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.5 if count == 1 else 3.2 * count, 3.2), layout="constrained")
+    figure = Figure(figsize=(5.5 if count == 1 else 3.2 * count, 3.8), layout="constrained")
     return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
 
 
@@ -183,4 +185,15 @@ def _moving_mean(points: Sequence[Point]) -> list[Point]:
 def _finish(panel: Axes, title: str, x: str, y: str) -> None:
     panel.set(title=title, xlabel=x, ylabel=y)
     panel.grid(alpha=0.3)
-    panel.legend(frameon=False, fontsize=7)
+
+
+def _with_legend(figure: Figure) -> Figure:
+    """Put one legend below the panels where all have the same lines, else one into each."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    if all(panel.get_legend_handles_labels()[1] == labels for panel in figure.axes):
+        columns = 2 if len(figure.axes) == 1 else 4
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+    else:
+        for panel in figure.axes:
+            panel.legend(frameon=False, fontsize=7)
+    return figure

@@ -93,8 +93,8 @@ def test_what_lpa_does_not_hold_against_is_told_with_what_the_table_shows_of_it(
     assert claim.why == (
         "not against `sign_flip` by 1 (+32.0) and `false_clips` (+32.0), in points beyond the honest devices alone; "
         "it counts the clips that a device states: with true counts the same attack takes -40.0 points, with false "
-        "ones 32.0; it judges by distance, and a small update is near: flipped, it takes 32.0 points, enlarged four "
-        "times -40.0"
+        "ones 32.0; it judges by distance, and a small update is near: a flipped one takes 32.0 points, of half the "
+        "size -40.0 (one seed), of four times the size -40.0"
     )
 
 

@@ -1,0 +1,63 @@
+"""The pictures of the papers' tables: what they show is what the figures say, and equal figures make equal bytes."""
+
+import re
+
+import pytest
+
+from benchmarks.papers.pictures import draw_all, over_clips, over_rounds, over_values
+
+
+def rounds(*accuracies):
+    """Figures of a run that was tested in every second round."""
+    tested = {2 * number: accuracy for number, accuracy in enumerate(accuracies, start=1)}
+    entries = [{"round": number} | ({"accuracy": tested[number]} if number in tested else {}) for number in range(1, 9)]
+    return {"rounds": entries, "devices": []}
+
+
+def lines(picture, figures):
+    """The lines of every panel: their points by their labels."""
+    axes = picture.draw(figures).axes
+    return [
+        {line.get_label(): [tuple(point) for point in line.get_xydata()] for line in panel.get_lines()}
+        for panel in axes
+    ]
+
+
+def test_a_curve_is_the_mean_over_seeds_of_the_rounds_that_all_have():
+    picture = over_rounds("a", "A.", {"clean": {"FedAvg": "x", "FedMLAC": "y"}, "noise": {"FedAvg": "y"}})
+    figures = {"x": [rounds(0.2, 0.4, 0.6), rounds(0.4, 0.6)], "y": [rounds(0.5)]}
+    clean, noise = lines(picture, figures)
+    assert clean == {"FedAvg": [(2, pytest.approx(30)), (4, pytest.approx(50))], "FedMLAC": [(2, 50)]}
+    assert noise == {"FedAvg": [(2, 50)]}
+    assert picture.runs == ["x", "y", "y"]
+
+
+def test_a_device_is_a_mark_at_its_clips_and_its_error():
+    devices = [{"clips": 10, "global": 0.5, "own": None}, {"clips": 40, "global": 0.75, "own": 0.9}]
+    picture = over_clips("a", "A.", {"": {"global": ("x", "global"), "personal": ("x", "own")}})
+    (panel,) = picture.draw({"x": [{"devices": devices}]}).axes
+    marks = {found.get_label(): found.get_offsets().tolist() for found in panel.collections}
+    assert marks == {"global": [[10, 50], [40, 25]], "personal": [[40, pytest.approx(10)]]}
+
+
+def test_values_of_a_setting_stand_side_by_side():
+    picture = over_values(
+        "a", "A.", {"mean": {8.0: "b", 0.5: "a"}}, lambda figures, run: figures[run][0]["loss"], "strength", "loss"
+    )
+    figures = {"a": [{"loss": 3.0}], "b": [{"loss": 5.0}]}
+    assert lines(picture, figures) == [{"mean": [(0, 3), (1, 5)]}]
+    (panel,) = picture.draw(figures).axes
+    assert [label.get_text() for label in panel.get_xticklabels()] == ["0.5", "8"]
+
+
+def test_equal_figures_make_equal_bytes_and_a_picture_without_its_runs_is_not_drawn(tmp_path):
+    drawn = over_rounds("drawn", "A.", {"clean": {"FedAvg": "x", "FedMLAC": "y"}})
+    left_out = over_rounds("left-out", "A.", {"clean": {"FedAvg": "x", "other": "z"}})
+    figures = {"x": [rounds(0.2, 0.4), rounds(0.4, 0.5)], "y": [rounds(0.5, 0.6)]}
+    for folder in ("first", "second"):
+        draw_all([drawn, left_out], figures, tmp_path / folder)
+    assert [path.name for path in (tmp_path / "first").iterdir()] == ["results-drawn.svg"]
+    first, second = ((tmp_path / folder / "results-drawn.svg").read_bytes() for folder in ("first", "second"))
+    assert first == second
+    assert {"FedAvg", "FedMLAC", "clean", "round"} <= set(re.findall(r">([^<>]+)</text>", first.decode()))
+    assert b"fill: #ffffff" in first  # the page behind may be dark
