@@ -15,12 +15,13 @@ from pathlib import Path
 
 from benchmarks.bundles import ROOT
 from benchmarks.papers.document import Finished, put_sections, replaceable, results, section, write_json
+from benchmarks.papers.drawn import pictures_of
 from benchmarks.papers.estimate import estimate
-from benchmarks.papers.pictures import draw_all
+from benchmarks.papers.pictures import draw_all, folder_of
 from benchmarks.papers.processes import run_all
 from benchmarks.papers.run import Run, RunFiles
 from benchmarks.papers.scale import Scale
-from benchmarks.papers.tables import NAMES, Table, drawn, load_table, pictures_of
+from benchmarks.papers.tables import NAMES, Table, load_table
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.runs.loop import available_cores
@@ -98,10 +99,9 @@ def _write(tables: Mapping[str, Table], finished: Mapping[str, Finished], scale:
     everything = {name: load_table(name) for name in NAMES} | dict(tables)
     papers = {table.TITLE: table.PAPER for table in everything.values()}
     if texts and replaceable(document, texts, papers, scale):
-        folder = document.parent / "images"
         for name, of in finished.items():
-            draw_all(pictures_of(tables[name]), results(of, scale).all_figures, folder)
-        put_sections(document, texts, papers, drawn(everything, folder), scale)
+            draw_all(pictures_of([name]), results(of, scale).all_figures, folder_of(document))
+        put_sections(document, texts, papers, pictures_of(everything), scale)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

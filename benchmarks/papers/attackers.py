@@ -11,7 +11,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from benchmarks.papers.keywords import KEYWORDS, keyword_clips
-from benchmarks.papers.pictures import ByName, over_values
+from benchmarks.papers.pictures import ByName
 from benchmarks.papers.published import LPA, MEAN
 from benchmarks.papers.report import Claim, Results, claims_table, markdown_table, mean_and_spread
 from benchmarks.papers.run import Figures, Run
@@ -217,7 +217,7 @@ def _why_lpa_does_not_hold(results: Results, beyond: Mapping[str, float]) -> str
             f"points, with false ones {loss['false_clips']}"
         )
     if beyond["sign_flip by 1"] > _HOLDS >= beyond["sign_flip"]:
-        half = _loss_at(results.all_figures, strength_name("LPA", STRENGTHS[0]))
+        half = loss_at(results.all_figures, strength_name("LPA", STRENGTHS[0]))
         causes.append(
             f"it judges by distance, and a small update is near: a flipped one takes {loss['sign_flip by 1']} points, "
             f"of half the size {half:.1f} (one seed), of four times the size {loss['sign_flip']}"
@@ -230,7 +230,7 @@ def _why_lpa_does_not_hold(results: Results, beyond: Mapping[str, float]) -> str
     return "; ".join(cause for cause in causes if cause)
 
 
-def _loss_at(figures: ByName, run: str) -> float:
+def loss_at(figures: ByName, run: str) -> float:
     """Return the points that a run with attackers of a strength loses to the weighted mean without any."""
     clean = accuracy(figures[strength_name("weighted mean", 0.0)][0])
     return 100 * (clean - accuracy(figures[run][0]))
@@ -241,7 +241,7 @@ def _strengths_table(results: Results) -> str:
     rounds = len(figures[strength_name(DEFAULT, 0.0)][0]["rounds"])
     header = ["rule: loss at strength", "none", *(f"{strength:g}" for strength in STRENGTHS)]
     rows = [
-        [rule, *(f"{_loss_at(figures, strength_name(rule, strength)):.1f}" for strength in (0.0, *STRENGTHS))]
+        [rule, *(f"{loss_at(figures, strength_name(rule, strength)):.1f}" for strength in (0.0, *STRENGTHS))]
         for rule in RULES
     ]
     return f"One seed ({STRENGTH_SEED}), {rounds} rounds.\n\n" + markdown_table(header, rows)
@@ -264,16 +264,3 @@ def _name(attack: str, rate: float) -> str:
 def _and(items: list[str] | list[int]) -> str:
     words = [str(item) for item in items]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-PICTURES = [
-    over_values(
-        "attack-strength",
-        "Loss of accuracy over the strength of an attack by three in ten devices (they flip the sign of their update "
-        "and enlarge it): rules of aggregation, one seed, half of the table's rounds.",
-        {rule: {strength: strength_name(rule, strength) for strength in (0.0, *STRENGTHS)} for rule in RULES},
-        _loss_at,
-        "strength of the attack",
-        "loss, points of accuracy",
-    )
-]

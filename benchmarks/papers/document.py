@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.papers.head import HEADINGS, head
+from benchmarks.papers.pictures import Picture, folder_of
 from benchmarks.papers.report import Results
 from benchmarks.papers.run import Outcome, Run
 from benchmarks.papers.scale import Scale
@@ -18,7 +19,6 @@ from benchmarks.papers.tables import Table
 from fleet_protocol.atomic_files import write_durably
 
 Finished = Sequence[tuple[Run, Outcome]]
-Drawn = Sequence[tuple[str, Path]]
 
 
 def section(table: Table, finished: Finished, scale: Scale) -> str:
@@ -82,7 +82,9 @@ def scale_of(path: Path) -> Scale:
     return Scale("\nScale: full. " in path.read_text(encoding="utf-8"), path.parent)
 
 
-def put_sections(path: Path, texts: Sequence[str], papers: Mapping[str, str], drawn: Drawn, scale: Scale) -> None:
+def put_sections(
+    path: Path, texts: Sequence[str], papers: Mapping[str, str], pictures: Sequence[Picture], scale: Scale
+) -> None:
     """Put tables' parts into the document of all, in place of their former ones, and renew its head.
 
     Sections stand in the order of ``papers``. Those that are of none of these stand behind them, unless all tables are
@@ -92,7 +94,7 @@ def put_sections(path: Path, texts: Sequence[str], papers: Mapping[str, str], dr
         path: of the document; it need not be there.
         texts: of the sections, each with its heading.
         papers: whose claims a section judges, by its title, in the document's order.
-        drawn: the pictures: what each shows, and its file; one that is not there is left out.
+        pictures: that the document has; one that is not drawn yet is left out.
         scale: of the sections.
     """
     new = {title_of(text): text for text in texts}
@@ -102,8 +104,9 @@ def put_sections(path: Path, texts: Sequence[str], papers: Mapping[str, str], dr
     found = kept | new
     order = [title for title in papers if title in found] + [title for title in found if title not in papers]
     sections = {title: found[title] for title in order}
-    pictures = [(shows, file.relative_to(path.parent)) for shows, file in drawn if file.is_file()]
-    whole = head(sections, papers, pictures, scale) + "\n" + "\n".join(sections.values())
+    drawn = [(one.shows, one.file(folder_of(path)).relative_to(path.parent)) for one in pictures
+             if one.file(folder_of(path)).is_file()]  # fmt: skip
+    whole = head(sections, papers, drawn, scale) + "\n" + "\n".join(sections.values())
     write_durably(path, whole.encode(), 0o644)
 
 

@@ -1,7 +1,6 @@
-"""Pictures of a table's runs for docs/results.md: curves over rounds, errors over clips, losses over strengths.
+"""Kinds of pictures of a table's runs: curves over rounds, errors over clips, figures over a setting.
 
-A table's module names its pictures in ``PICTURES``. Each is drawn from the runs' figures alone. Equal figures give
-equal bytes.
+Each is drawn from the runs' figures alone. Equal figures give equal bytes.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 ByName = Mapping[str, Sequence[Figures]]
 Point = tuple[float, float]
+Series = tuple[str, Callable[[Figures], float | None]]
+"""Name of a run, and what takes a figure out of one of its entries."""
 # Colours that the colour-blind tell apart (Okabe and Ito 2008); markers and dashes say the same.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "os^Dv*x"
@@ -50,6 +51,11 @@ class Picture:
         return folder / f"results-{self.name}.svg"
 
 
+def folder_of(document: Path) -> Path:
+    """Return the folder of a document's pictures."""
+    return document.parent / "images"
+
+
 def draw_all(pictures: Sequence[Picture], figures: ByName, folder: Path) -> None:
     """Draw the pictures whose runs are all there.
 
@@ -66,56 +72,69 @@ def draw_all(pictures: Sequence[Picture], figures: ByName, folder: Path) -> None
                 save(picture.draw(figures), picture.file(folder))
 
 
-def over_rounds(
-    name: str, shows: str, panels: Mapping[str, Mapping[str, str]], *, key: str = "accuracy", factor: float = 100.0,
-    label: str = "accuracy, %",
-) -> Picture:  # fmt: skip
+def share(key: str) -> Callable[[Figures], float | None]:
+    """Return what takes a share, 0..1, out of a round's or a device's entry, in per cent; None where it has none."""
+    return lambda entry: 100 * float(entry[key]) if entry.get(key) is not None else None
+
+
+def error(key: str) -> Callable[[Figures], float | None]:
+    """Return what makes the error in per cent of an accuracy, 0..1, of an entry; None where it has none."""
+    return lambda entry: 100 * (1 - float(entry[key])) if entry.get(key) is not None else None
+
+
+def over_rounds(name: str, shows: str, panels: Mapping[str, Mapping[str, Series]], label: str) -> Picture:
     """Return the picture of a figure over the rounds; a line is the mean over seeds, its shade the least and the most.
 
     Args:
         name: of the file.
         shows: in a sentence.
-        panels: by their titles: names of runs by the labels of their lines.
-        key: of an entry of ``rounds``; rounds without it are passed over.
-        factor: that the figure is multiplied by.
+        panels: by their titles: by the label of a line the run, and what takes the figure out of an entry of its
+            ``rounds``; rounds where that is None are passed over.
         label: of the axis.
     """
 
     def draw(figures: ByName) -> Figure:
         picture, axes = _panels(len(panels))
         for panel, (title, lines) in zip(axes, panels.items(), strict=True):
-            for number, (line, run) in enumerate(lines.items()):
-                _line_of_seeds(panel, [_curve(one, key, factor) for one in figures[run]], line, number)
+            for number, (line, (run, value)) in enumerate(lines.items()):
+                _line_of_seeds(panel, [_curve(one, value) for one in figures[run]], line, number)
             _finish(panel, title, "round", label if panel is axes[0] else "")
         return _with_legend(picture)
 
-    return Picture(name, shows, [run for lines in panels.values() for run in lines.values()], draw)
+    return Picture(name, shows, _runs_of(panels), draw)
 
 
-def over_clips(name: str, shows: str, panels: Mapping[str, Mapping[str, tuple[str, str]]]) -> Picture:
+def over_clips(
+    name: str, shows: str, panels: Mapping[str, Mapping[str, Series]], label: str, size: str = "clips"
+) -> Picture:
     """Return the picture of the devices' errors over the clips that they train on; a mark is a device of a seed.
+
+    A line is a moving mean over a third of the devices.
 
     Args:
         name: of the file.
         shows: in a sentence.
-        panels: by their titles: by the label of a mark the run, and the key of an accuracy of its ``devices``; those
-            that have none are passed over.
+        panels: by their titles: by the label of a mark the run, and what takes the error out of an entry of its
+            ``devices``; those where that is None are passed over.
+        label: of the axis of errors.
+        size: what a device's clips are called in its entry, and at the axis.
     """
 
     def draw(figures: ByName) -> Figure:
         picture, axes = _panels(len(panels))
         for panel, (title, marks) in zip(axes, panels.items(), strict=True):
-            for number, (mark, (run, key)) in enumerate(marks.items()):
-                devices = [entry for one in figures[run] for entry in one["devices"] if entry.get(key) is not None]
-                x, y = [one["clips"] for one in devices], [100 * (1 - one[key]) for one in devices]
-                panel.scatter(x, y, s=14, label=mark, color=_COLOURS[number], marker=_MARKERS[number], alpha=0.6)
-                smooth = _moving_mean(sorted(zip(x, y, strict=True)))
-                panel.plot(*zip(*smooth, strict=True), color=_COLOURS[number], linestyle=_DASHES[number])
+            for number, (mark, (run, value)) in enumerate(marks.items()):
+                devices = [entry for one in figures[run] for entry in one["devices"]]
+                points = sorted((float(one[size]), found) for one in devices if (found := value(one)) is not None)
+                look: dict[str, Any] = {"color": _COLOURS[number], "alpha": 0.5, "marker": _MARKERS[number]}
+                panel.scatter([x for x, _ in points], [y for _, y in points], s=12, **look)
+                smooth = _moving_mean(points)
+                _line(panel, smooth, mark, number)
             panel.set_xscale("log")
-            _finish(panel, title, "clips that the device trains on", "error, %" if panel is axes[0] else "")
+            _finish(panel, title, f"{size} that the device trains on", label if panel is axes[0] else "")
         return _with_legend(picture)
 
-    return Picture(name, shows, [run for marks in panels.values() for run, _ in marks.values()], draw)
+    return Picture(name, shows, _runs_of(panels), draw)
 
 
 def over_values(
@@ -146,6 +165,10 @@ def over_values(
     return Picture(name, shows, [run for runs in lines.values() for run in runs.values()], draw)
 
 
+def _runs_of(panels: Mapping[str, Mapping[str, Series]]) -> list[str]:
+    return [run for lines in panels.values() for run, _ in lines.values()]
+
+
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
@@ -153,8 +176,9 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
 
 
-def _curve(figures: Figures, key: str, factor: float) -> list[Point]:
-    return [(float(entry["round"]), factor * float(entry[key])) for entry in figures["rounds"] if key in entry]
+def _curve(figures: Figures, value: Callable[[Figures], float | None]) -> list[Point]:
+    found = ((entry.get("round", number), value(entry)) for number, entry in enumerate(figures["rounds"], start=1))
+    return [(float(x), y) for x, y in found if y is not None]
 
 
 def _line_of_seeds(panel: Axes, curves: Sequence[Sequence[Point]], label: str, number: int) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Protocol, cast
 
-from benchmarks.papers.pictures import Picture
 from benchmarks.papers.report import Results
 from benchmarks.papers.run import Run
 from benchmarks.papers.scale import Scale
@@ -22,8 +19,6 @@ class Table(Protocol):
     Attributes:
         TITLE: heading of its section.
         PAPER: whose claims it judges, as in ``Xu et al. 2025``; ``ours`` where no paper has it.
-
-    A module that has pictures names them in ``PICTURES``: see :func:`pictures_of`.
     """
 
     TITLE: str
@@ -43,13 +38,3 @@ class Table(Protocol):
 def load_table(name: str) -> Table:
     """Return a table's module."""
     return cast(Table, import_module(f"benchmarks.papers.{name}"))
-
-
-def pictures_of(table: Table) -> Sequence[Picture]:
-    """Return the pictures of a table; most have some."""
-    return cast(Sequence[Picture], getattr(table, "PICTURES", ()))
-
-
-def drawn(tables: Mapping[str, Table], folder: Path) -> list[tuple[str, Path]]:
-    """Return what the tables' pictures show, and their files in a folder, which need not be there."""
-    return [(one.shows, one.file(folder)) for table in tables.values() for one in pictures_of(table)]

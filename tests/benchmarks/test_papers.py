@@ -14,6 +14,7 @@ import pytest
 from benchmarks.bundles import BenchmarkError
 from benchmarks.papers import __main__ as command
 from benchmarks.papers.__main__ import run_tables
+from benchmarks.papers.drawn import PICTURES
 from benchmarks.papers.estimate import RefusedError, estimate
 from benchmarks.papers.redraw import redraw
 from benchmarks.papers.report import gain, markdown_table, mean_and_spread
@@ -29,6 +30,16 @@ from tests.support.paper_table import TinyTable
 @pytest.fixture
 def scale(tmp_path):
     return Scale(False, tmp_path / "out")
+
+
+@pytest.fixture
+def named(bundles, tmp_path, monkeypatch):
+    """Tiny tables by the names of real ones, and one of its own; docs/results.md has a picture of each."""
+    found = {name: TinyTable(bundles["ann3"], tmp_path, title=f"Table {name}") for name in NAMES}
+    found["tiny"] = TinyTable(bundles["ann3"], tmp_path)
+    for name, table in found.items():
+        monkeypatch.setitem(PICTURES, name, table.pictures)
+    return found
 
 
 def run(table, scale, processes=2):
@@ -129,8 +140,8 @@ def heads(document):
     return re.findall(r"^## (.+)$", document.read_text(), re.MULTILINE)
 
 
-def test_all_tables_together_make_the_document_and_the_pictures_from_nothing(bundles, tmp_path, scale):
-    tables = {name: TinyTable(bundles["ann3"], tmp_path, title=f"Table {name}") for name in NAMES}
+def test_all_tables_together_make_the_document_and_the_pictures_from_nothing(named, tmp_path, scale):
+    tables = {name: named[name] for name in NAMES}
     document = tmp_path / "docs" / "results.md"
     assert run_tables(tables, scale, 1, document, within_hours=24) == []
     assert heads(document) == ["All claims", "Pictures", *(f"Table {name}" for name in NAMES)]
@@ -149,13 +160,13 @@ def test_all_tables_together_make_the_document_and_the_pictures_from_nothing(bun
     assert {path.name: path.read_bytes() for path in (tmp_path / "docs" / "images").iterdir()} == before
 
 
-def test_one_table_replaces_its_own_section_of_a_document_of_the_same_scale(bundles, tmp_path, scale):
+def test_one_table_replaces_its_own_section_of_a_document_of_the_same_scale(named, tmp_path, scale):
     document = tmp_path / "results.md"
     former = "# Tables\nScale: small. 3 runs.\n\n## All claims\nformer\n\n## Made-up clips\nformer\n\n### Part\n\n"
     other = "## Other\ntext\n\n### Claims\n\n| claim | published | ours | reproduced | why |\n|---|---|---|---|---|\n"
     other += "| c | 1 | 2 | yes |  |\n| d | 3 | 1 | no | e |\n\n### Part\n| a | b | c | d | e |\n"
     document.write_text(former + other)
-    table = TinyTable(bundles["ann3"], tmp_path)
+    table = named["tiny"]
     assert run_tables({"tiny": table}, scale, 1, document) == []
     section, text = (scale.output / "tiny.md").read_text(), document.read_text()
     assert text.endswith(f"\n\n{section}\n{other}")
@@ -172,14 +183,14 @@ def test_one_table_replaces_its_own_section_of_a_document_of_the_same_scale(bund
 
 def test_sections_stand_in_the_order_of_the_tables_whichever_was_written_last(bundles, tmp_path, scale):
     document = tmp_path / "results.md"
-    named = {name: TinyTable(bundles["ann3"], tmp_path, title=load_table(name).TITLE) for name in (NAMES[0], NAMES[2])}
-    for name in reversed(named):
-        assert run_tables({name: named[name]}, scale, 1, document) == []
-    assert heads(document) == ["All claims", "Pictures", *(table.TITLE for table in named.values())]
+    tables = {name: TinyTable(bundles["ann3"], tmp_path, title=load_table(name).TITLE) for name in (NAMES[0], NAMES[2])}
+    for name in reversed(tables):
+        assert run_tables({name: tables[name]}, scale, 1, document) == []
+    assert heads(document) == ["All claims", *(table.TITLE for table in tables.values())]
 
 
-def test_kept_results_make_the_pictures_and_the_head_without_a_run(bundles, tmp_path, scale):
-    document, table = tmp_path / "results.md", TinyTable(bundles["ann3"], tmp_path)
+def test_kept_results_make_the_pictures_and_the_head_without_a_run(named, tmp_path, scale):
+    document, table = tmp_path / "results.md", named["tiny"]
     assert run_tables({"tiny": table}, scale, 1, document) == []
     text, picture = document.read_text(), tmp_path / "images" / "results-made-up-clips.svg"
     drawing = picture.read_bytes()

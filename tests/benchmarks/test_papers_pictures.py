@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-from benchmarks.papers.pictures import draw_all, over_clips, over_rounds, over_values
+from benchmarks.papers.pictures import draw_all, error, over_clips, over_rounds, over_values, share
+
+X, Y = ("x", share("accuracy")), ("y", share("accuracy"))
 
 
 def rounds(*accuracies):
@@ -24,7 +26,7 @@ def lines(picture, figures):
 
 
 def test_a_curve_is_the_mean_over_seeds_of_the_rounds_that_all_have():
-    picture = over_rounds("a", "A.", {"clean": {"FedAvg": "x", "FedMLAC": "y"}, "noise": {"FedAvg": "y"}})
+    picture = over_rounds("a", "A.", {"clean": {"FedAvg": X, "FedMLAC": Y}, "noise": {"FedAvg": Y}}, "accuracy, %")
     figures = {"x": [rounds(0.2, 0.4, 0.6), rounds(0.4, 0.6)], "y": [rounds(0.5)]}
     clean, noise = lines(picture, figures)
     assert clean == {"FedAvg": [(2, pytest.approx(30)), (4, pytest.approx(50))], "FedMLAC": [(2, 50)]}
@@ -34,10 +36,14 @@ def test_a_curve_is_the_mean_over_seeds_of_the_rounds_that_all_have():
 
 def test_a_device_is_a_mark_at_its_clips_and_its_error():
     devices = [{"clips": 10, "global": 0.5, "own": None}, {"clips": 40, "global": 0.75, "own": 0.9}]
-    picture = over_clips("a", "A.", {"": {"global": ("x", "global"), "personal": ("x", "own")}})
+    picture = over_clips(
+        "a", "A.", {"": {"global": ("x", error("global")), "personal": ("x", error("own"))}}, "error, %"
+    )
     (panel,) = picture.draw({"x": [{"devices": devices}]}).axes
-    marks = {found.get_label(): found.get_offsets().tolist() for found in panel.collections}
-    assert marks == {"global": [[10, 50], [40, 25]], "personal": [[40, pytest.approx(10)]]}
+    marks = [found.get_offsets().tolist() for found in panel.collections]
+    assert marks == [[[10, 50], [40, 25]], [[40, pytest.approx(10)]]]
+    (means,) = lines(picture, {"x": [{"devices": devices}]})
+    assert means == {"global": [(10, 50), (40, 25)], "personal": [(40, pytest.approx(10))]}
 
 
 def test_values_of_a_setting_stand_side_by_side():
@@ -51,8 +57,8 @@ def test_values_of_a_setting_stand_side_by_side():
 
 
 def test_equal_figures_make_equal_bytes_and_a_picture_without_its_runs_is_not_drawn(tmp_path):
-    drawn = over_rounds("drawn", "A.", {"clean": {"FedAvg": "x", "FedMLAC": "y"}})
-    left_out = over_rounds("left-out", "A.", {"clean": {"FedAvg": "x", "other": "z"}})
+    drawn = over_rounds("drawn", "A.", {"clean": {"FedAvg": X, "FedMLAC": Y}}, "accuracy, %")
+    left_out = over_rounds("left-out", "A.", {"clean": {"FedAvg": X, "other": ("z", share("accuracy"))}}, "accuracy, %")
     figures = {"x": [rounds(0.2, 0.4), rounds(0.4, 0.5)], "y": [rounds(0.5, 0.6)]}
     for folder in ("first", "second"):
         draw_all([drawn, left_out], figures, tmp_path / folder)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.papers.pictures import over_rounds
+from benchmarks.papers.pictures import over_rounds, share
 from benchmarks.papers.report import Claim, claims_table, final_accuracy, markdown_table
 from benchmarks.papers.run import Call, Run
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
@@ -27,8 +27,11 @@ class TinyTable:
 
     def __init__(self, bundle: Path, folder: Path, rounds: int = 2, title: str = TITLE):
         self.bundle, self.calls, self.rounds, self.TITLE = bundle, folder / "calls", rounds, title
-        shows = f"Accuracy over rounds: {title}."
-        self.PICTURES = [over_rounds(title.lower().replace(" ", "-"), shows, {"made-up": {"FedAvg": "FedAvg"}})]
+
+    @property
+    def pictures(self):
+        name, shows = self.TITLE.lower().replace(" ", "-"), f"Accuracy over rounds: {self.TITLE}."
+        return [over_rounds(name, shows, {"made-up": {"FedAvg": ("FedAvg", share("accuracy"))}}, "accuracy, %")]
 
     def runs(self, scale):
         del scale
