@@ -17,22 +17,24 @@ HEADINGS = (CLAIMS, PICTURES)
 """Headings of the parts that :func:`head` writes; all others are of tables."""
 
 _HOW_TO_READ = """\
-Auricle implements the methods of four papers. This page says what became of their claims on real recordings.
+Auricle implements the methods of four papers ([methods.md](methods.md) cites and explains them). This page says what
+became of their claims, and of our own, on real recordings.
 
 - **In five minutes**: read [the table of all claims](#all-claims) and the pictures below it. The link of a row leads
   to the section that measured it. A section has the sizes, the settings, every figure and its limits.
 - **Reproduced** is `yes` where our runs show what the paper says, by the rule that the section states. It is `in part`
   where some of the settings show it, and `no` where none does. Then the last column gives the reason, and the run that
   shows it. A figure behind the published one stands here as it is.
-- **Published, ours**: the papers trained for days, on clips that are not all public. Ours is what two cores compute in
-  about an hour for each table. Each section has the paper's sizes beside ours.
+- **Published, ours**: the papers' fleets are larger, and some of their recordings are not public. Ours are what two
+  cores compute in about an hour for each table. Each section has the paper's sizes beside ours.
 - **Two judges**: a method is judged by its paper's own measure, and by the model that a device listens with: on clips
-  of its own that it did not train on, and on people whom no device has heard.
+  of its own that it did not train on, and on strangers, people whom no device has heard. Beside it stand the models
+  that a device has without a fleet: trained on its own clips (alone), or on the public clips (public only).
 - **Settings** were chosen on tuning seeds. The figures are of other seeds. A section names both, and the trials that
   each method had.
 - **Figures** are means over seeds. Behind ± stands the standard deviation over them.
 
-[methods.md](methods.md) says what the methods do, [simulator.md](simulator.md) how a fleet is run."""
+[simulator.md](simulator.md) says how a fleet is run."""
 
 
 def head(
