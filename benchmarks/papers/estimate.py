@@ -20,13 +20,14 @@ from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
+from fleet_simulator.experiment.sections import Experiment
 from model_export.quiet import native_output_hidden
 
 # What the short training takes on the machine of docs/results.md, in seconds.
 _TRAINING_S = 0.074
 _TRAINED_ON, _TIMES = 1024, 5
-_PROCESS_MIB = 450  # a process with the log-mel archive's ten keywords, at its peak
-_RUN_MIB = 0.1  # a run's file; a long one's checkpoint takes more, but is removed
+_PROCESS_MIB = 900  # the largest of the tables' processes at its peak, which is that of speech
+_RUN_MIB = 1.0  # at most, of a run's file
 _BUNDLES_MIB = 50
 
 
@@ -106,17 +107,26 @@ def estimate(left: Mapping[str, Sequence[Run]], processes: int, output: Path) ->
         output: folder of the outcomes; it need not be there.
     """
     speed = training_seconds() / _TRAINING_S
-    count = sum(len(runs) for runs in left.values())
+    runs = [run for of in left.values() for run in of]
+    at_once, state = min(processes, len(runs)), max(map(_state_mib, runs), default=0.0)
     there = next(folder for folder in (output, *output.parents) if folder.is_dir())
     return Estimate(
         {name: speed * sum(run.cost_s for run in runs) / 3600 for name, runs in left.items()},
         {name: len(runs) for name, runs in left.items()},
         processes, speed,
-        memory_mib=_PROCESS_MIB * min(processes, count),
+        memory_mib=at_once * (_PROCESS_MIB + state),
         free_memory_mib=_free_memory_mib(),
-        disk_mib=_BUNDLES_MIB + _RUN_MIB * count if count else 0.0,
+        disk_mib=_BUNDLES_MIB + _RUN_MIB * len(runs) + 2 * at_once * state,
         free_disk_mib=shutil.disk_usage(there).free / 2**20,
     )  # fmt: skip
+
+
+def _state_mib(run: Run) -> float:
+    """Return about how much a run keeps of its devices' own models; on the disk, twice, while one replaces another."""
+    work = run.work if isinstance(run.work, Experiment) else run.work.arguments.get("experiment")
+    if not isinstance(work, Experiment) or not work.model.own:
+        return 0.0
+    return work.fleet.devices * max(path.stat().st_size for path in work.model.own) / 2**20
 
 
 def training_seconds() -> float:

@@ -207,6 +207,12 @@ def test_memory_and_disk_that_are_not_there_are_refused_too(bundles, tmp_path, s
     found = estimate({"tiny": runs}, 2, scale.output)
     assert found.all_hours == pytest.approx(found.speed * 6 * 30 / 3600 / 2)
     found.refuse(24)
+    model = ModelSection(bundles["ann3"], (bundles["ann3"],))
+    own = dataclasses.replace(runs[0], work=dataclasses.replace(runs[0].work, model=model))
+    state_mib = 6 * bundles["ann3"].stat().st_size / 2**20
+    one, other = (estimate({"tiny": [run]}, 2, scale.output) for run in (runs[0], own))
+    assert other.memory_mib - one.memory_mib == pytest.approx(state_mib)
+    assert other.disk_mib - one.disk_mib == pytest.approx(2 * state_mib)
     with pytest.raises(RefusedError, match=r"needs 9,000 MiB of memory \(take fewer --processes"):
         dataclasses.replace(found, memory_mib=9000.0, free_memory_mib=8000.0).refuse(24)
     with pytest.raises(RefusedError, match=r"needs 90 MiB of disk"):
