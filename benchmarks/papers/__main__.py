@@ -21,7 +21,7 @@ from benchmarks.papers.pictures import draw_all, folder_of
 from benchmarks.papers.processes import run_all
 from benchmarks.papers.run import Run, RunFiles
 from benchmarks.papers.scale import Scale
-from benchmarks.papers.tables import NAMES, Table, load_table
+from benchmarks.papers.tables import NAMES, Table, load_table, papers
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.runs.loop import available_cores
@@ -97,11 +97,11 @@ def _write(tables: Mapping[str, Table], finished: Mapping[str, Finished], scale:
         write_durably(scale.output / f"{name}.md", texts[-1].encode(), 0o644)
         print(texts[-1])
     everything = {name: load_table(name) for name in NAMES} | dict(tables)
-    papers = {table.TITLE: table.PAPER for table in everything.values()}
-    if texts and replaceable(document, texts, papers, scale):
+    whose = papers(everything.values())
+    if texts and replaceable(document, texts, whose, scale):
         for name, of in finished.items():
             draw_all(pictures_of([name]), results(of, scale).all_figures, folder_of(document))
-        put_sections(document, texts, papers, pictures_of(everything), scale)
+        put_sections(document, texts, whose, pictures_of(everything), scale)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

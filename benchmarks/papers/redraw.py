@@ -17,7 +17,7 @@ from benchmarks.bundles import ROOT
 from benchmarks.papers.document import put_sections, scale_of
 from benchmarks.papers.drawn import pictures_of
 from benchmarks.papers.pictures import ByName, draw_all, folder_of
-from benchmarks.papers.tables import NAMES, Table, load_table
+from benchmarks.papers.tables import NAMES, Table, load_table, papers
 
 
 def redraw(document: Path, files: Sequence[Path], tables: Mapping[str, Table]) -> None:
@@ -31,8 +31,7 @@ def redraw(document: Path, files: Sequence[Path], tables: Mapping[str, Table]) -
     for file in files:
         for name, found in json.loads(file.read_text(encoding="utf-8"))["tables"].items():
             draw_all(pictures_of([name]), _by_name(found["runs"]), folder_of(document))
-    papers = {table.TITLE: table.PAPER for table in tables.values()}
-    put_sections(document, [], papers, pictures_of(tables), scale_of(document))
+    put_sections(document, [], papers(tables.values()), pictures_of(tables), scale_of(document))
 
 
 def _by_name(runs: Sequence[dict[str, Any]]) -> ByName:

@@ -1,7 +1,8 @@
-"""The tables by name: one module each."""
+"""The tables by name, in the order of docs/results.md: one module each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -9,7 +10,6 @@ from benchmarks.papers.report import Results
 from benchmarks.papers.run import Run
 from benchmarks.papers.scale import Scale
 
-# In the document's order.
 NAMES = ("zero_shot", "fedmlac", "kws_ui", "selection", "attackers", "ablation")
 
 
@@ -18,7 +18,7 @@ class Table(Protocol):
 
     Attributes:
         TITLE: heading of its section.
-        PAPER: whose claims it judges, as in ``Xu et al. 2025``; ``ours`` where no paper has it.
+        PAPER: whose claims it judges, as in ``Xu et al. 2025``; ``ours`` where no paper has it. See :func:`papers`.
     """
 
     TITLE: str
@@ -38,3 +38,8 @@ class Table(Protocol):
 def load_table(name: str) -> Table:
     """Return a table's module."""
     return cast(Table, import_module(f"benchmarks.papers.{name}"))
+
+
+def papers(tables: Iterable[Table]) -> dict[str, str]:
+    """Return whose claims the tables judge, by their titles; a table that does not say is named by its title."""
+    return {table.TITLE: getattr(table, "PAPER", table.TITLE) for table in tables}
