@@ -130,7 +130,6 @@ def over_clips(
                 panel.scatter([x for x, _ in points], [y for _, y in points], s=12, **look)
                 smooth = _moving_mean(points)
                 _line(panel, smooth, mark, number)
-            panel.set_xscale("log")
             _finish(panel, title, f"{size} that the device trains on", label if panel is axes[0] else "")
         return _with_legend(picture)
 
