@@ -22,7 +22,7 @@ def _of_users(key: str) -> Callable[[Figures], float | None]:
     """Return what takes the mean over a round's users, in per cent; None where none has the figure."""
 
     def mean(entry: Figures) -> float | None:
-        found = [float(user[key]) for user in entry["users"] if key in user]
+        found = [float(user[key]) for user in entry["users"] if user.get(key) is not None]
         return fmean(found) if found else None
 
     return mean

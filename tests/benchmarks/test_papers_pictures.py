@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from benchmarks.papers.drawn import PICTURES, pictures_of
 from benchmarks.papers.pictures import draw_all, error, over_clips, over_rounds, over_values, share
 
 X, Y = ("x", share("accuracy")), ("y", share("accuracy"))
@@ -67,3 +68,19 @@ def test_equal_figures_make_equal_bytes_and_a_picture_without_its_runs_is_not_dr
     assert first == second
     assert {"FedAvg", "FedMLAC", "clean", "round"} <= set(re.findall(r">([^<>]+)</text>", first.decode()))
     assert b"fill: #ffffff" in first  # the page behind may be dark
+
+
+def test_every_picture_can_be_drawn_from_what_runs_keep(tmp_path):
+    users = [{"local_accuracy": 80.0, "global_accuracy": 90.0}, {"local_accuracy": None}]
+    entries = [{"round": number, "accuracy": 0.5, "development": 0.2, "users": users} for number in (1, 2)]
+    devices = [
+        {"clips": size, "utterances": size, "global": 0.5, "personal": 0.6, "local": 0.3, "group_balanced": 0.2}
+        for size in (20, 40, 60)
+    ]
+    pictures = pictures_of(PICTURES)
+    figures = {run: [{"rounds": entries, "devices": devices}] for picture in pictures for run in picture.runs}
+    draw_all(pictures, figures, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {picture.file(tmp_path).name for picture in pictures}
+    assert len(pictures) == len({picture.name for picture in pictures})
+    zero_shot = pictures_of(["zero_shot"])[0]
+    assert lines(zero_shot, figures)[0] == {"the fleet's scores": [(1, 90), (2, 90)], "own models": [(1, 80), (2, 80)]}
