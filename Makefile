@@ -63,9 +63,9 @@ site: $(READY)  ## write the documentation as a site into build/site
 bundles: $(READY)  ## make the bundles that come with Auricle anew, from the front ends in edge_client/front_ends
 	$(BIN)/python -m model_export.ready_bundles
 
-experiments: $(READY)  ## the papers' tables on real data, into docs/results.md [FULL=1 TABLES='a b' PROCESSES=n]
+experiments: $(READY)  ## the papers' tables on real data, into docs/results.md [TABLES='a b' PROCESSES=n FULL=1 WITHIN=hours YES=1]
 	$(BIN)/python -m benchmarks.papers $(if $(FULL),--full) $(if $(TABLES),--table $(TABLES)) \
-		$(if $(PROCESSES),--processes $(PROCESSES))
+		$(if $(PROCESSES),--processes $(PROCESSES)) $(if $(WITHIN),--within $(WITHIN)) $(if $(YES),--yes)
 
 # A board takes NumPy, cffi and soundfile from its distribution, and ready bundles; a workstation builds bundles itself,
 # with the plain inference models beside them.

@@ -1,7 +1,8 @@
 """Run the papers' tables on real data; write OUTPUT/results.json, OUTPUT/TABLE.md and docs/results.md.
 
-Some of the tables replace their own sections of docs/results.md, if that is of the same scale. A killed command goes on
-where it stopped; OUTPUT/runs holds what is done.
+Some of the tables replace their own sections and pictures of docs/results.md, if that is of the same scale, and renew
+its table of all claims. A killed command goes on where it stopped; OUTPUT/runs holds what is done. Before anything
+runs, the command tells how long it will take, and refuses what cannot end in time.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.bundles import ROOT
-from benchmarks.papers.document import Finished, put_section, section, write_document, write_json
+from benchmarks.papers.document import Finished, put_sections, replaceable, results, section, write_json
+from benchmarks.papers.drawn import pictures_of
+from benchmarks.papers.estimate import estimate
+from benchmarks.papers.pictures import draw_all, folder_of
 from benchmarks.papers.processes import run_all
 from benchmarks.papers.run import Run, RunFiles
 from benchmarks.papers.scale import Scale
-from benchmarks.papers.tables import NAMES, Table, load_table
+from benchmarks.papers.tables import NAMES, Table, load_table, papers
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.runs.loop import available_cores
@@ -47,39 +51,57 @@ class Progress:
         )  # fmt: skip
 
 
-def run_tables(tables: Mapping[str, Table], scale: Scale, processes: int, document: Path) -> list[str]:
+def run_tables(
+    tables: Mapping[str, Table], scale: Scale, processes: int, document: Path, within_hours: float | None = None
+) -> list[str]:
     """Run what is left of tables, and write what is asked of them.
 
     Args:
         tables: by name.
         scale: of the runs.
         processes: that do them.
-        document: of all tables: written anew where every table has all of its runs; else the sections of those that
-            have are replaced in it.
+        document: of all tables; the sections and pictures of tables that have all of their runs are replaced in it.
+        within_hours: that the runs may take; None: as long as they like.
 
     Returns:
         What went wrong, run by run.
+
+    Raises:
+        RefusedError: the runs would take longer, or there is too little memory or disk; none was started.
     """
     files = RunFiles(scale.output)
     runs = {name: table.runs(scale) for name, table in tables.items()}
     owners = {run.digest: name for name in reversed(runs) for run in runs[name]}
     once = {run.digest: run for name in runs for run in runs[name]}
     left = [run for run in once.values() if files.load(run) is None]
+    if left:
+        by_table = {name: [run for run in left if owners[run.digest] == name] for name in tables}
+        expected = estimate(by_table, processes, scale.output)
+        print(expected, file=sys.stderr, flush=True)
+        if within_hours is not None:
+            expected.refuse(within_hours)
     progress = Progress(owners, left, len(once) - len(left), processes)
     problems = run_all(left, scale.output, processes, progress.done) if left else []
-    finished: dict[str, Finished] = {}
-    for name, wanted in runs.items():
-        finished[name] = [(run, outcome) for run in wanted if (outcome := files.load(run))]
-        if len(finished[name]) == len(wanted):
-            text = section(tables[name], finished[name], scale)
-            write_durably(scale.output / f"{name}.md", text.encode(), 0o644)
-            print(text)
-            if not set(tables) >= set(NAMES):
-                put_section(document, text, scale)
-    write_json(scale.output / "results.json", tables, finished, scale)
-    if set(tables) >= set(NAMES) and not problems:
-        write_document(document, tables, finished, scale)
+    outcomes = {name: [(run, outcome) for run in of if (outcome := files.load(run))] for name, of in runs.items()}
+    write_json(scale.output / "results.json", tables, outcomes, scale)
+    finished = {name: outcomes[name] for name in tables if len(outcomes[name]) == len(runs[name])}
+    _write(tables, finished, scale, document)
     return problems
+
+
+def _write(tables: Mapping[str, Table], finished: Mapping[str, Finished], scale: Scale, document: Path) -> None:
+    """Write the sections of tables that have all their runs: each into a file of its own, and into the document."""
+    texts = []
+    for name, of in finished.items():
+        texts.append(section(tables[name], of, scale))
+        write_durably(scale.output / f"{name}.md", texts[-1].encode(), 0o644)
+        print(texts[-1])
+    everything = {name: load_table(name) for name in NAMES} | dict(tables)
+    whose = papers(everything.values())
+    if texts and replaceable(document, texts, whose, scale):
+        for name, of in finished.items():
+            draw_all(pictures_of([name]), results(of, scale).all_figures, folder_of(document))
+        put_sections(document, texts, whose, pictures_of(everything), scale)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,14 +113,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="near the papers' sizes: days, or a larger machine")
     parser.add_argument("--processes", type=int, default=available_cores(), metavar="N", help="at once (all cores)")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "experiments", metavar="FOLDER")
+    parser.add_argument("--within", type=float, default=24.0, metavar="HOURS", help="refuse what takes longer (24)")
+    parser.add_argument("--yes", action="store_true", help="start all the same")
     options = parser.parse_args(arguments)
     if options.processes < 1:
         parser.error(f"--processes must be at least 1, not {options.processes}")
     tables = {name: load_table(name) for name in NAMES if name in options.table}
     try:
         problems = run_tables(
-            tables, Scale(options.full, options.output.resolve()), options.processes, ROOT / "docs" / "results.md"
-        )
+            tables, Scale(options.full, options.output.resolve()), options.processes, ROOT / "docs" / "results.md",
+            None if options.yes else options.within,
+        )  # fmt: skip
     except (AuricleError, OSError) as error:
         problems = [str(error)]
     except KeyboardInterrupt:

@@ -7,17 +7,29 @@ its devices listen with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from itertools import product
+from dataclasses import dataclass
 from statistics import fmean
 
-from benchmarks.papers.gained import WITHOUT, own_accuracies, own_and_strangers, worse_than_alone
+from benchmarks.papers.ablation_claims import cells, judged, plan_claims
+from benchmarks.papers.ablation_variants import (
+    ATTACKERS,
+    BATCHES,
+    CHOSEN,
+    FINE_TUNING,
+    PLAN,
+    RULES,
+    SEEDS,
+    TRIALS,
+    TUNING_SEEDS,
+    VARIANTS,
+    Trial,
+    Variant,
+)
+from benchmarks.papers.gained import WITHOUT, own_and_strangers
 from benchmarks.papers.keywords import keyword_clips
-from benchmarks.papers.report import Results, gain, markdown_table, mean_and_spread
+from benchmarks.papers.report import Results, gain, markdown_table
 from benchmarks.papers.run import Figures, Run
 from benchmarks.papers.scale import Scale
-from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import (
     BaselinesSection,
@@ -28,88 +40,7 @@ from fleet_simulator.experiment.sections import (
 )
 
 TITLE = "Which parts earn their place in the recommended plan"
-
-SEEDS, TUNING_SEEDS = (1, 2, 3), (100, 101)
-ATTACKERS = FaultsSection(0.2, "sign_flip", 4.0)
-TRIMMED: dict[str, Value] = {"name": "trimmed_mean", "trim": 0.2}
-LOCAL: dict[str, Value] = {"name": "local"}
-_FINE_TUNING = 20  # ten passes over own clips, and as many public ones
-_BATCHES = 3  # of a pass over some forty clips, which are what a method counts that counts steps
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What is tuned."""
-
-    rate: float
-    passes: int
-
-    def __str__(self) -> str:
-        return f"{self.rate:g}, {self.passes}"
-
-
-TRIALS = [Trial(rate, passes) for passes, rate in product((2, 4), (0.05, 0.1, 0.2, 0.3))]
-
-
-@dataclass(frozen=True)
-class Variant:
-    """The plan with one part exchanged.
-
-    Attributes:
-        strategy: its local method.
-        local: settings of that.
-        aggregation: rule and settings.
-        selection: which devices take part; empty: all.
-        personal: what devices make of the result; empty: nothing.
-        each_pass: clips trained on for each clip of a device in a pass: rehearsal takes a public one for each, and two
-            models take each twice.
-        each_round: the same, beyond the passes of a round.
-        first: the same, before a device's first round.
-    """
-
-    strategy: str = "fedavg"
-    local: Mapping[str, Value] = field(default_factory=dict)
-    aggregation: Mapping[str, Value] = field(default_factory=lambda: TRIMMED)
-    selection: Mapping[str, Value] = field(default_factory=dict)
-    personal: Mapping[str, Value] = field(default_factory=lambda: LOCAL)
-    each_pass: float = 2.0
-    each_round: float = 0.0
-    first: float = 0.0
-
-    def rounds(self, passes: int, budget: float) -> int:
-        """Return how many rounds train on ``budget`` clips for each clip of a device."""
-        left = budget - self.first - (_FINE_TUNING if self.personal else 0.0)
-        share = float(self.selection.get("fraction", 1.0))
-        return max(1, round(left / share / (self.each_pass * passes + self.each_round)))
-
-
-PLAN = "the plan"
-VARIANTS = {
-    PLAN: Variant(),
-    "a weighted mean": Variant(aggregation={"name": "weighted_mean"}),
-    "LPA": Variant(aggregation={"name": "lpa"}),
-    "rehearsal by the fleet's opinion": Variant(local={"rehearsal_by": "opinion"}),
-    "no rehearsal": Variant(local={"rehearsal": 0.0}, each_pass=1.0),
-    "no personalisation": Variant(personal={}),
-    "user-invariant targets": Variant("fedkws_ui", {"adaptive": False, "private_epochs": 2}, each_round=2.0),
-    # Large devices take more steps, of fuller batches.
-    "adaptive local steps": Variant(
-        "fedkws_ui", {"smoothing": 0.0, "adversarial": 0.0, "private_epochs": 0}, each_pass=2.35
-    ),
-    "mutual learning, warmed up": Variant("fedmlac", each_pass=4.0, first=30.0),
-    "three in ten devices, drawn evenly": Variant(selection={"name": "uniform", "fraction": 0.3}),
-    # In the end it draws the large devices, most of the time.
-    "three in ten devices, drawn dynamically": Variant(selection={"name": "dynamic", "fraction": 0.3}, each_pass=2.2),
-}
-RULES = (PLAN, "a weighted mean", "LPA")
-# The best of the tuning trials: learning rate and passes in a round.
-CHOSEN = dict.fromkeys(VARIANTS, Trial(0.3, 2)) | {
-    "LPA": Trial(0.2, 2),
-    "user-invariant targets": Trial(0.2, 2),
-    "adaptive local steps": Trial(0.2, 2),
-    "three in ten devices, drawn evenly": Trial(0.2, 2),
-    "three in ten devices, drawn dynamically": Trial(0.2, 2),
-}
+PAPER = "ours"
 
 
 @dataclass(frozen=True)
@@ -123,25 +54,27 @@ class Size:
     @property
     def budget(self) -> float:
         """Clips to train on for each clip of a device."""
-        return 4.0 * self.rounds + _FINE_TUNING
+        return 4.0 * self.rounds + FINE_TUNING
 
 
 def runs(scale: Scale) -> list[Run]:
     """Return the tuning trials, the runs with what they chose, and those of three rules with attackers."""
     model = ModelSection(scale.bundles(["crnn_tiny"], "--batch", "16", "--capacity", "12")["crnn_tiny"])
     small, large = Size(15, 112, 60 if scale.full else 30), Size(50, 375, 120 if scale.full else 40)
+    # Processor seconds of a round.
+    tuning, other, with_baselines = 0.13, 0.45, 1.1
     found = [
-        Run(f"{name}, {trial}", seed, _experiment(scale, model, small, variant, trial, seed), cost_s=4)
+        Run(f"{name}, {trial}", seed, _experiment(scale, model, small, variant, trial, seed), tuning * small.rounds)
         for seed in TUNING_SEEDS for name, variant in VARIANTS.items() for trial in TRIALS
     ]  # fmt: skip
     for name, variant in VARIANTS.items():
         for seed in SEEDS:
             work = _experiment(scale, model, large, variant, CHOSEN[name], seed, baselines=name == PLAN)
-            found.append(Run(name, seed, work, cost_s=45 if name == PLAN else 18))
+            found.append(Run(name, seed, work, (with_baselines if name == PLAN else other) * large.rounds))
     for name in RULES:
         for seed in SEEDS:
             work = _experiment(scale, model, large, VARIANTS[name], CHOSEN[name], seed, ATTACKERS)
-            found.append(Run(f"{name}, attackers", seed, work, cost_s=18))
+            found.append(Run(f"{name}, attackers", seed, work, other * large.rounds))
     return found
 
 
@@ -149,7 +82,7 @@ def _experiment(
     scale: Scale, model: ModelSection, size: Size, variant: Variant, trial: Trial, seed: int,
     faults: FaultsSection | None = None, *, baselines: bool = False,
 ) -> Experiment:  # fmt: skip
-    steps = {"steps": _BATCHES * trial.passes} if variant.strategy == "fedkws_ui" else {"epochs": trial.passes}
+    steps = {"steps": BATCHES * trial.passes} if variant.strategy == "fedkws_ui" else {"epochs": trial.passes}
     count = variant.rounds(trial.passes, size.budget)
     rounds = RoundsSection(
         count=count, strategy=variant.strategy, seed=seed, evaluate_every=0,
@@ -192,6 +125,8 @@ def section(results: Results) -> str:
         "### Tuning",
         _tuning(results),
         _SAYS,
+        "",
+        plan_claims(results),
     ]  # fmt: skip
     return "\n".join(lines)
 
@@ -201,35 +136,20 @@ def _parts(results: Results) -> str:
         "", "rate, passes", "rounds", "clips, thousands", "own, %", "strangers, %", "worse", "own, against the plan",
         "strangers, against the plan",
     ]  # fmt: skip
-    rows = [[name, "", "", "", *_cells(results, PLAN, kind), "", ""] for name, kind in WITHOUT.items()]
-    plan = [own_and_strangers(figures) for figures in results.figures(PLAN)]
+    rows = [[name, "", "", "", *cells(results, PLAN, kind), "", ""] for name, kind in WITHOUT.items()]
     for name in VARIANTS:
-        found = [own_and_strangers(figures) for figures in results.figures(name)]
-        against = [gain(ours, theirs) for ours, theirs in zip(_columns(found), _columns(plan), strict=True)]
+        pairs = zip(judged(results, name), judged(results, PLAN), strict=True)
+        against = [gain(ours, theirs) for ours, theirs in pairs]
         rows.append([name, str(CHOSEN[name]), str(len(results.figures(name)[0]["rounds"])), _trained(results, name),
-                     *_cells(results, name, "listening"), *(against if name != PLAN else ["", ""])])  # fmt: skip
+                     *cells(results, name, "listening"), *(against if name != PLAN else ["", ""])])  # fmt: skip
         if name == PLAN:
-            rows.append(["the plan, guarded", "", "", "", *_cells(results, name, "guarded"), "", ""])
+            rows.append(["the plan, guarded", "", "", "", *cells(results, name, "guarded"), "", ""])
     return markdown_table(header, rows)
-
-
-def _columns(pairs: list[tuple[float, float]]) -> list[list[float]]:
-    own, strangers = zip(*pairs, strict=True)
-    return [list(own), list(strangers)]
-
-
-def _cells(results: Results, name: str, kind: str) -> list[str]:
-    """Return a kind of model's figures: own, strangers, and devices worse than alone."""
-    found = [own_and_strangers(figures, kind) for figures in results.figures(name)]
-    alone = [own_accuracies(figures, "alone") for figures in results.figures(PLAN)]
-    worse = [worse_than_alone(figures, kind, before)
-             for figures, before in zip(results.figures(name), alone, strict=True)]  # fmt: skip
-    return [*map(mean_and_spread, _columns(found)), "" if kind == "alone" else f"{fmean(worse):.1f}"]
 
 
 def _trained(results: Results, name: str) -> str:
     """Return on how many thousand clips all devices were trained; a simulated second of a round is a thousand."""
-    fine_tuning = _FINE_TUNING if VARIANTS[name].personal else 0
+    fine_tuning = FINE_TUNING if VARIANTS[name].personal else 0
 
     def thousands(figures: Figures) -> float:
         in_rounds = sum(entry["device_seconds"] for entry in figures["rounds"])
@@ -239,7 +159,7 @@ def _trained(results: Results, name: str) -> str:
 
 
 def _attacked(results: Results) -> str:
-    rows = [[_rule(name), *_cells(results, f"{name}, attackers", "listening")] for name in RULES]
+    rows = [[_rule(name), *cells(results, f"{name}, attackers", "listening")] for name in RULES]
     return markdown_table(["rule", "own, %", "strangers, %", "worse"], rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.papers.head import HEADINGS, head
+from benchmarks.papers.pictures import Picture, folder_of
 from benchmarks.papers.report import Results
 from benchmarks.papers.run import Outcome, Run
 from benchmarks.papers.scale import Scale
@@ -16,26 +19,40 @@ from benchmarks.papers.tables import Table
 from fleet_protocol.atomic_files import write_durably
 
 Finished = Sequence[tuple[Run, Outcome]]
-_WHAT = """Ours are means over seeds and,
-behind ±, the standard deviation over them. A figure behind the published one stays here as it is, with what was tried.
-[methods.md](methods.md) says what the methods do, [simulator.md](simulator.md) how a fleet is run."""
 
 
 def section(table: Table, finished: Finished, scale: Scale) -> str:
-    """Return a table's part of the document.
+    """Return a table's part of the document; its last lines say when, where and with which code it was measured.
 
     Args:
         table: what the runs belong to.
         finished: all of its runs, with their outcomes.
         scale: which they were made for.
     """
+    return f"## {table.TITLE}\n{table.section(results(finished, scale)).strip()}\n\n{_measured(finished)}\n"
+
+
+def results(finished: Finished, scale: Scale) -> Results:
+    """Return a table's runs by their names, in the order of their seeds."""
     by_name: dict[str, list[tuple[Run, Outcome]]] = {}
     for run, outcome in sorted(finished, key=lambda pair: pair[0].seed):
         by_name.setdefault(run.name, []).append((run, outcome))
+    return Results(scale.full, by_name)
+
+
+def _measured(finished: Finished) -> str:
+    codes = sorted({run.code for run, _ in finished})
+    code = codes[0] if len(codes) == 1 else hashlib.sha256(" ".join(codes).encode()).hexdigest()
     minutes = sum(outcome.seconds for outcome in _once(finished)) / 60
-    text = table.section(Results(scale.full, by_name)).strip()
-    ended = f"{_ended(finished):%d %B %Y}"
-    return f"## {table.TITLE}\n{text}\n\n{len(finished)} runs, {minutes:.1f} minutes of one process, {ended}.\n"
+    machines = "; ".join(
+        f"{found['processor']}, {found['cores']} cores, {found['system']}, Python {found['python']}, {found['runtime']}"
+        for found in _machines(finished)
+        if found
+    )
+    return (
+        f"{len(finished)} runs, {minutes:.1f} minutes of one process, {_ended(finished):%d %B %Y}, code "
+        f"`{code[:12]}`.\nMachine: {machines or 'not noted'}."
+    )
 
 
 def write_json(path: Path, tables: Mapping[str, Table], finished: Mapping[str, Finished], scale: Scale) -> None:
@@ -54,37 +71,48 @@ def write_json(path: Path, tables: Mapping[str, Table], finished: Mapping[str, F
     write_durably(path, (json.dumps(document, indent=1) + "\n").encode(), 0o644)
 
 
-def write_document(path: Path, tables: Mapping[str, Table], finished: Mapping[str, Finished], scale: Scale) -> None:
-    """Write the document of all tables."""
-    everything = [pair for pairs in finished.values() for pair in pairs]
-    machines = "; ".join(
-        f"{found['processor']}, {found['cores']} cores, {found['system']}, Python {found['python']}, {found['runtime']}"
-        for found in _machines(everything)
-    )
-    lines = [
-        "# The papers' tables on real data",
-        f"Written by `{scale.command}`; what is changed here by hand is lost with its next run. {_WHAT}",
-        "",
-        f"Scale: {scale.name}. {len({run.digest for run, _ in everything})} runs in {_minutes(everything):.0f} minutes"
-        f" ({_ended(everything):%d %B %Y}) on: {machines}.",
-        "",
-    ]
-    sections = [section(tables[name], pairs, scale) for name, pairs in finished.items()]
-    write_durably(path, ("\n".join(lines) + "\n" + "\n".join(sections)).encode(), 0o644)
+def replaceable(path: Path, texts: Sequence[str], papers: Mapping[str, str], scale: Scale) -> bool:
+    """Return whether sections may be put into the document: it is of their scale, or they replace all of it."""
+    old = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return not old or f"\nScale: {scale.name}. " in old or set(papers) <= set(map(title_of, texts))
 
 
-def put_section(path: Path, text: str, scale: Scale) -> None:
-    """Put one table's part into the document of all, in place of its former one, else at the end.
+def scale_of(path: Path) -> Scale:
+    """Return the scale of the document; the small one where it says none."""
+    return Scale("\nScale: full. " in path.read_text(encoding="utf-8"), path.parent)
 
-    A document that is not there, or of another scale, stays as it is.
+
+def put_sections(
+    path: Path, texts: Sequence[str], papers: Mapping[str, str], pictures: Sequence[Picture], scale: Scale
+) -> None:
+    """Put tables' parts into the document of all, in place of their former ones, and renew its head.
+
+    Sections stand in the order of ``papers``. Those that are of none of these stand behind them, unless all tables are
+    replaced.
+
+    Args:
+        path: of the document; it need not be there.
+        texts: of the sections, each with its heading.
+        papers: whose claims a section judges, by its title, in the document's order.
+        pictures: that the document has; one that is not drawn yet is left out.
+        scale: of the sections.
     """
-    document = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if f"\nScale: {scale.name}. " not in document:
-        return
-    head, *sections = re.split(r"(?m)^(?=## )", document)
-    heading = text.partition("\n")[0]
-    by_heading = {old.partition("\n")[0]: old.rstrip("\n") + "\n" for old in sections} | {heading: text}
-    write_durably(path, (head + "\n".join(by_heading.values())).encode(), 0o644)
+    new = {title_of(text): text for text in texts}
+    old = path.read_text(encoding="utf-8") if path.is_file() and not set(papers) <= set(new) else ""
+    parts = re.split(r"(?m)^(?=## )", old)[1:]
+    kept = {title_of(text): text.rstrip("\n") + "\n" for text in parts if text.partition("\n")[0] not in HEADINGS}
+    found = kept | new
+    order = [title for title in papers if title in found] + [title for title in found if title not in papers]
+    sections = {title: found[title] for title in order}
+    drawn = [(one.shows, one.file(folder_of(path)).relative_to(path.parent)) for one in pictures
+             if one.file(folder_of(path)).is_file()]  # fmt: skip
+    whole = head(sections, papers, drawn, scale) + "\n" + "\n".join(sections.values())
+    write_durably(path, whole.encode(), 0o644)
+
+
+def title_of(section: str) -> str:
+    """Return a section's title."""
+    return section.partition("\n")[0].removeprefix("## ").strip()
 
 
 def _ended(finished: Finished) -> datetime:

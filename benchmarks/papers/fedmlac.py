@@ -22,6 +22,7 @@ from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
 
 TITLE = "FedMLAC: mutual learning and layer-wise pruning aggregation"
+PAPER = "Bai et al. 2025, FedMLAC"
 
 SEEDS = (1, 2, 3)
 PASSES: dict[str, Value] = {"epochs": 2, "rehearsal": 0.0}

@@ -24,6 +24,7 @@ from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
 TITLE = "FedKWS-UI: keyword spotting that does not depend on the user"
+PAPER = "Li et al. 2022, FedKWS-UI"
 
 ARCHIVE = "gsc_v2_logmel_jpg.zip"
 OTHERS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -27,6 +28,11 @@ class Results:
     def figures(self, name: str) -> list[Figures]:
         """Return the figures of a name's runs, one for each seed, in the order of the seeds."""
         return [outcome.figures for _, outcome in self.by_name[name]]
+
+    @property
+    def all_figures(self) -> dict[str, list[Figures]]:
+        """The figures of all runs, by their names."""
+        return {name: self.figures(name) for name in self.by_name}
 
     def seeds(self, name: str) -> list[int]:
         """Return the seeds of a name's runs."""
@@ -63,8 +69,26 @@ class Claim:
 def claims_table(claims: Sequence[Claim]) -> str:
     """Return the claims of a table's section, under their heading; the document's first table is made of these."""
     rows = [[one.claim, one.published, one.ours, one.reproduced, one.why] for one in claims]
-    lines = [CLAIM_COLUMNS, ["---"] * len(CLAIM_COLUMNS), *rows]
+    lines = [CLAIM_COLUMNS, ["---"] * len(CLAIM_COLUMNS), *([_cell(text) for text in row] for row in rows)]
     return f"{CLAIMS}\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def claims_of(section: str) -> list[Claim]:
+    """Return the claims that :func:`claims_table` put into a section; none where it has no such table.
+
+    Cells are returned as they stand there, in Markdown.
+    """
+    found: list[Claim] = []
+    for line in "\n".join(re.findall(rf"(?ms)^{CLAIMS}$(.*?)(?=^#|\Z)", section)).splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+        if len(cells) == len(CLAIM_COLUMNS) and cells != CLAIM_COLUMNS and not set(cells[0]) <= set("-: "):
+            found.append(Claim(*cells))
+    return found
+
+
+def _cell(text: str) -> str:
+    """Return text that stays in its cell."""
+    return re.sub(r"(?<!\\)\|", r"\|", " ".join(text.split()))
 
 
 def final_accuracy(figures: Figures) -> float:

@@ -69,14 +69,18 @@ class Run:
         return f"{data} {self.work.model.bundle.name} {self.seed if data.seeded else ''}"
 
     @property
+    def code(self) -> str:
+        """Digest of the code that decides the result."""
+        return code_of(_EXPERIMENTS if isinstance(self.work, Experiment) else self.work.function.__module__)
+
+    @property
     def digest(self) -> str:
         """Of all that decides the result: code, settings, seed, bundles."""
         if isinstance(self.work, Experiment):
-            text = f"{code_of(_EXPERIMENTS)} {self.work.digest} {self.work.rounds.count}"
+            text = f"{self.code} {self.work.digest} {self.work.rounds.count}"
         else:
             function = self.work.function
-            code = code_of(function.__module__)
-            what = [code, function.__module__, function.__qualname__, _plain(self.work.arguments), self.seed]
+            what = [self.code, function.__module__, function.__qualname__, _plain(self.work.arguments), self.seed]
             text = json.dumps(what, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -16,7 +16,7 @@ class Scale:
     """What a table's ``runs`` is told.
 
     Attributes:
-        full: whether to come near to the papers' sizes; else all tables end in under an hour on two cores.
+        full: whether to come near to the papers' sizes; else a table ends in under an hour on two cores.
         output: folder of runs and bundles.
     """
 

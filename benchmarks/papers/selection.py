@@ -22,6 +22,7 @@ from fleet_protocol.setting import Value
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
 TITLE = "Dynamic selection and group-balanced personalisation (Xu et al. 2025)"
+PAPER = "Xu et al. 2025"
 
 ROUNDS = 60
 STRATEGIES = {"fedavg": "uniform", "fedprox": "size_proportional"}

@@ -1,7 +1,8 @@
-"""The tables by name: one module each."""
+"""The tables by name, in the order of docs/results.md: one module each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -17,9 +18,11 @@ class Table(Protocol):
 
     Attributes:
         TITLE: heading of its section.
+        PAPER: whose claims it judges, as in ``Xu et al. 2025``; ``ours`` where no paper has it. See :func:`papers`.
     """
 
     TITLE: str
+    PAPER: str
 
     def runs(self, scale: Scale) -> list[Run]:
         """Return what to run; no name twice with the same seed.
@@ -35,3 +38,8 @@ class Table(Protocol):
 def load_table(name: str) -> Table:
     """Return a table's module."""
     return cast(Table, import_module(f"benchmarks.papers.{name}"))
+
+
+def papers(tables: Iterable[Table]) -> dict[str, str]:
+    """Return whose claims the tables judge, by their titles; a table that does not say is named by its title."""
+    return {table.TITLE: getattr(table, "PAPER", table.TITLE) for table in tables}

@@ -15,6 +15,7 @@ from benchmarks.papers.scale import Scale
 from benchmarks.papers.zero_shot_users import ALL_ARCHITECTURES, APPLICATIONS, POISONED_USERS, play
 
 TITLE = "Zero-shot learning of new classes among users with models and labels of their own"
+PAPER = "Gudur & Perepu 2021"
 
 SIZES = {3: 10, 10: 30}  # users and iterations
 SHARED = "sounds, 3 users, recordings shared"

@@ -1,7 +1,10 @@
 """The papers' tables: whatever kills `make experiments`, the same command goes on, and the text comes from the runs."""
 
+import dataclasses
+import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,12 +12,16 @@ import sys
 import pytest
 
 from benchmarks.bundles import BenchmarkError
+from benchmarks.papers import __main__ as command
 from benchmarks.papers.__main__ import run_tables
+from benchmarks.papers.drawn import PICTURES
+from benchmarks.papers.estimate import RefusedError, estimate
+from benchmarks.papers.redraw import redraw
 from benchmarks.papers.report import gain, markdown_table, mean_and_spread
 from benchmarks.papers.run import Call, Run, RunFiles
 from benchmarks.papers.scale import Scale
 from benchmarks.papers.simulated import simulated
-from benchmarks.papers.tables import NAMES
+from benchmarks.papers.tables import NAMES, load_table
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from tests.support.checkout import ROOT
 from tests.support.paper_table import TinyTable
@@ -23,6 +30,16 @@ from tests.support.paper_table import TinyTable
 @pytest.fixture
 def scale(tmp_path):
     return Scale(False, tmp_path / "out")
+
+
+@pytest.fixture
+def named(bundles, tmp_path, monkeypatch):
+    """Tiny tables by the names of real ones, and one of its own; docs/results.md has a picture of each."""
+    found = {name: TinyTable(bundles["ann3"], tmp_path, title=f"Table {name}") for name in NAMES}
+    found["tiny"] = TinyTable(bundles["ann3"], tmp_path)
+    for name, table in found.items():
+        monkeypatch.setitem(PICTURES, name, table.pictures)
+    return found
 
 
 def run(table, scale, processes=2):
@@ -47,7 +64,12 @@ def test_a_table_is_written_from_runs_that_are_done_once_each(bundles, tmp_path,
     assert found[0]["digest"] == found[1]["digest"] != found[2]["digest"]
     assert [entry["round"] for entry in found[0]["figures"]["rounds"]] == [1, 2]
     assert not any((scale.output / "unfinished").iterdir())
-    assert not (scale.output / "results.md").exists()  # which is for all tables together
+    codes = sorted({one.code for one in table.runs(scale)})
+    digest = hashlib.sha256(" ".join(codes).encode()).hexdigest()[:12]
+    *_, measured, machine, end = text.split("\n")
+    assert re.fullmatch(rf"6 runs, [\d.]+ minutes of one process, \d\d \w+ \d{{4}}, code `{digest}`\.", measured)
+    assert re.fullmatch(r"Machine: .+, \d+ cores, .+, Python 3\..+\.", machine)
+    assert end == ""
     assert "4/4  tiny: " in capsys.readouterr().err
     assert {path.stem for path in (scale.output / "runs").iterdir()} == {entry["digest"] for entry in found}
 
@@ -113,30 +135,106 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(bundles, tmp_path, sc
     assert "FedAvg" in (scale.output / "tiny.md").read_text()
 
 
-def test_all_tables_together_make_the_document(bundles, tmp_path, scale):
-    tables = {name: TinyTable(bundles["ann3"], tmp_path) for name in NAMES}
-    document = scale.output / "results.md"
-    assert run_tables(tables, scale, 1, document) == []
+def heads(document):
+    """The document's headings of its parts, in order."""
+    return re.findall(r"^## (.+)$", document.read_text(), re.MULTILINE)
+
+
+def test_all_tables_together_make_the_document_and_the_pictures_from_nothing(named, tmp_path, scale):
+    tables = {name: named[name] for name in NAMES}
+    document = tmp_path / "docs" / "results.md"
+    assert run_tables(tables, scale, 1, document, within_hours=24) == []
+    assert heads(document) == ["All claims", "Pictures", *(f"Table {name}" for name in NAMES)]
     text = document.read_text()
-    assert "Written by `make experiments`" in text
-    assert text.count("## Made-up clips") == len(NAMES)
-    assert "Scale: small. 4 runs in " in text
+    for name in NAMES:
+        link = f"[Somebody 2020](#table-{name})"
+        assert text.count(f"| {link} | a \\| b | 9 | 15.0 ± 7.1 | in part | so it is |") == 1
+        picture = f"images/results-table-{name}.svg"
+        assert f"![Accuracy over rounds: Table {name}.]({picture})" in text
+        assert (document.parent / picture).read_text().lstrip().startswith("<?xml")
+    assert f"\nAll: 0 of {len(NAMES)} reproduced, {len(NAMES)} in part. Somebody 2020: 0 of 1 rep" in text
+    assert json.loads((scale.output / "results.json").read_text())["tables"].keys() == set(NAMES)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "docs" / "images").iterdir()}
+    assert run_tables(tables, scale, 1, document) == []
+    assert document.read_text() == text
+    assert {path.name: path.read_bytes() for path in (tmp_path / "docs" / "images").iterdir()} == before
 
 
-def test_one_table_replaces_its_own_section_of_a_document_of_the_same_scale(bundles, tmp_path, scale):
+def test_one_table_replaces_its_own_section_of_a_document_of_the_same_scale(named, tmp_path, scale):
     document = tmp_path / "results.md"
-    head, other = "# Tables\nWritten.\n\nScale: small. 3 runs.\n\n", "## Other\ntext\n\n### Part\nmore\n"
-    document.write_text(f"{head}## Made-up clips\nformer\n\n### Former part\n\n{other}")
-    table = TinyTable(bundles["ann3"], tmp_path)
+    former = "# Tables\nScale: small. 3 runs.\n\n## All claims\nformer\n\n## Made-up clips\nformer\n\n### Part\n\n"
+    other = "## Other\ntext\n\n### Claims\n\n| claim | published | ours | reproduced | why |\n|---|---|---|---|---|\n"
+    other += "| c | 1 | 2 | yes |  |\n| d | 3 | 1 | no | e |\n\n### Part\n| a | b | c | d | e |\n"
+    document.write_text(former + other)
+    table = named["tiny"]
     assert run_tables({"tiny": table}, scale, 1, document) == []
-    section = (scale.output / "tiny.md").read_text()
-    assert document.read_text() == f"{head}{section}\n{other}"
-    document.write_text(head + other)
-    assert run_tables({"tiny": table}, scale, 1, document) == []
-    assert document.read_text() == f"{head}{other}\n{section}"
-    document.write_text(of_full := head.replace("small", "full") + other)
+    section, text = (scale.output / "tiny.md").read_text(), document.read_text()
+    assert text.endswith(f"\n\n{section}\n{other}")
+    assert heads(document) == ["All claims", "Pictures", "Made-up clips", "Other"]
+    assert (
+        "All: 1 of 3 reproduced, 1 in part, 1 not. Somebody 2020: 0 of 1 reproduced, 1 in part; Other: 1 of 2" in text
+    )
+    assert "| [Other](#other) | d | 3 | 1 | no | e |\n" in text
+    assert "former" not in text
+    document.write_text(of_full := former.replace("small", "full") + other)
     assert run_tables({"tiny": table}, scale, 1, document) == []
     assert document.read_text() == of_full
+
+
+def test_sections_stand_in_the_order_of_the_tables_whichever_was_written_last(bundles, tmp_path, scale):
+    document = tmp_path / "results.md"
+    tables = {name: TinyTable(bundles["ann3"], tmp_path, title=load_table(name).TITLE) for name in (NAMES[0], NAMES[2])}
+    for name in reversed(tables):
+        assert run_tables({name: tables[name]}, scale, 1, document) == []
+    assert heads(document) == ["All claims", *(table.TITLE for table in tables.values())]
+
+
+def test_kept_results_make_the_pictures_and_the_head_without_a_run(named, tmp_path, scale):
+    document, table = tmp_path / "results.md", named["tiny"]
+    assert run_tables({"tiny": table}, scale, 1, document) == []
+    text, picture = document.read_text(), tmp_path / "images" / "results-made-up-clips.svg"
+    drawing = picture.read_bytes()
+    picture.unlink()
+    redraw(document, [], {"tiny": table})
+    assert "## Pictures" not in document.read_text()
+    redraw(document, [scale.output / "results.json"], {"tiny": table})
+    assert document.read_text() == text
+    assert picture.read_bytes() == drawing
+
+
+def test_memory_and_disk_that_are_not_there_are_refused_too(bundles, tmp_path, scale):
+    runs = TinyTable(bundles["ann3"], tmp_path).runs(scale)
+    found = estimate({"tiny": runs}, 2, scale.output)
+    assert found.all_hours == pytest.approx(found.speed * 6 * 30 / 3600 / 2)
+    found.refuse(24)
+    model = ModelSection(bundles["ann3"], (bundles["ann3"],))
+    own = dataclasses.replace(runs[0], work=dataclasses.replace(runs[0].work, model=model))
+    state_mib = 6 * bundles["ann3"].stat().st_size / 2**20
+    one, other = (estimate({"tiny": [run]}, 2, scale.output) for run in (runs[0], own))
+    assert other.memory_mib - one.memory_mib == pytest.approx(state_mib)
+    assert other.disk_mib - one.disk_mib == pytest.approx(2 * state_mib)
+    with pytest.raises(RefusedError, match=r"needs 9,000 MiB of memory \(take fewer --processes"):
+        dataclasses.replace(found, memory_mib=9000.0, free_memory_mib=8000.0).refuse(24)
+    with pytest.raises(RefusedError, match=r"needs 90 MiB of disk"):
+        dataclasses.replace(found, disk_mib=90.0, free_disk_mib=80.0).refuse(24)
+
+
+def test_what_cannot_end_in_time_is_started_with_yes_alone(bundles, tmp_path, scale, monkeypatch, capsys):
+    name, table = NAMES[0], TinyTable(bundles["ann3"], tmp_path)
+    monkeypatch.setattr(command, "load_table", lambda other: table if other == name else load_table(other))
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    asked = ["--table", name, "--full", "--processes", "1", "--within", "1e-6", "--output", str(scale.output)]
+    assert command.main(asked) == 1
+    said = capsys.readouterr().err
+    assert re.search(rf"^{name} +4 runs left +0\.\d\d processor hours$", said, re.MULTILINE)
+    assert re.search(r"this takes about .+ hours, more than 1e-06 .*; nothing was started\..*--yes", said)
+    assert not table.calls.exists()
+    assert not RunFiles(scale.output).folder.exists()
+    assert command.main([*asked, "--yes"]) == 0
+    assert "Scale: full. " in (tmp_path / "docs" / "results.md").read_text()
+    (RunFiles(scale.output).folder / f"{table.runs(scale)[0].digest}.json").unlink()
+    assert command.main(asked) == 1
+    assert re.search(rf"^{name} +1 runs left", capsys.readouterr().err, re.MULTILINE)
 
 
 def test_data_that_is_not_there_is_named_before_anything_runs(tmp_path, scale, monkeypatch):

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from benchmarks.papers.report import final_accuracy, markdown_table
+from benchmarks.papers.pictures import over_rounds, share
+from benchmarks.papers.report import Claim, claims_table, final_accuracy, markdown_table
 from benchmarks.papers.run import Call, Run
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
@@ -22,10 +23,15 @@ def noted(calls: Path, bundle: Path, seed: int) -> dict:
 class TinyTable:
     """What a table's module is, with the bundle and the folder of one test."""
 
-    TITLE = TITLE
+    PAPER = "Somebody 2020"
 
-    def __init__(self, bundle: Path, folder: Path, rounds: int = 2):
-        self.bundle, self.calls, self.rounds = bundle, folder / "calls", rounds
+    def __init__(self, bundle: Path, folder: Path, rounds: int = 2, title: str = TITLE):
+        self.bundle, self.calls, self.rounds, self.TITLE = bundle, folder / "calls", rounds, title
+
+    @property
+    def pictures(self):
+        name, shows = self.TITLE.lower().replace(" ", "-"), f"Accuracy over rounds: {self.TITLE}."
+        return [over_rounds(name, shows, {"made-up": {"FedAvg": ("FedAvg", share("accuracy"))}}, "accuracy, %")]
 
     def runs(self, scale):
         del scale
@@ -47,4 +53,5 @@ class TinyTable:
     def section(self, results):
         rows = [["counted", results.cell("counted", lambda figures: figures["share"]), results.seeds("counted")]]
         rows.append(["FedAvg", results.cell("FedAvg", final_accuracy), len(results.figures("FedAvg")[0]["rounds"])])
-        return markdown_table(["run", "accuracy, %", "seeds"], rows)
+        claim = Claim("a | b", "9", results.cell("counted", lambda figures: figures["share"]), "in part", "so\nit is")
+        return markdown_table(["run", "accuracy, %", "seeds"], rows) + "\n" + claims_table([claim])

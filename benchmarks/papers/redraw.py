@@ -1,0 +1,53 @@
+"""`python -m benchmarks.papers.redraw [RESULTS.json ..]`: kept results' pictures, and the head of docs/results.md.
+
+Nothing is run. RESULTS.json is what `python -m benchmarks.papers` left in its output folder. Without any, only the head
+is written anew, from the sections and the pictures that are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bundles import ROOT
+from benchmarks.papers.document import put_sections, scale_of
+from benchmarks.papers.drawn import pictures_of
+from benchmarks.papers.pictures import ByName, draw_all, folder_of
+from benchmarks.papers.tables import NAMES, Table, load_table, papers
+
+
+def redraw(document: Path, files: Sequence[Path], tables: Mapping[str, Table]) -> None:
+    """Draw the pictures of results into the document's folder of images, and renew the document's head.
+
+    Args:
+        document: of all tables.
+        files: with results.
+        tables: all that there are, by name.
+    """
+    for file in files:
+        for name, found in json.loads(file.read_text(encoding="utf-8"))["tables"].items():
+            draw_all(pictures_of([name]), _by_name(found["runs"]), folder_of(document))
+    put_sections(document, [], papers(tables.values()), pictures_of(tables), scale_of(document))
+
+
+def _by_name(runs: Sequence[dict[str, Any]]) -> ByName:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for run in sorted(runs, key=lambda run: int(run["seed"])):
+        found.setdefault(run["name"], []).append(run["figures"])
+    return found
+
+
+def main() -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.papers.redraw", description=__doc__)
+    parser.add_argument("results", nargs="*", type=Path, metavar="RESULTS.json")
+    redraw(ROOT / "docs" / "results.md", parser.parse_args().results, {name: load_table(name) for name in NAMES})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
