@@ -1,6 +1,7 @@
-"""`python -m benchmarks.papers.redraw [RESULTS.json ..]`: kept results' pictures, and the head of docs/results.md.
+"""`python -m benchmarks.papers.redraw [FILE ..]`: put kept results into docs/results.md, without a run.
 
-Nothing is run. RESULTS.json is what `python -m benchmarks.papers` left in its output folder. Without any, only the head
+FILE is what `python -m benchmarks.papers` left in its output folder, perhaps on another machine: of `results.json` the
+pictures are drawn, and a section such as `attackers.md` takes the place of the document's. Without any, only the head
 is written anew, from the sections and the pictures that are there.
 """
 
@@ -21,17 +22,18 @@ from benchmarks.papers.tables import NAMES, Table, load_table, papers
 
 
 def redraw(document: Path, files: Sequence[Path], tables: Mapping[str, Table]) -> None:
-    """Draw the pictures of results into the document's folder of images, and renew the document's head.
+    """Draw pictures into the document's folder of images, put sections into the document, and renew its head.
 
     Args:
         document: of all tables.
-        files: with results.
+        files: with results (``.json``), and sections (``.md``) of the document's scale.
         tables: all that there are, by name.
     """
-    for file in files:
+    texts = [file.read_text(encoding="utf-8") for file in files if file.suffix == ".md"]
+    for file in (file for file in files if file.suffix != ".md"):
         for name, found in json.loads(file.read_text(encoding="utf-8"))["tables"].items():
             draw_all(pictures_of([name]), _by_name(found["runs"]), folder_of(document))
-    put_sections(document, [], papers(tables.values()), pictures_of(tables), scale_of(document))
+    put_sections(document, texts, papers(tables.values()), pictures_of(tables), scale_of(document))
 
 
 def _by_name(runs: Sequence[dict[str, Any]]) -> ByName:
@@ -44,8 +46,8 @@ def _by_name(runs: Sequence[dict[str, Any]]) -> ByName:
 def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.papers.redraw", description=__doc__)
-    parser.add_argument("results", nargs="*", type=Path, metavar="RESULTS.json")
-    redraw(ROOT / "docs" / "results.md", parser.parse_args().results, {name: load_table(name) for name in NAMES})
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    redraw(ROOT / "docs" / "results.md", parser.parse_args().files, {name: load_table(name) for name in NAMES})
     return 0
 
 
