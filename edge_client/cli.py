@@ -24,6 +24,7 @@ from edge_client.commands import (
     record,
     run,
     status,
+    transcribe,
     watch,
     wyoming,
 )
@@ -34,7 +35,7 @@ from fleet_protocol.extras import describe_missing
 
 _COMMANDS = (
     init, doctor, run, status, watch, ui, record, import_clips, label, clips, events, devices, backup, public_set,
-    fleet, wyoming,
+    fleet, transcribe, wyoming,
 )  # fmt: skip
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000

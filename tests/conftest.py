@@ -35,6 +35,17 @@ def embedding_bundles() -> Path:
 
 
 @pytest.fixture(scope="session")
+def transcribing_bundle() -> Path:
+    """A small bundle that writes characters of `abcd`, of a second of log-mel features, with batches of 5."""
+    options = ("--features", "log_mel", "--width", "0.25", "--alphabet", "abcd", "--batch", "5", "-o")
+    folder = built(
+        "transcribing",
+        lambda making: run_python("-m", "model_export.cli", "build", "dcnn_ctc", *options, str(making / "ctc.auricle")),
+    )
+    return folder / "ctc.auricle"
+
+
+@pytest.fixture(scope="session")
 def speech_bundles() -> Path:
     """A folder with ``linear.auricle``, whose front end is Google's speech embedding, without statistics of words."""
     models()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from edge_client.errors import ModelError
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
 from edge_client.speech.ctc import posteriors
@@ -30,6 +31,8 @@ def train_epoch(
     Raises:
         ModelError: the model has no steps, or a transcript does not fit.
     """
+    if not model.manifest.steps:
+        raise ModelError(f"{model.manifest.architecture} recognises classes of sounds; texts train a bundle of speech")
     mask = np.ones(model.manifest.capacity, np.float32)
     order = rng.permutation(len(x))
     total = 0.0

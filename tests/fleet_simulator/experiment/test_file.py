@@ -59,6 +59,13 @@ def test_a_wrong_key_or_value_is_named_with_the_way_out(tmp_path, bundles, secti
     assert all(part in message for part in (str(path), *says)), message
 
 
+def test_a_bundle_of_speech_is_refused(tmp_path, transcribing_bundle, capsys):
+    path = write_experiment(tmp_path / "e.toml", transcribing_bundle)
+    assert main(["run", str(path), "--workers", "1"]) == 1
+    message = capsys.readouterr().err
+    assert f"line 11: [model] {transcribing_bundle} (dcnn_ctc) writes down speech" in message
+
+
 def test_ready_bundles_are_found_by_their_names(tmp_path):
     model = {"bundle": "cnn2", "own": ["cnn1", "cnn3"]}
     rounds = {"strategy": "fedmlac"}

@@ -1,0 +1,125 @@
+"""A network that writes characters learns made-up utterances on the device, and says what it cannot do."""
+
+import numpy as np
+import pytest
+
+from edge_client.errors import ModelError
+from edge_client.learning.sgd import Optimiser
+from edge_client.model.runtime import ModelRuntime
+from edge_client.speech.ctc import character_error_rate, greedy, posteriors
+from edge_client.speech.training import train_epoch
+from fleet_protocol.bundle import read_bundle, unpack_bundle, write_bundle
+from fleet_protocol.errors import BundleError
+
+MASK = np.ones(5, np.float32)
+
+
+@pytest.fixture
+def model(transcribing_bundle):
+    return ModelRuntime.open(transcribing_bundle)
+
+
+def utterances(count, seed=0):
+    """Features of one to four letters, each a pattern of 15 frames at a place of its own, and the transcripts."""
+    patterns = np.random.default_rng(99).normal(size=(5, 1, 40))
+    rng = np.random.default_rng(seed)
+    x = 0.1 * rng.normal(size=(count, 98, 40))
+    transcripts = [rng.integers(1, 5, 1 + number % 4) for number in range(count)]
+    for row, transcript in zip(x, transcripts, strict=True):
+        for place, symbol in enumerate(transcript):
+            start = 22 * place + int(rng.integers(0, 7))
+            row[start : start + 15] += patterns[symbol]
+    return x.astype(np.float32), transcripts
+
+
+def moved(model, x, transcripts, **options):
+    """Return the squared distance of the weights from the start, after a few passes."""
+    start = model.get_weights()
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        train_epoch(model, x, transcripts, Optimiser(0.004, **options), rng)
+    return sum(float(((array - start[name]) ** 2).sum()) for name, array in model.get_weights().items())
+
+
+@pytest.mark.slow
+def test_ten_utterances_are_learned_without_an_error(model):
+    x, transcripts = utterances(10)
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        if train_epoch(model, x, transcripts, Optimiser(0.004), rng) < 0.1:
+            break
+    assert character_error_rate(transcripts, greedy(model.predict(x, MASK))) == 0
+
+
+def test_the_mean_loss_is_that_of_the_transcripts_before_each_step(model):
+    x, transcripts = utterances(7)
+    _, losses = posteriors(model.predict(x, MASK), transcripts)
+    mean = train_epoch(model, x, transcripts, Optimiser(0.0), np.random.default_rng(0))
+    assert mean == pytest.approx(losses.mean(), rel=1e-4)
+    assert np.isnan(train_epoch(model, x[:0], [], Optimiser(0.01), np.random.default_rng(0)))
+
+
+def test_a_step_descends_the_ctc_loss_by_its_slope(model):
+    x, transcripts = utterances(5)
+    start = model.get_weights()
+    targets, losses = posteriors(model.predict(x, MASK), transcripts)
+    rate = 1e-4
+    model.train_step(x, targets, MASK, learning_rate=rate, momentum=0.0)
+    after = model.get_weights()
+    squared = sum(float((((start[name] - after[name]) / rate) ** 2).sum()) for name in start)
+    fallen = losses.mean() - posteriors(model.predict(x, MASK), transcripts)[1].mean()
+    # Descending by g costs the loss rate * |g|^2, to first order.
+    assert fallen == pytest.approx(rate * squared, rel=0.1)
+
+
+def test_the_proximal_term_holds_the_weights_near_the_fleets(transcribing_bundle):
+    x, transcripts = utterances(10)
+    free, held = (moved(ModelRuntime.open(transcribing_bundle), x, transcripts, proximal=mu) for mu in (0.0, 10.0))
+    assert held < 0.5 * free
+
+
+def test_probabilities_embeddings_and_gradients_have_the_axis_of_the_steps(model):
+    manifest = model.manifest
+    assert (manifest.steps, manifest.capacity, manifest.characters) == (24, 5, "abcd")
+    x, transcripts = utterances(7)
+    probabilities = model.predict(x, MASK)
+    assert probabilities.shape == (7, 24, 5)
+    np.testing.assert_allclose(probabilities.sum(axis=2), 1, atol=1e-5)
+    assert model.predict(x[:0], MASK).shape == (0, 24, 5)
+    embedded, weights = model.embed(x), model.get_weights()
+    logits = embedded @ weights["head/kernel"] + weights["head/bias"]
+    shares = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(probabilities, shares, rtol=1e-4, atol=1e-6)
+    targets, _ = posteriors(probabilities, transcripts)
+    gradient, loss = model.input_gradient(x, targets, MASK)
+    step = 0.003 * gradient / np.linalg.norm(gradient)
+    up, down = (model.input_gradient(nudged, targets, MASK)[1] for nudged in (x + step, x - step))
+    assert loss == pytest.approx(-(targets * np.log(probabilities)).sum(), rel=1e-4)
+    assert (gradient * step).sum() == pytest.approx((up - down) / 2, rel=0.02)
+
+
+def test_targets_without_steps_are_refused(model):
+    x, _ = utterances(2)
+    with pytest.raises(ModelError, match=r"targets has shape \(2, 5\); this model takes \(2, 24, 5\)"):
+        model.train_step(x, np.zeros((2, 5), np.float32), MASK, learning_rate=0.1)
+
+
+def test_a_bundle_of_classes_has_no_texts(bundles):
+    model = ModelRuntime.open(bundles["cnn2"])
+    with pytest.raises(ModelError, match="cnn2 recognises classes of sounds"):
+        train_epoch(model, np.zeros((1, 20, 13), np.float32), [np.array([1])], Optimiser(0.1), np.random.default_rng(0))
+
+
+def test_a_bundle_of_speech_is_refused_where_classes_are_needed(transcribing_bundle):
+    data = transcribing_bundle.read_bytes()
+    for read in (lambda: read_bundle(transcribing_bundle), lambda: unpack_bundle(data, "the body")):
+        with pytest.raises(
+            BundleError, match=r"\(dcnn_ctc\) writes down speech .* take a bundle of sounds here, e.g. "
+        ):
+            read()
+
+
+def test_a_bundle_of_speech_is_read_again_as_it_was_written(transcribing_bundle):
+    bundle = read_bundle(transcribing_bundle, transcribes=True)
+    written = write_bundle(bundle.manifest, bundle.graph, bundle.weights)
+    assert unpack_bundle(written, "it", transcribes=True).manifest == bundle.manifest

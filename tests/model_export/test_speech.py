@@ -1,0 +1,59 @@
+"""A network that writes characters: its loss is TensorFlow's CTC, and what is exported of it says so."""
+
+import json
+
+import numpy as np
+import pytest
+
+from edge_client.speech.ctc import posteriors
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import preset
+from fleet_protocol.ready_bundles import find_bundle
+from model_export.cli import main
+from model_export.errors import ExportError
+from model_export.normalisation import Normalisation
+from model_export.specification import ALPHABET, Specification
+from tests.support.checkout import run_python
+
+
+def specification(**options):
+    settings = preset("utterance")
+    return Specification("dcnn_ctc", settings, Normalisation.default(settings), **options)
+
+
+@pytest.mark.slow
+def test_losses_and_gradients_are_tensorflows():
+    reference = json.loads(run_python("-m", "tests.support.ctc_reference").splitlines()[-1])
+    logits, transcripts = np.array(reference["logits"]), [np.array(one, int) for one in reference["transcripts"]]
+    shares = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+    targets, losses = posteriors(shares.astype(np.float32), transcripts)
+    np.testing.assert_allclose(losses, reference["losses"], rtol=1e-5)
+    np.testing.assert_allclose(shares - targets, reference["gradient"], atol=1e-4)
+
+
+def test_the_head_has_a_blank_and_an_output_for_each_character():
+    assert (specification().characters, specification().outputs) == (ALPHABET, 29)
+    assert specification(alphabet="on", capacity=7).outputs == 3
+    settings = preset("gudur")
+    classes = Specification("cnn2", settings, Normalisation.default(settings), capacity=7)
+    assert (classes.characters, classes.outputs) == ("", 7)
+
+
+@pytest.mark.parametrize("alphabet", ["", "abca"])
+def test_an_alphabet_has_each_character_once(alphabet):
+    with pytest.raises(ExportError, match=f"the alphabet '{alphabet}' needs at least one character"):
+        specification(alphabet=alphabet)
+
+
+def test_a_manifest_names_steps_and_characters_where_there_are_some(transcribing_bundle, capsys):
+    manifest = read_bundle(transcribing_bundle, transcribes=True).manifest
+    assert (manifest.output_shape, manifest.embedding, manifest.capacity) == ((24, 5), 32, 5)
+    assert main(["inspect", str(transcribing_bundle)]) == 0
+    assert '"characters": "abcd"' in capsys.readouterr().out
+    classes = read_bundle(find_bundle("cnn2")).manifest
+    assert (classes.steps, classes.characters, classes.output_shape) == (0, "", (32,))
+
+
+def test_plain_models_are_of_classes_only(tmp_path, transcribing_bundle, capsys):
+    assert main(["plain", str(transcribing_bundle), "-o", str(tmp_path)]) == 1
+    assert "(dcnn_ctc) writes down speech and recognises no classes" in capsys.readouterr().err
