@@ -28,7 +28,7 @@ from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.messages import Choice
 from fleet_protocol.tensors import Arrays
 
-_GLOBAL, _GROUPS, _LOCAL = 1, 2, 3  # what a random order is for
+_GLOBAL, _GROUPS, _LOCAL, _CENTRAL = 1, 2, 3, 4  # what a random order is for
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,16 @@ class SpeechFleet:
     def alone(self, how: Personal, passes: int) -> list[float]:
         """Return the error rates of devices that train the start on their own utterances only."""
         return [self._fine_tuned(self.start, device, how.rate, passes) for device in range(len(self.train))]
+
+    def central(self, rate: float, passes: int) -> Arrays:
+        """Return what the start becomes on all devices' utterances together: what a fleet can come to."""
+        x = np.concatenate([part.x for part in self.train])
+        said = [transcript for part in self.train for transcript in part.transcripts]
+        rng = np.random.default_rng([self.seed, _CENTRAL])
+        self.model.set_weights(self.start)
+        for _ in range(passes):
+            train_epoch(self.model, x, said, Optimiser(rate), rng)
+        return self.model.get_weights()
 
     def personal(self, weights: Arrays, how: Personal) -> list[dict[str, Any]]:
         """Personalise a global model for every device, by local passes alone and with groups' rounds before them.

@@ -81,6 +81,33 @@ def without_fleet(
     }  # fmt: skip
 
 
+def centrally(
+    archive: Path,
+    bundle: Path,
+    folder: Path,
+    counts: Counts,
+    pretraining: Pretraining,
+    seed: int,
+    rate: float,
+    passes: int,
+) -> Figures:
+    """Train the start on all devices' utterances in one place; see :func:`shared_model`.
+
+    Returns:
+        ``development`` and ``server_test``; ``devices`` with the error rate ``global`` on their own tests; and
+        ``processor_s``.
+    """
+    fleet, clock = _fleet(archive, bundle, folder, counts, pretraining, seed), time.process_time()
+    weights = fleet.central(rate, passes)
+    rates = zip(fleet.sizes, fleet.tested(weights), strict=True)
+    return {
+        "development": fleet.error_rate(weights, fleet.development),
+        "server_test": fleet.error_rate(weights, fleet.server_test),
+        "devices": [{"device": n, "utterances": size, "global": rate} for n, (size, rate) in enumerate(rates)],
+        "processor_s": time.process_time() - clock,
+    }
+
+
 @functools.lru_cache(maxsize=1)
 def _fleet(
     archive: Path, bundle: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int

@@ -33,10 +33,10 @@ class Pretraining:
         rate: Adam's step size; it falls to nothing over the passes of CTC.
     """
 
-    speakers: int = 60
-    each: int = 6
-    aligned: int = 30
-    passes: int = 20
+    speakers: int = 170
+    each: int = 4
+    aligned: int = 20
+    passes: int = 30
     rate: float = 0.004
 
 

@@ -126,7 +126,7 @@ def results():
     drawn = {
         name: {"mean": 3.0, "spread": 4.0, "share": 0.1, "mean_prox": 20.0, "spread_prox": 3.0} for name in speech.SAVED
     }
-    found = {"alone": alone, "draws, published hours": drawn, "draws, equal speakers": drawn}
+    found = {"alone": alone, "draws, published hours": drawn, "draws, equal speakers": drawn, "central": alone}
     for baseline in speech.BASELINES:
         found[f"{baseline}, 30/50"] = made_up(slow, 10.0)
         found[f"{baseline}, dynamic, 30/50"] = made_up(quick, 9.0, 0.25)
