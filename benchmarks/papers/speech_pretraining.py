@@ -28,7 +28,7 @@ from model_export.normalisation import Normalisation
 from model_export.specification import Specification
 
 Tensor = Any
-_BATCH, _LONGEST = 16, 24  # utterances of a step; letters of a phrase
+_BATCH, _LONGEST = 16, 24  # utterances of one of Adam's steps; letters of a phrase
 
 
 class Trainer:
@@ -45,9 +45,12 @@ class Trainer:
         self._model = network.build(specification, stock=True)
         given = zip(self._names(), self._model.get_weights(), strict=True)
         self._model.set_weights([bundle.weights[name].reshape(array.shape) for name, array in given])
-        self._optimiser = keras.optimizers.Adam()
-        self._optimiser.build(self._model.trainable_variables)
-        self._letters, self._ctc = (self._compiled(loss) for loss in (_placed, _ctc))
+        adam, momentum = keras.optimizers.Adam(), keras.optimizers.SGD(momentum=0.9)
+        self._steps = {
+            "aligned": (adam, self._compiled(_placed, adam), _BATCH),
+            "ctc": (adam, self._compiled(_ctc, adam), _BATCH),
+            "settled": (momentum, self._compiled(_ctc, momentum), manifest.batch),
+        }
 
     def _names(self) -> list[str]:
         return [name for layer in self._manifest.layers for name in layer.weights]
@@ -58,30 +61,40 @@ class Trainer:
         shapes, given = self._manifest.weight_shapes, self._model.get_weights()
         return {name: array.reshape(shapes[name]) for name, array in zip(self._names(), given, strict=True)}
 
-    def _compiled(self, loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def _compiled(self, loss: Callable[..., Tensor], optimiser: keras.Optimizer) -> Callable[..., Tensor]:
+        optimiser.build(self._model.trainable_variables)
+
         def step(x: Tensor, *wanted: Tensor) -> Tensor:
             with tf.GradientTape() as tape:
                 value = loss(self._model(x, training=True), *wanted)
             variables = self._model.trainable_variables
             slopes = tape.gradient(value, [variable.value for variable in variables])
-            self._optimiser.apply_gradients(zip(slopes, variables, strict=True))
+            optimiser.apply_gradients(zip(slopes, variables, strict=True))
             return value
 
         compiled: Callable[..., Tensor] = tf.function(step)
         return compiled
 
-    def train(self, utterances: Utterances, placed: bool, rate: float, rng: np.random.Generator) -> float:
-        """Pass once over utterances; those of a last, smaller batch are left out. Return the mean loss."""
+    def train(self, utterances: Utterances, how: str, rate: float, rng: np.random.Generator) -> float:
+        """Pass once over utterances; those of a last, smaller batch are left out. Return the mean loss.
+
+        Args:
+            utterances: to train on.
+            how: ``aligned``, ``ctc`` or ``settled``.
+            rate: step size.
+            rng: draws the order.
+        """
         characters = self._manifest.characters
         x = ((utterances.x - self._normalisation.mean) / self._normalisation.std).astype(np.float32)
-        if placed:
-            step, wanted = self._letters, [aligned(utterances, self._manifest.steps, characters)]
+        if how == "aligned":
+            wanted = [aligned(utterances, self._manifest.steps, characters)]
         else:
             texts = [indices(text, characters) for text in utterances.texts]
             filled = np.stack([np.pad(text, (0, _LONGEST - len(text))) for text in texts])
-            step, wanted = self._ctc, [filled, np.array([len(text) for text in texts])]
-        self._optimiser.learning_rate.assign(rate)
-        order = rng.permutation(len(x))[: len(x) // _BATCH * _BATCH].reshape(-1, _BATCH)
+            wanted = [filled, np.array([len(text) for text in texts])]
+        optimiser, step, batch = self._steps[how]
+        optimiser.learning_rate.assign(rate)
+        order = rng.permutation(len(x))[: len(x) // batch * batch].reshape(-1, batch)
         return float(np.mean([step(x[rows], *(part[rows].astype(np.int32) for part in wanted)) for rows in order]))
 
 
@@ -103,11 +116,13 @@ def pretrained(bundle: Bundle, speakers: Speakers, how: Pretraining) -> tuple[Ar
         np.random.default_rng(7),
         Trainer(bundle),
     )
+    plan = [("aligned", how.rate)] * how.aligned
+    plan += [("ctc", how.rate * (how.passes - number) / how.passes) for number in range(how.passes)]
+    plan += [("settled", how.settled_rate)] * how.settled
     losses = []
-    for number in range(how.aligned + how.passes):
+    for kind, rate in plan:
         heard = joined([phrases(of_speaker, how.each, rng) for of_speaker in words])
-        left = (how.aligned + how.passes - number) / how.passes
-        losses.append(trainer.train(heard, number < how.aligned, how.rate * min(1.0, left), rng))
+        losses.append(trainer.train(heard, kind, rate, rng))
     return trainer.weights, losses
 
 

@@ -29,15 +29,20 @@ class Pretraining:
         speakers: how many.
         each: phrases of a speaker in a pass; they are made anew for every pass.
         aligned: passes with each letter at its place in its word, before CTC takes over.
-        passes: of CTC.
-        rate: Adam's step size; it falls to nothing over the passes of CTC.
+        passes: of CTC by Adam.
+        rate: Adam's step size; it falls to nothing over these passes.
+        settled: passes of CTC after them by momentum SGD in the devices' batches. What Adam finds is so steep that the
+            devices' first steps would lose it.
+        settled_rate: step size of these.
     """
 
     speakers: int = 170
     each: int = 4
     aligned: int = 20
-    passes: int = 30
+    passes: int = 25
     rate: float = 0.004
+    settled: int = 8
+    settled_rate: float = 0.0015
 
 
 def started(bundle: Path, archive: Path, how: Pretraining, folder: Path) -> Path:
