@@ -10,7 +10,7 @@ from benchmarks.papers.report import Results
 from benchmarks.papers.run import Run
 from benchmarks.papers.scale import Scale
 
-NAMES = ("zero_shot", "fedmlac", "kws_ui", "selection", "attackers", "ablation")
+NAMES = ("zero_shot", "fedmlac", "kws_ui", "selection", "speech", "attackers", "ablation")
 
 
 class Table(Protocol):

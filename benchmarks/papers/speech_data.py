@@ -1,0 +1,295 @@
+"""Spoken digit strings and command phrases of known speakers, made of Speech Commands' words (log-mel pictures).
+
+A phrase is two or three words of one speaker: digits, commands, or commands and a number. Each word's silence is cut
+off by its energy. Between the words, before and after them are pauses, of the quietest frames of the same recordings.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.bundles import BenchmarkError
+from edge_client.speech.ctc import BLANK
+from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.feature_settings import preset
+from fleet_simulator.data.log_mel_archive import pictures, read_pictures
+from fleet_simulator.data.recording_layouts import NOBODY, Entry
+from model_export.pretraining.pictures import mel_power
+
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+COMMANDS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")
+LETTERS = "".join(sorted(set(" ".join((*DIGITS, *COMMANDS)))))
+Spans = tuple[tuple[int, int], ...]
+HOP_S = 0.01
+FRAMES = preset("utterance").frames
+"""Frames of an utterance, 2.56 s; what is left after its last word is a pause."""
+LEAST_CLIPS = 10  # of a speaker
+_NOTHING = -9.5  # logarithm of a frame's power below which it holds zeros (forty bands of 1e-6 are -10.1)
+_LOUD = 0.3  # share of the way from a recording's quiet to its loud frames at which a word begins and ends
+_MARGIN = 4  # frames kept before and after a word: weak sounds as in "six" and "stop"
+_GAP = 12  # frames within a word that may be silent, as before the t of "right"
+_LONGEST = 70  # frames of a word
+_QUIET = 20  # frames of a recording from which pauses are made
+_PAUSE = (4, 16)  # frames between words
+
+
+@dataclass(frozen=True)
+class Word:
+    """A recording of one word.
+
+    Attributes:
+        text: the word.
+        power: mel powers without the silence, float32 [frames, bands].
+        quiet: the recording's quietest frames, float32 [20, bands].
+    """
+
+    text: str
+    power: Floats
+    quiet: Floats
+
+
+@dataclass(frozen=True)
+class Utterances:
+    """Phrases.
+
+    Attributes:
+        x: logarithms of mel powers, float32 [utterances, frames, bands].
+        texts: what is said in each.
+        spans: the first frame of each of its words, and the one after the last.
+    """
+
+    x: Floats
+    texts: tuple[str, ...]
+    spans: tuple[Spans, ...]
+
+    @property
+    def seconds(self) -> float:
+        """How long they are together, without the pauses after them."""
+        return sum(spans[-1][1] for spans in self.spans) * HOP_S
+
+    def __len__(self) -> int:
+        """Return the number of phrases."""
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sizes of a deal, in speakers and in phrases of each.
+
+    Attributes:
+        devices: speakers of every device.
+        train: phrases of a device's speaker to train on.
+        test: others of the same speaker, of other recordings.
+        development: speakers by which the server chooses, and phrases of each.
+        server_test: speakers that judge the global model, and phrases of each.
+    """
+
+    devices: tuple[int, ...] = (20,) * 5 + (40,) * 3 + (60,) * 2
+    train: int = 4
+    test: int = 2
+    development: tuple[int, int] = (40, 4)
+    server_test: tuple[int, int] = (20, 8)
+
+
+@dataclass(frozen=True)
+class Deal:
+    """Who has which phrases; no speaker is in two parts.
+
+    Attributes:
+        train: of every device.
+        test: of every device's speakers, of recordings that ``train`` does not have.
+        development: of the server's speakers for choices.
+        server_test: of the server's speakers for tests.
+    """
+
+    train: list[Utterances]
+    test: list[Utterances]
+    development: Utterances
+    server_test: Utterances
+
+
+def clips_of_speakers(archive: Path) -> dict[str, list[Entry]]:
+    """Return the recordings of digits and commands of every speaker who has ten or more, in a fixed order.
+
+    Raises:
+        CorpusError: it is no such archive.
+    """
+    found: dict[str, list[Entry]] = {}
+    for entry in pictures(archive):
+        if entry.speaker != NOBODY and said(entry) in (*DIGITS, *COMMANDS):
+            found.setdefault(entry.speaker, []).append(entry)
+    return {speaker: found[speaker] for speaker in sorted(found) if len(found[speaker]) >= LEAST_CLIPS}
+
+
+def said(entry: Entry) -> str:
+    """Return the word of a picture: that of its name, or its label."""
+    return entry.word or entry.label
+
+
+def words(archive: Path, entries: Sequence[Entry]) -> list[Word]:
+    """Read recordings and cut the silence off.
+
+    Raises:
+        CorpusError: a picture is damaged.
+    """
+    power = mel_power(read_pictures(archive, entries))
+    return [cut(said(entry), clip) for entry, clip in zip(entries, power, strict=True)]
+
+
+def cut(text: str, power: Floats) -> Word:
+    """Cut the silence off a recording's ends: float32 [frames, bands] of mel powers."""
+    energy = np.log(power.sum(axis=1))
+    real = energy > _NOTHING  # short recordings are filled up with zeros, which no microphone hears
+    smooth = np.convolve(energy, np.full(3, 1 / 3), "same")
+    quiet, loud = np.percentile(energy[real] if real.any() else energy, [10, 97])
+    level = min(quiet + _LOUD * (loud - quiet), smooth.max())
+    begin, end = _loudest_part(np.flatnonzero(smooth >= level), np.exp(energy))
+    heard = np.flatnonzero(real) if real.any() else np.arange(len(power))
+    begin, end = max(int(heard[0]), begin - _MARGIN), min(int(heard[-1]) + 1, end + _MARGIN)
+    outside = real & ((np.arange(len(power)) < begin) | (np.arange(len(power)) >= end))
+    pauses = np.flatnonzero(outside) if outside.any() else np.arange(len(power))
+    order = pauses[np.argsort(energy[pauses], kind="stable")]
+    return Word(text, power[begin : min(end, begin + _LONGEST)], power[order[:_QUIET]])
+
+
+def _loudest_part(active: Ints, energy: Floats) -> tuple[int, int]:
+    """Return where the part with the most energy begins and ends, of parts that long gaps keep apart."""
+    parts = np.split(active, np.flatnonzero(np.diff(active) > _GAP) + 1)
+    best = max(parts, key=lambda part: float(energy[part].sum()))
+    return int(best[0]), int(best[-1]) + 1
+
+
+def phrases(speaker: Sequence[Word], count: int, rng: np.random.Generator) -> Utterances:
+    """Make phrases of one speaker's words, each of two or three of them, none twice in a phrase."""
+    made = [_phrase(_chosen(speaker, rng), rng) for _ in range(count)]
+    x, texts, spans = zip(*made, strict=True)
+    return Utterances(np.stack(x), texts, spans)
+
+
+def _chosen(speaker: Sequence[Word], rng: np.random.Generator) -> list[Word]:
+    """Draw the words of a phrase: digits or commands where the speaker has enough of them, else both."""
+    count = int(rng.integers(2, 4))
+    kinds = [[word for word in speaker if word.text in kind] for kind in (DIGITS, COMMANDS)]
+    possible = [kind for kind in kinds if len(kind) >= count] or [list(speaker)]
+    pool = possible[int(rng.integers(len(possible)))] if rng.random() < 0.75 else list(speaker)
+    return [pool[index] for index in rng.permutation(len(pool))[:count]]
+
+
+def _phrase(chosen: Sequence[Word], rng: np.random.Generator) -> tuple[Floats, str, Spans]:
+    """Join words: logarithms of powers, float32 [FRAMES, bands], the text, and where its words are."""
+    while sum(len(word.power) + _PAUSE[1] for word in chosen) > FRAMES:
+        chosen = chosen[:-1]
+    quiet = np.concatenate([word.quiet for word in chosen])
+    parts, spans, frames = [], [], 0
+    for word in chosen:
+        parts += [_pause(quiet, int(rng.integers(*_PAUSE)), rng), word.power]
+        frames += len(parts[-2])
+        spans.append((frames, frames + len(word.power)))
+        frames += len(word.power)
+    parts.append(_pause(quiet, FRAMES - frames, rng))
+    return np.log(np.concatenate(parts)), " ".join(word.text for word in chosen), tuple(spans)
+
+
+def _pause(quiet: Floats, frames: int, rng: np.random.Generator) -> Floats:
+    return np.asarray(quiet[rng.integers(len(quiet), size=frames)])
+
+
+def joined(parts: Sequence[Utterances]) -> Utterances:
+    """Return several speakers' phrases as one."""
+    return Utterances(
+        np.concatenate([part.x for part in parts]),
+        *(tuple(one for part in parts for one in getattr(part, name)) for name in ("texts", "spans")),
+    )
+
+
+def aligned(utterances: Utterances, steps: int, characters: str) -> Ints:
+    """Return symbols with the letters of a word evenly over it, int64 [utterances, steps].
+
+    Blanks stand between equal letters and in pauses, a space after every word but the last.
+    """
+    symbols = np.full((len(utterances), steps), BLANK)
+    for row, text, spans in zip(symbols, utterances.texts, utterances.spans, strict=True):
+        for number, (word, (begin, end)) in enumerate(zip(text.split(), spans, strict=True)):
+            first, last = round(begin * steps / FRAMES), min(steps, round(end * steps / FRAMES))
+            letters = _with_blanks(word, characters)
+            row[first:last] = [letters[place * len(letters) // (last - first)] for place in range(last - first)]
+            if number + 1 < len(spans):
+                row[last] = 1 + characters.index(" ")
+    return symbols
+
+
+def _with_blanks(word: str, characters: str) -> list[int]:
+    found: list[int] = []
+    for letter, before in zip(word, " " + word, strict=False):
+        found += [BLANK] * (letter == before) + [1 + characters.index(letter)]
+    return found
+
+
+class Speakers:
+    """The speakers of an archive; recordings are read when a part needs them."""
+
+    def __init__(self, archive: Path) -> None:
+        """List them.
+
+        Raises:
+            CorpusError: it is no such archive.
+        """
+        self._archive, self._clips = archive, _listed(archive)
+        self._order: list[str] = np.random.default_rng(0).permutation(list(self._clips)).tolist()
+
+    def pretrained(self, count: int) -> list[str]:
+        """Return the speakers of a start, the same ones for every deal."""
+        return self._order[:count]
+
+    def words_of(self, speakers: Sequence[str]) -> list[list[Word]]:
+        """Read the words of each of some speakers."""
+        read = iter(words(self._archive, [entry for speaker in speakers for entry in self._clips[speaker]]))
+        return [[next(read) for _ in self._clips[speaker]] for speaker in speakers]
+
+    def deal(self, counts: Counts, seed: int, kept: int) -> Deal:
+        """Give speakers to devices and to the server, and make their phrases; a seed's deal is always the same.
+
+        Args:
+            counts: of speakers and phrases.
+            seed: of who gets whom.
+            kept: speakers of the start, who are left out.
+
+        Raises:
+            BenchmarkError: there are not enough speakers.
+        """
+        sizes = (*counts.devices, counts.development[0], counts.server_test[0])
+        others = self._order[kept:]
+        if len(others) < sum(sizes):
+            raise BenchmarkError(
+                f"{self._archive} has {len(others)} speakers beside the start's {kept}, a deal takes {sum(sizes)}; "
+                "use the whole archive, or fewer speakers"
+            )
+        order = np.random.default_rng([seed, 1]).permutation(others)[: sum(sizes)].tolist()
+        left, rng = iter(self.words_of(order)), np.random.default_rng([seed, 2])
+        train, test = [], []
+        for speakers in counts.devices:
+            pairs = [_two_parts(next(left), counts, rng) for _ in range(speakers)]
+            train.append(joined([first for first, _ in pairs]))
+            test.append(joined([second for _, second in pairs]))
+        server = [
+            joined([phrases(next(left), each, rng) for _ in range(speakers)])
+            for speakers, each in (counts.development, counts.server_test)
+        ]
+        return Deal(train, test, server[0], server[1])
+
+
+def _two_parts(speaker: Sequence[Word], counts: Counts, rng: np.random.Generator) -> tuple[Utterances, Utterances]:
+    """Return a speaker's phrases to train on, and others of recordings that those do not have."""
+    found = [speaker[index] for index in rng.permutation(len(speaker))]
+    kept = max(3, len(found) * 3 // 10)
+    return phrases(found[kept:], counts.train, rng), phrases(found[:kept], counts.test, rng)
+
+
+@functools.lru_cache(maxsize=2)
+def _listed(archive: Path) -> Mapping[str, list[Entry]]:
+    return clips_of_speakers(archive)

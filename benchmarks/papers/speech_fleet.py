@@ -1,0 +1,208 @@
+"""Ten devices that learn to write down speech together: rounds as the product runs them, with transcripts for labels.
+
+Selection, aggregation and the groups of personalisation are the aggregator's own code, the training is the device's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from aggregator_server.aggregation.updates import Layout, stack_updates
+from aggregator_server.aggregation.weights import aggregate_weights
+from aggregator_server.selection.contract import Candidate, History
+from aggregator_server.selection.draw import select
+from aggregator_server.strategies.personalisation import schedule
+from aggregator_server.strategies.plan_methods import complete
+from benchmarks.papers.speech_data import Deal, Utterances
+from edge_client.learning.sgd import Optimiser
+from edge_client.model.runtime import ModelRuntime
+from edge_client.speech.ctc import character_error_rate, greedy, indices, text_of
+from edge_client.speech.training import train_epoch
+from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.messages import Choice
+from fleet_protocol.tensors import Arrays
+
+_GLOBAL, _GROUPS, _LOCAL, _CENTRAL = 1, 2, 3, 4  # what a random order is for
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the global model is trained.
+
+    Attributes:
+        selection: of a round's devices.
+        rate: step size of momentum SGD on the devices.
+        proximal: FedProx' mu.
+        by_size: whether the mean of the uploads is weighted by the devices' utterances. FedProx' is not, as published.
+    """
+
+    selection: Choice
+    rate: float
+    proximal: float = 0.0
+    by_size: bool = True
+
+
+@dataclass(frozen=True)
+class Personal:
+    """How devices fine-tune the global model.
+
+    Attributes:
+        rate: step size.
+        passes: over the device's own utterances, after its group's rounds.
+        groups: settings of ``group_balanced``.
+    """
+
+    rate: float
+    passes: int
+    groups: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Utterances as a model takes them.
+
+    Attributes:
+        x: normalised features, float32 [utterances, frames, bands].
+        texts: what is said.
+        transcripts: the same as outputs of the head.
+        seconds: of speech.
+    """
+
+    x: Floats
+    texts: tuple[str, ...]
+    transcripts: list[Array]
+    seconds: float
+
+
+class SpeechFleet:
+    """One deal of speakers, and the model that its devices train.
+
+    Attributes:
+        sizes: utterances that each device has to train on.
+        start: the weights before the first round.
+    """
+
+    def __init__(self, model: ModelRuntime, deal: Deal, seed: int) -> None:
+        """Take the model's weights as the start."""
+        self.model, self.seed, self.start = model, seed, model.get_weights()
+        self.train = [self._part(part) for part in deal.train]
+        self.tests = [self._part(part) for part in deal.test]
+        self.development, self.server_test = self._part(deal.development), self._part(deal.server_test)
+        self.sizes = [len(part.texts) for part in self.train]
+        manifest = model.manifest
+        self._layout = Layout(manifest.layers, {name: tuple(shape) for name, shape in manifest.weight_shapes.items()})
+
+    def _part(self, utterances: Utterances) -> Part:
+        characters = self.model.manifest.characters
+        transcripts: list[Array] = [indices(text, characters) for text in utterances.texts]
+        return Part(self.model.normalise(utterances.x), utterances.texts, transcripts, utterances.seconds)
+
+    def error_rate(self, weights: Arrays, part: Part) -> float:
+        """Return the character error rate of greedily read probabilities."""
+        self.model.set_weights(weights)
+        mask = np.ones(self.model.manifest.capacity, np.float32)
+        heard = [text_of(found, self.model.manifest.characters) for found in greedy(self.model.predict(part.x, mask))]
+        return character_error_rate(part.texts, heard)
+
+    def tested(self, weights: Arrays) -> list[float]:
+        """Return the error rate of one model on every device's own test."""
+        return [self.error_rate(weights, part) for part in self.tests]
+
+    def rounds(self, method: Method, count: int) -> tuple[Arrays, list[dict[str, Any]]]:
+        """Train the global model; return its weights and an entry for each round.
+
+        An entry has ``devices``, ``loss`` (the median of the devices'), ``seconds`` of speech trained on, the
+        ``processor_s`` that took, and the global model's error rate on the server's ``development`` speakers.
+        """
+        candidates = [Candidate(str(device), size) for device, size in enumerate(self.sizes)]
+        selection = complete("selection", method.selection)
+        weights, entries = self.start, list[dict[str, Any]]()
+        for number in range(count):
+            history = History(number, tuple(entry["loss"] for entry in entries))
+            members = [int(one) for one in select(candidates, selection, history, (self.seed, number))]
+            clock = time.process_time()
+            weights, loss = self._round(weights, members, method, (_GLOBAL, number))
+            entries.append({
+                "devices": members, "loss": loss, "seconds": sum(self.train[one].seconds for one in members),
+                "processor_s": time.process_time() - clock,
+                "development": self.error_rate(weights, self.development),
+            })  # fmt: skip
+        return weights, entries
+
+    def _round(
+        self, weights: Arrays, members: Sequence[int], method: Method, purpose: tuple[int, ...]
+    ) -> tuple[Arrays, float]:
+        """Let devices pass once over their utterances; return the mean of their weights and their median loss."""
+        trained, losses = dict[int, Arrays](), list[float]()
+        optimiser = Optimiser(method.rate, proximal=method.proximal)
+        for one in members:
+            trained[one], loss = self._trained(weights, one, optimiser, 1, purpose)
+            losses.append(loss)
+        order = sorted(members, key=str)
+        updates = stack_updates(self._layout, {str(one): partial(trained.__getitem__, one) for one in order})
+        sizes = np.array([self.sizes[one] for one in order], np.float64)
+        rule = Choice("weighted_mean", {"by_size": method.by_size})
+        mean, _, _ = aggregate_weights(rule, updates, sizes, weights, {})
+        return mean, float(np.median(losses))
+
+    def _trained(
+        self, weights: Arrays, device: int, optimiser: Optimiser, passes: int, purpose: tuple[int, ...]
+    ) -> tuple[Arrays, float]:
+        """Return what a device makes of weights in some passes, and the last one's mean loss."""
+        rng, part = np.random.default_rng([self.seed, *purpose, device]), self.train[device]
+        self.model.set_weights(weights)
+        loss = float("nan")
+        for _ in range(passes):
+            loss = train_epoch(self.model, part.x, part.transcripts, optimiser, rng)
+        return self.model.get_weights(), loss
+
+    def alone(self, how: Personal, passes: int) -> list[float]:
+        """Return the error rates of devices that train the start on their own utterances only."""
+        return [self._fine_tuned(self.start, device, how.rate, passes) for device in range(len(self.train))]
+
+    def central(self, rate: float, passes: int) -> Arrays:
+        """Return what the start becomes on all devices' utterances together: what a fleet can come to."""
+        x = np.concatenate([part.x for part in self.train])
+        said = [transcript for part in self.train for transcript in part.transcripts]
+        rng = np.random.default_rng([self.seed, _CENTRAL])
+        self.model.set_weights(self.start)
+        for _ in range(passes):
+            train_epoch(self.model, x, said, Optimiser(rate), rng)
+        return self.model.get_weights()
+
+    def personal(self, weights: Arrays, how: Personal) -> list[dict[str, Any]]:
+        """Personalise a global model for every device, by local passes alone and with groups' rounds before them.
+
+        A device passes over its own utterances equally often either way.
+
+        Returns:
+            For each device ``utterances``, ``group``, ``passes``, and the error rates ``global``, ``local`` and
+            ``group_balanced`` on its own test.
+        """
+        settings = complete("personalisation", Choice("group_balanced", dict(how.groups))).settings
+        planned = schedule({str(device): size for device, size in enumerate(self.sizes)}, settings)
+        found: dict[int, dict[str, Any]] = {}
+        for group, (names, rounds) in enumerate(zip(planned.groups, planned.rounds, strict=True)):
+            members = [int(name) for name in names]
+            start = weights
+            for number in range(rounds):
+                start, _ = self._round(start, members, Method(Choice("all", {}), how.rate), (_GROUPS, group, number))
+            for device in members:
+                found[device] = {
+                    "device": device, "utterances": self.sizes[device], "group": group, "passes": rounds + how.passes,
+                    "global": self.error_rate(weights, self.tests[device]),
+                    "local": self._fine_tuned(weights, device, how.rate, rounds + how.passes),
+                    "group_balanced": self._fine_tuned(start, device, how.rate, how.passes),
+                }  # fmt: skip
+        return [found[device] for device in sorted(found)]
+
+    def _fine_tuned(self, weights: Arrays, device: int, rate: float, passes: int) -> float:
+        """Return the error rate on a device's own test of weights that it has trained further."""
+        trained, _ = self._trained(weights, device, Optimiser(rate), passes, (_LOCAL,))
+        return self.error_rate(trained, self.tests[device])

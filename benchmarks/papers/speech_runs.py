@@ -1,0 +1,161 @@
+"""What the table of speech recognition runs: a fleet by one method, devices alone, and draws without training.
+
+Each returns figures that JSON can hold. Those of one seed share a deal of the speakers, and all seeds one start.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aggregator_server.selection.contract import Candidate, History
+from aggregator_server.selection.draw import select
+from aggregator_server.strategies.plan_methods import complete
+from benchmarks.papers.run import Figures
+from benchmarks.papers.speech_data import Counts, Speakers
+from benchmarks.papers.speech_fleet import Method, Personal, SpeechFleet
+from benchmarks.papers.speech_start import Pretraining, started
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.messages import Choice
+
+
+def shared_model(
+    archive: Path, bundle: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int,
+    method: Method, rounds: int, personal: Personal | None = None,
+) -> Figures:  # fmt: skip
+    """Train a global model, test it, and personalise it.
+
+    Args:
+        archive: of the log-mel pictures.
+        bundle: the untrained network.
+        folder: holds the trained start.
+        counts: sizes of the deal.
+        pretraining: of the start.
+        seed: of the deal and of all random orders.
+        method: of the rounds.
+        rounds: how many.
+        personal: how devices fine-tune; None: they do not.
+
+    Returns:
+        ``rounds`` as :meth:`SpeechFleet.rounds` says; ``server_test``, the global model's error rate on the server's
+        test; ``devices``, on every device's own test, as :meth:`SpeechFleet.personal` says; and ``processor_s``.
+    """
+    fleet, clock = _fleet(archive, bundle, folder, counts, pretraining, seed), time.process_time()
+    weights, entries = fleet.rounds(method, rounds)
+    if personal:
+        devices = fleet.personal(weights, personal)
+    else:
+        rates = zip(fleet.sizes, fleet.tested(weights), strict=True)
+        devices = [{"device": n, "utterances": size, "global": rate} for n, (size, rate) in enumerate(rates)]
+    server_test = fleet.error_rate(weights, fleet.server_test)
+    spent = time.process_time() - clock
+    return {"rounds": entries, "server_test": server_test, "devices": devices, "processor_s": spent}
+
+
+def without_fleet(
+    archive: Path, bundle: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int,
+    personal: Personal, passes: int,
+) -> Figures:  # fmt: skip
+    """Return what the start is worth, and what devices make of it alone; see :func:`shared_model`.
+
+    Returns:
+        ``development`` and ``server_test`` of the start; ``devices`` with the error rates ``start`` and ``alone`` on
+        their own tests; ``seconds`` of speech in their training; and ``processor_s``.
+    """
+    fleet, clock = _fleet(archive, bundle, folder, counts, pretraining, seed), time.process_time()
+    rates = zip(fleet.sizes, fleet.tested(fleet.start), fleet.alone(personal, passes), strict=True)
+    return {
+        "development": fleet.error_rate(fleet.start, fleet.development),
+        "server_test": fleet.error_rate(fleet.start, fleet.server_test),
+        "devices": [
+            {"device": number, "utterances": size, "start": start, "alone": alone}
+            for number, (size, start, alone) in enumerate(rates)
+        ],
+        "seconds": [part.seconds for part in fleet.train],
+        "processor_s": time.process_time() - clock,
+    }  # fmt: skip
+
+
+def centrally(
+    archive: Path,
+    bundle: Path,
+    folder: Path,
+    counts: Counts,
+    pretraining: Pretraining,
+    seed: int,
+    rate: float,
+    passes: int,
+) -> Figures:
+    """Train the start on all devices' utterances in one place; see :func:`shared_model`.
+
+    Returns:
+        ``development`` and ``server_test``; ``devices`` with the error rate ``global`` on their own tests; and
+        ``processor_s``.
+    """
+    fleet, clock = _fleet(archive, bundle, folder, counts, pretraining, seed), time.process_time()
+    weights = fleet.central(rate, passes)
+    rates = zip(fleet.sizes, fleet.tested(weights), strict=True)
+    return {
+        "development": fleet.error_rate(weights, fleet.development),
+        "server_test": fleet.error_rate(weights, fleet.server_test),
+        "devices": [{"device": n, "utterances": size, "global": rate} for n, (size, rate) in enumerate(rates)],
+        "processor_s": time.process_time() - clock,
+    }
+
+
+@functools.lru_cache(maxsize=1)
+def _fleet(
+    archive: Path, bundle: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int
+) -> SpeechFleet:
+    model = ModelRuntime.open(started(bundle, archive, pretraining, folder))
+    return SpeechFleet(model, Speakers(archive).deal(counts, seed, pretraining.speakers), seed)
+
+
+def draws(
+    sizes: Sequence[float], settings: Sequence[tuple[int, int]], fraction: float, published: Mapping[str, float],
+    seeds: int,
+) -> Figures:  # fmt: skip
+    """Draw devices for many fleets, without training: how much less data dynamic selection has trained on at the end.
+
+    Args:
+        sizes: data of every device, in any unit.
+        settings: (R, rounds).
+        fraction: of the devices in a round.
+        published: what it saved, by setting as in ``30/50``, in per cent.
+        seeds: fleets.
+
+    Returns:
+        By setting: ``mean`` and ``spread`` of what is saved against an even draw, in per cent; the ``share`` of the
+        fleets that save as much as published; and the same against a draw by size, ``mean_prox`` and ``spread_prox``.
+    """
+    last = max(rounds for _, rounds in settings)
+    even, by_size = (
+        np.array([_drawn(sizes, Choice(name, {"fraction": fraction}), last, seed) for seed in range(seeds)])
+        for name in ("uniform", "size_proportional")
+    )
+    found: dict[str, dict[str, float]] = {}
+    for switch, rounds in settings:
+        choice = Choice("dynamic", {"fraction": fraction, "switch_round": switch})
+        # Other seeds than the baselines': the paper's runs too drew for themselves.
+        dynamic = np.array([_drawn(sizes, choice, rounds, seeds + seed).sum() for seed in range(seeds)])
+        name = f"{switch}/{rounds}"
+        saved, saved_prox = (100 * (1 - dynamic / base[:, :rounds].sum(axis=1)) for base in (even, by_size))
+        found[name] = {
+            "mean": float(saved.mean()), "spread": float(saved.std()),
+            "share": float((saved >= published[name]).mean()) if name in published else float("nan"),
+            "mean_prox": float(saved_prox.mean()), "spread_prox": float(saved_prox.std()),
+        }  # fmt: skip
+    return found
+
+
+def _drawn(sizes: Sequence[float], choice: Choice, rounds: int, seed: int) -> Any:  # noqa: ANN401
+    """Return the data of each round's devices, float64 [rounds]."""
+    candidates = [Candidate(str(device), round(size)) for device, size in enumerate(sizes)]
+    wanted = complete("selection", choice)
+    drawn = [select(candidates, wanted, History(number), (seed, number)) for number in range(rounds)]
+    return np.array([sum(sizes[int(device)] for device in members) for members in drawn])
