@@ -259,7 +259,7 @@ class VirtualDevices:
         self, device: int, version: int, rounds: int, settings: Mapping[str, Value]
     ) -> dict[str, float]:
         """Evaluate the model that local training leaves on a device: its own or, without one, its next upload."""
-        model = self.shared
+        model: ModelRuntime = self.shared
         if self.method.keeps_own:
             model = self._own_model(device, version)
         else:
