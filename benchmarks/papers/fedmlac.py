@@ -242,5 +242,5 @@ def _scores(scale: Scale, name: str, rate: float, seed: int, size: Size) -> Run:
 
 def section(results: Results) -> str:
     """Return the tables."""
-    trials = {name: tuple(of) for name, of in TRIALS.items()}
-    return tables(results, trials, CHOSEN, " and ".join(map(str, TUNING_SEEDS)))
+    trials = {name: tuple(of) for name, of in TRIALS.items()} | {SCORES: tuple(f"{rate:g}" for rate in SCORES_RATES)}
+    return tables(results, trials, CHOSEN | {SCORES: f"{SCORES_RATE:g}"}, TUNING_SEEDS)

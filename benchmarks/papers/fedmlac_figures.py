@@ -63,7 +63,12 @@ def published_loss(method: str, condition: str) -> float:
 
 
 def trial_score(results: Results, method: str, trial: str) -> float:
-    """Return what a trial is judged by: the local models' mean over both conditions, in per cent."""
+    """Return what a trial is judged by, in per cent: the local models' mean over both conditions.
+
+    Of ``zero_shot``, which has one condition, the mean of own and strangers' clips.
+    """
+    if method == SCORES:
+        return fmean(50 * (found["own"] + found["strangers"]) for found in results.figures(f"{method} {trial}"))
     return fmean(fmean(results.values(f"{method} {trial}, {name}", local)) for name in TUNED_ON)
 
 
