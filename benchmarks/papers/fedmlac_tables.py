@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from benchmarks.papers.fedmlac_claims import claims
@@ -33,23 +34,33 @@ from benchmarks.papers.report import Results, gain, markdown_table, mean_and_spr
 from benchmarks.papers.run import Figures
 
 
-def tables(
-    results: Results, trials: Mapping[str, Sequence[str]], chosen: Mapping[str, str], seeds: Sequence[int]
-) -> str:
-    """Return all of FedMLAC's tables.
+@dataclass(frozen=True)
+class Tuning:
+    """What was tried.
 
-    Args:
-        results: of the runs.
-        trials: by method what was tried with the tuning seeds.
+    Attributes:
+        seeds: it was tried on.
+        trials: by method.
         chosen: of these.
-        seeds: the tuning seeds.
+        often: the trials of fleets whose devices are visited more often.
+        often_chosen: of these.
     """
+
+    seeds: Sequence[int]
+    trials: Mapping[str, Sequence[str]]
+    chosen: Mapping[str, str]
+    often: Mapping[str, Sequence[str]]
+    often_chosen: Mapping[str, str]
+
+
+def tables(results: Results, tuning: Tuning) -> str:
+    """Return all of FedMLAC's tables."""
     parts = {
         "By the paper's measure: the mean of the local models": _by_local_models(results),
         "By the model that a device listens with": _listening(results),
         "Five networks in one fleet": _five(results),
         "Where the difference comes from": _reasons(results),
-        "Tuning": "" if results.full else _tuning(results, trials, chosen, " and ".join(map(str, seeds))),
+        "Tuning": "" if results.full else _tuning(results, tuning),
     }
     sections = [f"### {heading}\n{text}" for heading, text in parts.items() if text]
     return "\n".join([_setting(results), *sections, claims(results)])
@@ -186,17 +197,15 @@ def _reasons(results: Results) -> str:
 
 def _visited(results: Results) -> str:
     rows = []
-    for condition in TUNED_ON:
-        for method in ("FedAvg", FEDMLAC):
-            name = f"{method}, {VISITED}, {condition}"
-            figures = results.figures(name)
-            models = (_cell(results, name, figure) for figure in (local, shared))
-            rows.append([f"{condition}, {method}", *models, *_course(figures)])
-    visits, seeds = len(figures[0]["rounds"]), len(results.figures(f"{FEDMLAC}, {VISITED}, {CLEAN}"))
+    for method in ("FedAvg", FEDMLAC):
+        figures = results.figures(f"{method}, {VISITED}")
+        models = (_cell(results, f"{method}, {VISITED}", figure) for figure in (local, shared))
+        rows.append([method, *models, *_course(figures)])
     header = ["", "local models", "shared model", *(f"after {share} %" for share in (10, 20, 50, 100))]
     return (
-        f"\nThe same devices visited {visits} times (clean: {seeds} seed). The last columns are the shared model's\n"
-        "after a share of the rounds:\n\n" + markdown_table(header, rows)
+        f"\nThe same devices with half of the labels wrong, visited {len(figures[0]['rounds'])} times, with settings\n"
+        "of their own. The last columns are the shared model's after a share of the rounds:\n\n"
+        + markdown_table(header, rows)
     )
 
 
@@ -206,16 +215,31 @@ def _course(figures: Sequence[Figures]) -> list[str]:
     return [f"{fmean(values):.1f}" for values in places]
 
 
-def _tuning(results: Results, trials: Mapping[str, Sequence[str]], chosen: Mapping[str, str], seeds: str) -> str:
-    rows = []
-    for method, tried in trials.items():
-        cells = [f"{trial}: {trial_score(results, method, trial):.1f}" for trial in tried]
-        rows.append([method, *(f"**{c}**" if t == chosen[method] else c for t, c in zip(tried, cells, strict=True))])
-    header = ["", *("trial",) * len(trials[METHODS[0]])]
+def _tuning(results: Results, tuning: Tuning) -> str:
+    rows = [
+        [method, *_tried(trials, tuning.chosen[method], [trial_score(results, method, trial) for trial in trials])]
+        for method, trials in tuning.trials.items()
+    ]
+    often = [
+        [method, *_tried(trials, tuning.often_chosen[method], _scores_of_visited(results, method, trials))]
+        for method, trials in tuning.often.items()
+    ]
     return (
-        f"Seed {seeds}, as many trials of every method: the mean of the local models, clean and with half of the\n"
-        "labels wrong, in %; of `zero_shot` of own and strangers' clips, clean. One choice serves all conditions.\n"
-        "The rate is followed by FedProx' mu, FedOPT's server rate, and FedMLAC's a. Not tuned: momentum 0.9, LPA's\n"
-        "shares (0.1 and 0.1), FedMLAC's five passes of warm-up at 0.02. Thirteen runs in fleets of other sizes came\n"
-        "first, with the same seed: six of FedAvg and seven of FedMLAC.\n\n" + markdown_table(header, rows)
+        f"Seed {' and '.join(map(str, tuning.seeds))}, as many trials of every method: the mean of the local models,\n"
+        "clean and with half of the labels wrong, in %; of `zero_shot` of own and strangers' clips, clean. One choice\n"
+        "serves all conditions. The rate is followed by FedProx' mu, FedOPT's server rate, and FedMLAC's a. Not\n"
+        "tuned: momentum 0.9, LPA's shares (0.1 and 0.1), FedMLAC's five passes of warm-up at 0.02. Thirteen runs in\n"
+        "fleets of other sizes came first, with the same seed: six of FedAvg and seven of FedMLAC.\n\n"
+        + markdown_table(["", *("trial",) * 5], rows)
+        + "\nOf the fleets that are visited more often, half of the labels wrong:\n\n"
+        + markdown_table(["", *("trial",) * 2], often)
     )
+
+
+def _scores_of_visited(results: Results, method: str, trials: Sequence[str]) -> list[float]:
+    return [fmean(results.values(f"{method} {trial}, {VISITED}", local)) for trial in trials]
+
+
+def _tried(trials: Sequence[str], chosen: str, scores: Sequence[float]) -> list[str]:
+    cells = [f"{trial}: {score:.1f}" for trial, score in zip(trials, scores, strict=True)]
+    return [f"**{cell}**" if trial == chosen else cell for trial, cell in zip(trials, cells, strict=True)]
