@@ -45,6 +45,11 @@ def thousands(figures: Figures) -> float:
     return float(sum(entry["device_seconds"] for entry in figures["rounds"]))
 
 
+def seconds(results: Results, name: str) -> float:
+    """Return how long a name's runs took on average, in seconds."""
+    return fmean(outcome.seconds for _, outcome in results.by_name[name])
+
+
 def has(results: Results, name: str) -> bool:
     """Return whether there are runs of a name."""
     return name in results.by_name
