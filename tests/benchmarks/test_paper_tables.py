@@ -74,7 +74,10 @@ def test_fedmlac_stands_beside_what_was_published(text):
     assert "| 3.0 for 5.5 (FedAvg); 7.5 for 10.5 (FedAvg), 11.7 (FedProx), 9.3 (FedOPT) |" in claims
     assert "| wrong 30%: 0.0 for 0.0 (FedAvg); wrong 50%: 0.0 for 23.5 (FedAvg)," in claims
     assert "| Five networks: LPA improves the own models | +1.8 | -48.5 ± 0.7 | no |" in claims
-    assert "clean: -8.5 ± 0.7; wrong 50%: +40.0 ± 0.0 | in part |" in claims
+    assert (
+        "| own, clean: +40.0 ± 0.0; own, wrong 50%: +40.0 ± 0.0; strangers, clean: -8.5 ± 0.7; strangers, wrong 50%:"
+        in claims
+    )
 
 
 def test_every_method_has_as_many_trials_on_seeds_that_are_not_reported(tmp_path):
