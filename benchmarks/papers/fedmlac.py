@@ -19,7 +19,6 @@ from benchmarks.papers.fedmlac_figures import (
     LONGER,
     NO_LPA,
     NOISE,
-    REHEARSED,
     SCORES,
     TUNED_ON,
     VISITED,
@@ -205,14 +204,12 @@ def _parts(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
     """Yield what takes FedMLAC apart, and the fleets of several architectures."""
     condition, mutual = CONDITIONS[name], METHODS[FEDMLAC]
     longer = replace(size, rounds=2 * size.rounds)
-    unpruned = LPA | {"v_h": 0.0, "v_l": 0.0}
     if name == HALF_WRONG:
         yield _run(scale, f"{LONGER}, {name}", METHODS["FedAvg"], condition, seed, longer)
     five = replace(mutual, own=FIVE)
-    rehearsed = replace(five, local={**five.local, "rehearsal": 1.0})
     parts = {FEDMLAC: five}
     if name == CLEAN:
-        parts |= {NO_LPA: replace(five, aggregation=unpruned), REHEARSED: rehearsed}
+        parts[NO_LPA] = replace(five, aggregation=LPA | {"v_h": 0.0, "v_l": 0.0})
     for label, method in parts.items():
         alone = label == FEDMLAC
         yield _run(scale, f"{label}, {FLEETS_OF_FIVE}, {name}", method, condition, seed, size, alone=alone)
