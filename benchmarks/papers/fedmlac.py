@@ -1,155 +1,255 @@
-"""FedMLAC (Bai et al. 2025, tables 4 to 7, figures 2 and 3) against FedAvg, FedProx and FedOPT.
+"""FedMLAC (Bai et al. 2025, tables 4, 6 and 7, figures 2 and 3) against FedAvg, FedProx and FedOPT, judged twice.
 
-Every method gets the same clips, devices and rounds, and a learning rate of its own, chosen on seeds that are not
-reported. A method is judged by the model that its devices share, on speakers or recordings that no device has.
+As the paper judges, by the mean of the local models; and by the model that a device listens with, which is fine-tuned
+by the same settings for every method. The baselines train the paper's Base network; FedMLAC has it for the devices' own
+model, and Lite for the plug-in. Every method gets the same clips, devices and visits, and as many trials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.papers.fedmlac_tables import tables
-from benchmarks.papers.keywords import keyword_clips
+from benchmarks.papers.fedmlac_figures import (
+    CLEAN,
+    FEDMLAC,
+    FLEETS_OF_FIVE,
+    HALF_WRONG,
+    LONGER,
+    NO_LPA,
+    NOISE,
+    SCORES,
+    TUNED_ON,
+    VISITED,
+    WRONG,
+)
+from benchmarks.papers.fedmlac_scores import shared_scores
+from benchmarks.papers.fedmlac_tables import Tuning, tables
+from benchmarks.papers.keywords import KEYWORDS, keyword_clips
 from benchmarks.papers.published import LPA, MEAN
 from benchmarks.papers.report import Results
-from benchmarks.papers.run import Run
+from benchmarks.papers.run import Call, Run
 from benchmarks.papers.scale import Scale
 from fleet_protocol.setting import Value
-from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.faults import FaultsSection
-from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.experiment.sections import (
+    BaselinesSection,
+    Experiment,
+    FleetSection,
+    ModelSection,
+    RoundsSection,
+)
 
 TITLE = "FedMLAC: mutual learning and layer-wise pruning aggregation"
 PAPER = "Bai et al. 2025, FedMLAC"
 
-SEEDS = (1, 2, 3)
-PASSES: dict[str, Value] = {"epochs": 2, "rehearsal": 0.0}
-NO_PRUNING = LPA | {"v_h": 0.0, "v_l": 0.0}
+SEEDS, TUNING_SEEDS = (1, 2), (100,)
+OWN, PLUG_IN = "crnn_base", "crnn_lite"
+FIVE = ("crnn_tiny", "crnn_lite", "crnn_mid", "crnn_base", "crnn_deep")
+MOST_PASSES = 100  # of models without a fleet
+TEST, PUBLIC = 0.25, 0.05  # shares of the speakers
+PUBLIC_OF_A_WORD = 18  # of zero_shot
+SCORES_RATES, SCORES_RATE = (0.01, 0.02, 0.05, 0.1, 0.2), 0.05
+WARM_UP: dict[str, Value] = {"warm_up": 5, "warm_up_rate": 0.02}
+# What a device listens with: the round's model, or its own, after three passes over own clips and public labels.
+LISTENING: dict[str, Value] = {"name": "local", "epochs": 3}
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method and its tuned settings."""
+    """A method and its settings; ``own``: the architectures of the devices' own models, if they have any."""
 
     strategy: str
     local: Mapping[str, Value]
-    aggregation: Mapping[str, Value] = field(default_factory=dict)
+    aggregation: Mapping[str, Value] = field(default_factory=lambda: MEAN)
+    shared: str = OWN
+    own: tuple[str, ...] = ()
 
 
-METHODS: Mapping[str, Method] = {
-    "FedAvg": Method("fedavg", {"learning_rate": 0.1}, MEAN),
-    "FedProx": Method("fedprox", {"learning_rate": 0.1, "proximal": 0.1}, MEAN),
-    "FedOPT": Method("fedopt", {"learning_rate": 0.1}, MEAN | {"server_learning_rate": 0.01}),
-    "FedMLAC": Method("fedmlac", {"learning_rate": 0.2, "own_share": 0.5, "warm_up": 0}, LPA),
+def _fedmlac(rate: float, share: float) -> Method:
+    return Method("fedmlac", {"learning_rate": rate, "own_share": share} | WARM_UP, LPA, PLUG_IN, (OWN,))
+
+
+def _fedopt(rate: float, server: float) -> Method:
+    return Method("fedopt", {"learning_rate": rate}, MEAN | {"server_learning_rate": server})
+
+
+TRIALS: Mapping[str, Mapping[str, Method]] = {
+    "FedAvg": {f"{rate:g}": Method("fedavg", {"learning_rate": rate}) for rate in (0.01, 0.02, 0.04, 0.08, 0.16)},
+    "FedProx": {
+        f"{rate:g}, mu {mu:g}": Method("fedprox", {"learning_rate": rate, "proximal": mu})
+        for rate, mu in ((0.04, 0.01), (0.04, 0.1), (0.08, 0.01), (0.08, 0.1), (0.16, 0.01))
+    },
+    "FedOPT": {
+        f"{rate:g}, server's {server:g}": _fedopt(rate, server)
+        for rate, server in ((0.04, 0.003), (0.04, 0.01), (0.04, 0.03), (0.08, 0.003), (0.08, 0.01))
+    },
+    FEDMLAC: {
+        f"{rate:g}, a {share:g}": _fedmlac(rate, share)
+        for rate, share in ((0.04, 0.1), (0.04, 0.3), (0.08, 0.3), (0.16, 0.3), (0.16, 0.6))
+    },
+}  # fmt: skip
+CHOSEN = {"FedAvg": "0.04", "FedProx": "0.04, mu 0.1", "FedOPT": "0.04, server's 0.01", FEDMLAC: "0.16, a 0.6"}
+# Where devices are visited three times as often; with half of the labels wrong.
+OFTEN_TRIALS: Mapping[str, Mapping[str, Method]] = {
+    "FedAvg": {f"{rate:g}": Method("fedavg", {"learning_rate": rate}) for rate in (0.02, 0.04)},
+    FEDMLAC: {f"0.16, a {share:g}": _fedmlac(0.16, share) for share in (0.1, 0.3)},
 }
-# Without mutual learning the plug-in is trained by the labels, and pruned all the same.
-PARTS = {
-    "without LPA": replace(METHODS["FedMLAC"], aggregation=NO_PRUNING),
-    "without mutual learning": Method("fedavg", {"learning_rate": 0.1}, LPA),
-    "a = 0.7": replace(METHODS["FedMLAC"], local={"learning_rate": 0.2, "own_share": 0.7, "warm_up": 0}),
-}
-RATIOS, SNRS, WRONG, ALPHAS = (0.1, 0.2, 0.5, 1.0), (30, 20, 10), (0.1, 0.3, 0.5), (0.1, 0.3, 0.5, 1.0)
-FIVE = ("crnn_tiny", "crnn_lite", "crnn_mid", "crnn_base", "crnn_deep")
+OFTEN_CHOSEN = {"FedAvg": "0.02", FEDMLAC: "0.16, a 0.3"}
+METHODS: Mapping[str, Method] = {name: trials[CHOSEN[name]] for name, trials in TRIALS.items()}
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What the methods are compared under; the defaults are those of the paper's table 4."""
+    """What the methods are compared under.
 
-    data: DataSection
-    fleet: FleetSection
-    own: tuple[Path, ...]
-    plug_in: Path
+    Attributes:
+        wrong: share of the devices' labels that are wrong.
+        noise: keys of ``[data]``.
+        methods: by name, those that are run.
+    """
+
+    wrong: float = 0.0
+    noise: Mapping[str, float | str] = field(default_factory=dict)
+    methods: tuple[str, ...] = ("FedAvg", FEDMLAC)
+
+
+CONDITIONS: Mapping[str, Condition] = {
+    CLEAN: Condition(methods=tuple(METHODS)),
+    WRONG[0]: Condition(0.3),
+    HALF_WRONG: Condition(0.5, methods=tuple(METHODS)),
+    NOISE[0]: Condition(noise={"snr_db": 10.0}),
+    NOISE[1]: Condition(noise={"snr_db": 10.0, "noisy": "all"}),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a fleet is, and how often its devices are visited."""
+
+    devices: int
     rounds: int
-    ratio: float = 0.2
-    faults: FaultsSection = field(default_factory=FaultsSection)
-
-    def experiment(self, method: Method, seed: int) -> Experiment:
-        """Return a method's experiment."""
-        mutual = method.strategy == "fedmlac"
-        rounds = RoundsSection(
-            count=self.rounds, strategy=method.strategy, seed=seed, evaluate_every=max(1, self.rounds // 10),
-            local={**PASSES, **method.local}, aggregation=dict(method.aggregation),
-            selection={"name": "uniform", "fraction": self.ratio},
-        )  # fmt: skip
-        model = ModelSection(self.plug_in, self.own if mutual else ())
-        return Experiment(self.data, self.fleet, model, rounds, self.faults)
+    speakers: int | None
+    share: float = 1.0
 
 
-def runs(scale: Scale) -> list[Run]:
-    """Return the runs of every method under every condition."""
-    found = []
-    for seed in SEEDS:
-        for name, condition in _conditions(scale).items():
-            if condition.ratio > RATIOS[1] and seed != SEEDS[0] and not scale.full:
-                continue  # the longest runs by far
-            found += [_run(scale, f"{method}, {name}", condition, METHODS[method], seed) for method in METHODS]
-        for name, condition, method in _parts(scale):
-            found.append(_run(scale, name, condition, method, seed))
-    return found
-
-
-def _run(scale: Scale, name: str, condition: Condition, method: Method, seed: int) -> Run:
-    cost = condition.rounds * condition.ratio / 8 * (4.5 if method.strategy == "fedmlac" else 1.0)
-    return Run(name, seed, condition.experiment(method, seed), cost_s=cost * (100 if scale.full else 1))
-
-
-def section(results: Results) -> str:
-    """Return the tables."""
-    return tables(results, *_architectures(results.full))
-
-
-def _architectures(full: bool) -> tuple[str, str]:
-    """Return the plug-in and the own models of a homogeneous fleet; the paper's at full scale."""
-    return ("crnn_lite", "crnn_base") if full else ("crnn_tiny", "crnn_lite")
+SMALL, FULL = Size(10, 20, 240), Size(1600, 5000, None, 0.2)
+OFTEN = replace(SMALL, rounds=60)
 
 
 def _bundles(scale: Scale) -> dict[str, Path]:
     return scale.bundles(FIVE, "--batch", "16", "--capacity", "12")
 
 
-def keywords(scale: Scale) -> Condition:
-    """Return the keywords' condition: devices by speakers, a homogeneous fleet, 20 % of the devices in a round."""
+def experiment(
+    scale: Scale, method: Method, condition: Condition, seed: int, size: Size, *, judged: bool, alone: bool
+) -> Experiment:
+    """Return a run.
+
+    Args:
+        scale: where clips and bundles are.
+        method: what is run.
+        condition: under which.
+        seed: of everything random.
+        size: of the fleet.
+        judged: whether the model that devices listen with is made as well.
+        alone: whether that which devices would have without a fleet is, too.
+    """
     bundles = _bundles(scale)
-    data = keyword_clips(scale, speakers=None if scale.full else 240)
-    plug_in, own = _architectures(scale.full)
-    fleet = FleetSection(devices=1600 if scale.full else 50, held_out=0.2)
-    return Condition(data, fleet, (bundles[own],), bundles[plug_in], 5000 if scale.full else 200)
+    warm_up = int(WARM_UP["warm_up"])
+    rounds = RoundsSection(
+        count=size.rounds, strategy=method.strategy, seed=seed, evaluate_every=max(1, size.rounds // 10),
+        local={"epochs": 1, "rehearsal": 0.0, **method.local}, aggregation=dict(method.aggregation),
+        selection={"name": "uniform", "fraction": size.share} if size.share < 1 else {},
+    )  # fmt: skip
+    return Experiment(
+        keyword_clips(scale, speakers=size.speakers, test=TEST, public=PUBLIC, **condition.noise),
+        FleetSection(devices=size.devices, held_out=0.2, local_models=True),
+        ModelSection(bundles[method.shared], tuple(bundles[name] for name in method.own)),
+        rounds,
+        FaultsSection(wrong_labels=condition.wrong),
+        personalisation=dict(LISTENING) if judged else {},
+        baselines=BaselinesSection(passes=min(size.rounds + warm_up, MOST_PASSES)) if alone else None,
+    )
 
 
-def urban_sounds(scale: Scale, alpha: float) -> Condition:
-    """Return Urban Sound's condition: fifty devices, each class dealt out by Dirichlet(alpha)."""
-    base = keywords(scale)
-    data = DataSection("urbansound8k", scale.data("urbansound8k_subset"), windows=2)
-    fleet = FleetSection(devices=50, split="dirichlet", alpha=alpha, held_out=0.2)
-    return replace(base, data=data, fleet=fleet, rounds=2000 if scale.full else 100)
+def runs(scale: Scale) -> list[Run]:
+    """Return the trials, every method's runs under every condition, and those that take FedMLAC apart."""
+    size = FULL if scale.full else SMALL
+    found = [] if scale.full else list(_trials(scale))
+    for seed in SEEDS:
+        for name, condition in CONDITIONS.items():
+            alone = name in TUNED_ON
+            for of in condition.methods:
+                judge = alone and of == FEDMLAC
+                found.append(_run(scale, f"{of}, {name}", METHODS[of], condition, seed, size, alone=judge))
+        for name in TUNED_ON:
+            found += _parts(scale, name, seed, size)
+        found.append(_scores(scale, SCORES, SCORES_RATE, seed, size))
+    return found if scale.full else [*found, *_often(scale)]
 
 
-def _conditions(scale: Scale) -> dict[str, Condition]:
-    base = keywords(scale)
-    # Half the rounds: with all devices, each is five times as long.
-    found = {"clean": base}
-    found |= {f"active {_percent(ratio)}": replace(base, ratio=ratio, rounds=base.rounds // 2) for ratio in RATIOS}
-    found |= {f"{snr} dB": replace(base, data=replace(base.data, snr_db=float(snr))) for snr in SNRS}
-    found |= {f"wrong {_percent(rate)}": replace(base, faults=FaultsSection(wrong_labels=rate)) for rate in WRONG}
-    return found | {f"alpha {alpha:g}": urban_sounds(scale, alpha) for alpha in ALPHAS}
+def _trials(scale: Scale) -> Iterator[Run]:
+    for seed in TUNING_SEEDS:
+        for name in TUNED_ON:
+            for of, trials in TRIALS.items():
+                for trial, method in trials.items():
+                    label = f"{of} {trial}, {name}"
+                    yield _run(scale, label, method, CONDITIONS[name], seed, SMALL, judged=False)
+        for rate in SCORES_RATES:
+            yield _scores(scale, f"{SCORES} {rate:g}", rate, seed, SMALL)
 
 
-def _parts(scale: Scale) -> Sequence[tuple[str, Condition, Method]]:
-    """Return what takes FedMLAC apart, and the fleets of several architectures."""
-    base, bundles = keywords(scale), _bundles(scale)
-    mixed = replace(base, own=tuple(bundles[name] for name in FIVE))
-    own_architecture = replace(base, plug_in=base.own[0])
-    found = [(f"FedMLAC, {name}", base, method) for name, method in PARTS.items()]
-    found += [("FedMLAC, heterogeneous", mixed, METHODS["FedMLAC"])]
-    found += [("FedMLAC, heterogeneous without LPA", mixed, PARTS["without LPA"])]
-    return found + [
-        (f"{name}, own architecture", own_architecture, method)
-        for name, method in METHODS.items() if method.strategy != "fedmlac"
-    ]  # fmt: skip
+def _parts(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
+    """Yield what takes FedMLAC apart, and the fleets of several architectures."""
+    condition, mutual = CONDITIONS[name], METHODS[FEDMLAC]
+    longer = replace(size, rounds=2 * size.rounds)
+    if name == HALF_WRONG:
+        yield _run(scale, f"{LONGER}, {name}", METHODS["FedAvg"], condition, seed, longer)
+    five = replace(mutual, own=FIVE)
+    parts = {FEDMLAC: five}
+    if name == CLEAN:
+        parts[NO_LPA] = replace(five, aggregation=LPA | {"v_h": 0.0, "v_l": 0.0})
+    for label, method in parts.items():
+        alone = label == FEDMLAC
+        yield _run(scale, f"{label}, {FLEETS_OF_FIVE}, {name}", method, condition, seed, size, alone=alone)
 
 
-def _percent(share: float) -> str:
-    return f"{share:.0%}"
+def _often(scale: Scale) -> Iterator[Run]:
+    """Yield the trials and the runs of fleets whose devices are visited more often."""
+    for of, trials in OFTEN_TRIALS.items():
+        chosen = trials[OFTEN_CHOSEN[of]]
+        wanted = [(f"{of} {trial}, {VISITED}", method, TUNING_SEEDS) for trial, method in trials.items()]
+        for label, method, seeds in (*wanted, (f"{of}, {VISITED}", chosen, SEEDS)):
+            for seed in seeds:
+                yield _run(scale, label, method, CONDITIONS[HALF_WRONG], seed, OFTEN, judged=False)
+
+
+def _run(
+    scale: Scale, name: str, method: Method, condition: Condition, seed: int, size: Size,
+    *, judged: bool = True, alone: bool = False,
+) -> Run:  # fmt: skip
+    visits = size.rounds * size.devices * size.share
+    cost = visits * (0.19 if method.own else 0.1) + 8 * judged + 50 * alone
+    work = experiment(scale, method, condition, seed, size, judged=judged, alone=alone)
+    return Run(name, seed, work, cost_s=cost)
+
+
+def _scores(scale: Scale, name: str, rate: float, seed: int, size: Size) -> Run:
+    """Return a run of ``zero_shot`` on as many clips; its public set has as many, dealt evenly over the words."""
+    path = scale.data("gsc_v2_logmel_jpg.zip")
+    data = {"source": "log_mel", "path": path, "labels": KEYWORDS, "speakers": size.speakers, "test": TEST}
+    arguments = {
+        "data": data, "bundles": _bundles(scale), "users": size.devices, "rounds": size.rounds,
+        "public": PUBLIC_OF_A_WORD * (8 if size.speakers is None else 1), "rate": rate, "seed": seed,
+    }  # fmt: skip
+    return Run(name, seed, Call(shared_scores, arguments), cost_s=0.15 * size.devices * size.rounds)
+
+
+def section(results: Results) -> str:
+    """Return the tables."""
+    trials = {name: tuple(of) for name, of in TRIALS.items()} | {SCORES: tuple(f"{rate:g}" for rate in SCORES_RATES)}
+    chosen = CHOSEN | {SCORES: f"{SCORES_RATE:g}"}
+    often = {name: tuple(of) for name, of in OFTEN_TRIALS.items()}
+    return tables(results, Tuning(TUNING_SEEDS, trials, chosen, often, OFTEN_CHOSEN))

@@ -36,6 +36,7 @@ class FleetSection:
         size_spread: standard deviation of the logarithm of the devices' shares of the speakers (or of the clips).
         held_out: share of every device's own clips that it does not train on: half of it to choose between models
             by, half to evaluate them on.
+        local_models: whether the models that devices have after their local training are evaluated as well.
         sample_seconds: what a step costs a usual device for each sample in it.
         speed_spread: standard deviation of the logarithm of the devices' speeds; 0: all are alike.
         bytes_per_second: of a device's link; 0: transfers cost no time.
@@ -46,6 +47,7 @@ class FleetSection:
     alpha: float = 0.5
     size_spread: float = 0.0
     held_out: float = 0.0
+    local_models: bool = False
     sample_seconds: float = 0.001
     speed_spread: float = 0.0
     bytes_per_second: float = 0.0
@@ -178,8 +180,9 @@ class Experiment:
         del document["rounds"]["count"]
         if self.baselines is None:
             del document["baselines"]
-        if not self.rounds.quarantine:
-            del document["rounds"]["quarantine"]
+        for section, switch in (("rounds", "quarantine"), ("fleet", "local_models")):
+            if not document[section][switch]:
+                del document[section][switch]
         for path in (self.model.bundle, *self.model.own):
             document[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

@@ -32,8 +32,9 @@ def evaluate_devices(fleet: VirtualFleet, pool: Pool) -> list[dict[str, Any]]:
     else:
         groups = {0: members}
     versions = fleet.state.own_versions
+    local = fleet.local().settings if fleet.experiment.fleet.local_models else None
     tasks = [
-        Evaluate(rounds, tuple(some), model, settings, tuple(int(version) for version in versions[some]))
+        Evaluate(rounds, tuple(some), model, settings, tuple(int(version) for version in versions[some]), local)
         for model, group in groups.items()
         for some in (group[start : start + _DEVICES] for start in range(0, len(group), _DEVICES))
     ]

@@ -106,6 +106,7 @@ class Evaluate:
         model: Row of the models' file to fine-tune.
         fine_tuning: Settings of the personalisation; None: there is none.
         own_versions: Places of the devices' own models, as in :class:`Block`.
+        local: Settings of the local method, where the local models are evaluated as well; else None.
     """
 
     rounds: int
@@ -113,6 +114,7 @@ class Evaluate:
     model: int
     fine_tuning: Mapping[str, Value] | None
     own_versions: tuple[int, ...]
+    local: Mapping[str, Value] | None = None
 
 
 Task = Block | TestRows | Evaluate

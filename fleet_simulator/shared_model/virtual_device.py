@@ -140,7 +140,8 @@ class VirtualDevices:
         ``personal``, and whether that is not the fleet's model, ``kept``; of models of the devices' own ``own``, and
         ``own_test`` on strangers' clips. Of the model that the device listens with ``listening_own`` and
         ``listening_strangers``; with baselines the same of ``alone_``, ``public_`` and ``both_``, and of whichever
-        of ``alone_`` and ``listening_`` the device's guard chooses, ``guarded_``.
+        of ``alone_`` and ``listening_`` the device's guard chooses, ``guarded_``. Of the local model, where the task
+        wants that, ``local_``.
         """
         self._load(task.model, task.rounds)
         start = self._weights
@@ -251,7 +252,21 @@ class VirtualDevices:
         found |= self._judge.accuracies("listening", device, model, mask)
         if task.fine_tuning is not None:
             found["personal"] = found["listening_own"]
-        return found | self._without_fleet(device, rng, self._listener(model, mask))
+        found |= self._without_fleet(device, rng, self._listener(model, mask))
+        return found if task.local is None else found | self._evaluate_local(device, version, task.rounds, task.local)
+
+    def _evaluate_local(
+        self, device: int, version: int, rounds: int, settings: Mapping[str, Value]
+    ) -> dict[str, float]:
+        """Evaluate the model that local training leaves on a device: its own or, without one, its next upload."""
+        model: ModelRuntime = self.shared
+        if self.method.keeps_own:
+            model = self._own_model(device, version)
+        else:
+            self._train(
+                device, version, self.setup.work(Block(rounds + 1, 0, (device,), (version,), settings), self.classes)
+            )
+        return self._judge.accuracies("local", device, model, self._labels(model).mask)
 
     def _listener(self, model: ModelRuntime, mask: Floats) -> Listener:
         """Return a model as a device listens with it, among the mask's outputs."""

@@ -131,7 +131,7 @@ class VirtualFleet:
     def blocks(self, round_id: int, devices: Sequence[int], model: int = 0) -> list[Block]:
         """Cut a round's devices into blocks that depend on nothing else; ``model``: row of what they start from."""
         size = min(_LARGEST_BLOCK, math.ceil(len(devices) / _BLOCKS))
-        settings = self._local().settings
+        settings = self.local().settings
         blocks = []
         for number, start in enumerate(range(0, len(devices), size)):
             members = tuple(devices[start : start + size])
@@ -193,6 +193,16 @@ class VirtualFleet:
         }
         return result.weights, result.state, refused | result.details.get("aggregation", {}).get("screened", {})
 
+    def local(self) -> Choice:
+        """Return the plan's local part, completed from what the devices reported with their uploads so far."""
+        if self.strategy.prepare is unchanged:
+            return self.plan.local
+        reported = []
+        for number in np.flatnonzero(self.state.uploaded):
+            labels = self.shards.labels(self.shards.rows(int(number)))
+            reported.append(DeviceStatistics(device_id(int(number)), len(labels), label_entropy(labels)))
+        return self.strategy.prepare(self.plan.local, tuple(reported), len(self.shards.names))
+
     def _read(self, row: int) -> Arrays:
         arrays = self.layout.split(self._uploads.read(row, 1)[0])
         return {PREFIX + name: array for name, array in arrays.items()}
@@ -214,16 +224,6 @@ class VirtualFleet:
             raise SimulationError(f"round {round_id}: all devices are in quarantine; set rounds.quarantine to false")
         chosen = select(trusted, self.plan.selection, History(len(losses), losses), (self.plan.seed, round_id))
         return [int(name, 16) for name in chosen]
-
-    def _local(self) -> Choice:
-        """Return the plan's local part, completed from what the devices reported with their uploads so far."""
-        if self.strategy.prepare is unchanged:
-            return self.plan.local
-        reported = []
-        for number in np.flatnonzero(self.state.uploaded):
-            labels = self.shards.labels(self.shards.rows(int(number)))
-            reported.append(DeviceStatistics(device_id(int(number)), len(labels), label_entropy(labels)))
-        return self.strategy.prepare(self.plan.local, tuple(reported), len(self.shards.names))
 
     def _tested(self, round_id: int, pool: Pool) -> dict[str, Any]:
         """Return what the test clips say of the global model, in rounds that are tested."""

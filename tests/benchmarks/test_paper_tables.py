@@ -29,12 +29,13 @@ class NoTraining(Scale):
 def figures(run):
     accuracy = 0.9 if "FedMLAC" in run.name or "LPA" in run.name else 0.5
     device = {"device": 0, "clips": 3, "global": 0.5, "own": 0.4, "own_test": None}
-    for kind, share in {"alone": 0.4, "public": 0.3, "both": 0.5, "listening": accuracy, "guarded": 0.7}.items():
+    kinds = {"alone": 0.4, "public": 0.3, "both": 0.5, "listening": accuracy, "guarded": 0.7, "local": accuracy - 0.1}
+    for kind, share in kinds.items():
         device |= {f"{kind}_own": share, f"{kind}_strangers": share - run.seed / 100}
     other = device | {"own_test": 0.2}
     entry = {"round": 1, "devices": 9, "accuracy": accuracy + run.seed / 100, "macro_f1": accuracy,
              "device_seconds": 4.0}  # fmt: skip
-    return {"rounds": [entry], "devices": [device, other]}
+    return {"rounds": [entry], "devices": [device, other], "own": 0.6, "strangers": 0.55}
 
 
 @pytest.fixture
@@ -50,13 +51,45 @@ def text(tmp_path):
 
 
 def test_fedmlac_stands_beside_what_was_published(text):
-    found = text(fedmlac)
+    def changed(run, found):
+        entry = found["devices"][0]
+        if run.name == "FedAvg, wrong 50%":
+            found["devices"] = [entry | {"local_strangers": 0.2}, entry | {"local_strangers": 0.1}]
+        if run.name == "FedMLAC, five networks, clean":
+            found["devices"] = [entry | {"local_strangers": 0.3}]
+        return found | {"diverged": "so it did", "devices": []} if run.name == "FedOPT, wrong 50%" else found
+
+    found = text(fedmlac, changed)
     assert found.startswith("## FedMLAC")
-    assert "| FedOPT | 52.0 ± 1.0 | 83.31 | +40.0 ± 0.0 | +1.28 |" in found
-    assert "| active 20% | 52.0 ± 1.0 (80.2) |" in found
-    assert "| 10 dB | 0.0 ± 0.0 (18.9) |" in found
-    assert "| clean | 50.0 ± 0.0 | 50.0 ± 0.0 | 40.0 ± 0.0 | 20.0 ± 0.0 |" in found
-    assert "Ahead of every baseline on Urban Sound (published: at all four alphas): at 4 of 4" in found
+    spread = "± 0.7"
+    assert (
+        f"| clean | 38.5 {spread} (80.2) | 38.5 {spread} (80.4) | 38.5 {spread} (83.3) | 78.5 {spread} (84.6) |"
+        in found
+    )
+    assert (
+        f"| wrong 50% | 15.0 ± 0.0 (69.7) | 38.5 {spread} (68.7) | 10.0 ± 0.0 (74.0) | 78.5 {spread} (77.1) |" in found
+    )
+    assert "| 10 dB everywhere | 0.0 ± 0.0 (18.9) |  |  | 0.0 ± 0.0 (13.3) |" in found
+    assert f"| alone |  | 40.0 ± 0.0 | 38.5 {spread} | 40.0 ± 0.0 | 38.5 {spread} |" in found
+    assert "| `zero_shot` |  | 60.0 ± 0.0 | 55.0 ± 0.0 |  |  |" in found
+    claims = found.partition("### Claims")[2]
+    assert "| +4.4, +4.2, +1.3 | +40.0, +40.0, +40.0 | yes |" in claims
+    assert "| 3.0 for 5.5 (FedAvg); 7.5 for 10.5 (FedAvg), 11.7 (FedProx), 9.3 (FedOPT) |" in claims
+    assert "| wrong 30%: 0.0 for 0.0 (FedAvg); wrong 50%: 0.0 for 23.5 (FedAvg)," in claims
+    assert "| Five networks: LPA improves the own models | +1.8 | -48.5 ± 0.7 | no |" in claims
+    assert (
+        "| own, clean: +40.0 ± 0.0; own, wrong 50%: +40.0 ± 0.0; strangers, clean: -8.5 ± 0.7; strangers, wrong 50%:"
+        in claims
+    )
+
+
+def test_every_method_has_as_many_trials_on_seeds_that_are_not_reported(tmp_path):
+    runs = fedmlac.runs(NoTraining(False, tmp_path))
+    assert {len(trials) for trials in fedmlac.TRIALS.values()} == {5}
+    assert all(fedmlac.CHOSEN[name] in trials for name, trials in fedmlac.TRIALS.items())
+    tuned = {(run.name, run.seed) for run in runs if run.seed in fedmlac.TUNING_SEEDS}
+    assert len(tuned) == 2 * 5 * len(fedmlac.METHODS) + 5 + 4
+    assert not set(fedmlac.SEEDS) & set(fedmlac.TUNING_SEEDS)
 
 
 def test_attackers_cost_points_and_a_model_of_no_numbers_guesses(text):

@@ -5,7 +5,7 @@ import pytest
 from fleet_simulator.experiment.file import load_experiment
 from tests.support.simulated_fleet import simulate, write_experiment
 
-FLEET = {"devices": 6, "split": "dirichlet", "alpha": 1.0, "held_out": 0.4}
+FLEET = {"devices": 6, "split": "dirichlet", "alpha": 1.0, "held_out": 0.4, "local_models": True}
 
 
 def run(tmp_path, bundle, own, rounds, name="run", workers=0, **sections):
@@ -23,6 +23,21 @@ def test_own_models_know_the_clips_of_their_device_best(tmp_path, bundles):
     devices = run(tmp_path, bundles["ann3"], bundles["cnn1"], 12)
     assert [entry["device"] for entry in devices] == list(range(6))
     assert mean(devices, "own") > mean(devices, "own_test") > 0.4
+    assert [entry["local_own"] for entry in devices] == [entry["own"] for entry in devices]
+
+
+def test_without_own_models_the_local_ones_are_what_devices_would_upload_next(tmp_path, bundles):
+    def played(name, rate):
+        path = write_experiment(
+            tmp_path / f"{name}.toml", bundles["ann3"], fleet=FLEET,
+            rounds={"count": 2, "local": {"epochs": 2, "learning_rate": rate, "momentum": 0.0}},
+        )  # fmt: skip
+        return simulate(load_experiment(path), tmp_path / name, 0).devices
+
+    still, trained = played("still", 1e-8), played("trained", 0.05)
+    assert [entry["local_strangers"] for entry in still] == [entry["listening_strangers"] for entry in still]
+    assert mean(trained, "local_own") > mean(trained, "global")
+    assert mean(trained, "listening_own") == mean(trained, "global")
 
 
 @pytest.mark.parametrize("own", ["ann3", "cnn1"])
