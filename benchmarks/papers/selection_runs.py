@@ -76,9 +76,9 @@ BALANCED: dict[str, Value] = {"name": "group_balanced", "labels": False, "most_r
 PERSONAL: dict[str, dict[str, Value]] = {"local": LOCAL, "group balanced": BALANCED, "local, labels": {"name": "local"}}
 SERVER_MODELS = ("FedAvg, R = 30", "FedProx 0.01, R = 30")  # which the paper's devices fine-tune
 # What the tuning chose.
-RATE = {"FedAvg": 0.02, "FedAvg, R = 30": 0.02, "FedProx 0.01": 0.02, "FedProx 0.01, R = 30": 0.02}
+RATE = {"FedAvg": 0.1, "FedAvg, R = 30": 0.1, "FedProx 0.01": 0.1, "FedProx 0.01, R = 30": 0.1}
 PERSONAL_RATE = dict.fromkeys(PERSONAL, 0.003)
-ALONE = BaselinesSection(passes=15, learning_rate=0.01)  # a device is in three of ten rounds
+ALONE = BaselinesSection(passes=15, learning_rate=0.05)  # a device is in three of ten rounds
 DRAWN, START = "clips drawn", "start"
 
 

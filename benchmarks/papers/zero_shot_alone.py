@@ -40,7 +40,8 @@ def without_fleet(
 
     Returns:
         ``users``: of each ``own`` and ``strangers``, accuracies in % on the user's held-out clips and on test clips of
-        its labels, among these, after the last round, and the ``samples`` trained on; ``learning_rate``.
+        the labels that it has by then, among its labels, after the last round; and the ``samples`` trained on.
+        ``learning_rate``.
     """
     experiment = experiment_of(application, users, rounds, seed, bundles, data, local)
     return users_alone(kind, experiment)
@@ -82,7 +83,8 @@ class _User:
             self._train(round_id)
         clips, count = self._clips, self._rounds.count
         own = {label: clips.own_features(rows) for label, rows in clips.held_out(self._number, count).items()}
-        test = {label: clips.features(clips.test[label]) for label in self._labels}
+        there = [label for label in self._labels if clips.stocks[self._number][label].available(count)]
+        test = {label: clips.features(clips.test[label]) for label in there}
         return {"own": self._accuracy(own), "strangers": self._accuracy(test), "samples": self._samples}
 
     def _open(self, bundle: Path) -> None:

@@ -19,7 +19,7 @@ SHARED = "sounds, 3 users, recordings shared"
 POISONED = {"poisoned_impressions": "another class", "noise": "noise"}
 SHARE = 1 / 3  # of the attackers
 TUNING_SEEDS, TUNING_ROUNDS = (100, 101), 5
-TRIALS = (0.01, 0.02, 0.04)
+TRIALS = (0.02, 0.04, 0.08)
 TUNED = (ALONE, PUBLIC_ONLY, SCORES, LABELS)
 # What the tuning chose, by application.
 RATES = {
@@ -60,17 +60,17 @@ class _Making:
         ]  # fmt: skip
 
     def fleet(self, users: int) -> list[Run]:
-        """Return the runs of a schedule, at the small scale with three seeds, or two of ten users.
+        """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's and without a fleet.
 
-        The form to the letter has one; trained on public labels and own clips are three users alone.
+        At the small scale 3 users have three seeds, 10 two, and so have the forms that are no one's claim; the form to
+        the letter has one.
         """
-        forms = (SCORES, ALONE, PUBLIC_ONLY, *((LITERAL, LABELS, BOTH) if users == 3 else ()))
         found = []
-        for form in forms:
-            seeds = range(1, 6 if self.full else 2 if form == LITERAL else 4 if users == 3 else 3)
-            for seed in seeds:
-                name = fleet_name(self.application, users, form)
-                found.append(self._run(name, seed, form, users, SIZES[users], rate_of(self.application, form)))
+        for form in (SCORES, ALONE, PUBLIC_ONLY, *((LITERAL, LABELS, BOTH) if users == 3 else ())):
+            count = {LITERAL: 1, LABELS: 2, BOTH: 2}.get(form, 3 if users == 3 else 2)
+            for seed in range(1, 6 if self.full else 1 + count):
+                name, rate = fleet_name(self.application, users, form), rate_of(self.application, form)
+                found.append(self._run(name, seed, form, users, SIZES[users], rate))
         return found
 
     def of_sounds(self) -> list[Run]:

@@ -23,6 +23,8 @@ from benchmarks.papers.selection_runs import (
     START,
     trial,
 )
+from benchmarks.papers.warm_start import from_warm_start, judged_start
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
 PAIR = dataclasses.replace(PAIRS[0], rounds=20)
 
@@ -125,3 +127,15 @@ def test_the_runs_that_show_a_method_are_those_whose_model_is_fine_tuned():
     assert method_run("FedAvg, R = 30") == "FedAvg, R = 30, local"
     assert method_run("FedAvg") == "FedAvg"
     assert selection_personal.FEWER == 12
+
+
+def test_the_start_is_judged_as_the_fleet_begins_with_it(bundles, tmp_path):
+    data = DataSection("synthetic", clips=1200, classes=4, speakers=40, noise=0.5, public=0.3)
+    fleet = FleetSection(devices=3, shares=(1, 1, 2), held_out=0.4)
+    rounds = RoundsSection(count=1, seed=3, local={"epochs": 1, "learning_rate": 1e-6, "rehearsal": 0.0})
+    arguments = {"bundle": bundles["ann3"], "learning_rate": 0.02, "epochs": 5, "folder": tmp_path / "warm"}
+    experiment = Experiment(data, fleet, ModelSection(bundles["ann3"]), rounds)
+    start, begun = judged_start(experiment, **arguments), from_warm_start(experiment, **arguments)
+    assert start["strangers"] == pytest.approx(begun["rounds"][0]["accuracy"], abs=0.01)
+    assert start["devices"] == pytest.approx([entry["global"] for entry in begun["devices"]], abs=0.03)
+    assert start["strangers"] > 0.8
