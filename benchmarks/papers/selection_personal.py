@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.papers.report import Claim, Results, gain, markdown_table, mean_and_spread
 from benchmarks.papers.run import Figures
-from benchmarks.papers.selection_runs import ALONE, SERVER_MODELS, SHARES, START
+from benchmarks.papers.selection_runs import ALONE, PERSONAL, SERVER_MODELS, SHARES, START
 
 # Devices by their number of people.
 GROUPS = {
@@ -55,8 +55,9 @@ def personal_table(results: Results) -> str:
     ]
     for server in SERVER_MODELS:
         rows.append(_row(results, f"{server}: shared model", f"{server}, local", of_key("global"), _shared_strangers))
-        for personal in ("local", "group balanced", "local, labels"):
-            name = f"{server}, {personal}"
+        for name in (f"{server}, {personal}" for personal in PERSONAL):
+            if name not in results.by_name:
+                continue
             rows.append(_row(results, name, name, of_key("personal"), _strangers("listening")))
     header = ["model", *GROUPS, "all", "fewer errors than shared, %", "device listens: own", "strangers", "published"]
     return (
