@@ -125,7 +125,7 @@ def _setting(results: Results) -> str:
         f"{words[10]} and {sounds[10]}; the paper does not say how many. Seeds {seeds}, of ten users {large}. The "
         "learning rate was chosen by the accuracy of the models that users listen with, on other seeds "
         "([below](#tuning-of-the-learning-rate)): of every form by as many trials. A run whose training diverges is "
-        "run again at half the rate.\n"
+        "run again at half the rate; a rate at which one did was not chosen.\n"
     )
 
 
@@ -206,14 +206,14 @@ def _against_alone(
 def _samples(results: Results, application: str, users: int, form: str) -> str:
     """Return on how many thousand samples a user's model is trained, passes over the public set included."""
 
-    def of(kind: str) -> float:
-        runs_of = results.figures(fleet_name(application, users, kind))
+    def of(kind: str, number: int = users) -> float:
+        runs_of = results.figures(fleet_name(application, number, kind))
         return fmean(user["samples"] for figures in runs_of for user in figures["users"]) / 1000
 
     if form in WITHOUT:
         return f"{of(form):.0f}"
-    after = of(PUBLIC_ONLY) * DISTILLED / APPLICATIONS[application].passes[users]
-    return f"{after + of(BOTH if form == LABELS else ALONE):.0f}"
+    public = of(PUBLIC_ONLY, 3) / (APPLICATIONS[application].passes[3] * SIZES[3])
+    return f"{of(BOTH if form == LABELS else ALONE) + public * DISTILLED * SIZES[users]:.0f}"
 
 
 def _discovered(results: Results) -> str:

@@ -23,8 +23,8 @@ TRIALS = (0.02, 0.04, 0.08)
 TUNED = (ALONE, PUBLIC_ONLY, SCORES, LABELS)
 # What the tuning chose, by application.
 RATES = {
-    "keywords": dict.fromkeys(TUNED, 0.02),
-    "sounds": dict.fromkeys(TUNED, 0.02),
+    "keywords": {ALONE: 0.08, PUBLIC_ONLY: 0.08, SCORES: 0.04, LABELS: 0.08},
+    "sounds": {ALONE: 0.02, PUBLIC_ONLY: 0.02, SCORES: 0.04, LABELS: 0.02},
 }
 POISONED_ROUNDS = 5
 DISTILLED = 2  # passes over the public set after a round
@@ -60,13 +60,13 @@ class _Making:
         ]  # fmt: skip
 
     def fleet(self, users: int) -> list[Run]:
-        """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's and without a fleet.
+        """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's and alone.
 
         At the small scale 3 users have three seeds, 10 two, and so have the forms that are no one's claim; the form to
         the letter has one.
         """
         found = []
-        for form in (SCORES, ALONE, PUBLIC_ONLY, *((LITERAL, LABELS, BOTH) if users == 3 else ())):
+        for form in (SCORES, ALONE, *((PUBLIC_ONLY, LITERAL, LABELS, BOTH) if users == 3 else ())):
             count = {LITERAL: 1, LABELS: 2, BOTH: 2}.get(form, 3 if users == 3 else 2)
             for seed in range(1, 6 if self.full else 1 + count):
                 name, rate = fleet_name(self.application, users, form), rate_of(self.application, form)
