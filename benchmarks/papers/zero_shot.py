@@ -174,28 +174,24 @@ def _row(results: Results, name: str, user: int | None) -> list[str]:
 def _listening(results: Results) -> str:
     header = ["", "rate", "samples, thousands", "own clips, %", "strangers, %", "against alone: own", "strangers"]
     rows = []
-    for application, users, form in product(APPLICATIONS, SIZES, _FORMS):
-        name = fleet_name(application, users, form)
-        if name not in results.by_name:
-            continue
+    for application, form in product(APPLICATIONS, _FORMS):
+        name = fleet_name(application, 3, form)
         values = [results.values(name, heard(name, what)) for what in ("own", "strangers")]
-        against = ["", ""] if form == ALONE else _against_alone(results, name, values, application, users)
+        against = ["", ""] if form == ALONE else _against_alone(results, name, values, application)
         rows.append([
-            f"{application}, {users} users: {_FORMS[form]}", f"{rate_of(application, form):g}",
-            _samples(results, application, users, form), *map(mean_and_spread, values), *against,
+            f"{application}: {_FORMS[form]}", f"{rate_of(application, form):g}",
+            _samples(results, application, form), *map(mean_and_spread, values), *against,
         ])  # fmt: skip
     return (
-        "Own clips: those that the user never trains on, of old labels and new. Strangers: test clips of the user's "
-        "labels, of speakers or recordings that nobody trained on. After the last round, means over the users, in %. "
+        "3 users. Own clips: those that the user never trains on, of old labels and new. Strangers: test clips of the "
+        "user's labels, of speakers or recordings that nobody trained on. After the last round, means over the users, in %. "
         "Samples: what one user's model is trained on, in all rounds. Only with a fleet does a model know other users' "
         "new sounds as well, which own clips can be taken for.\n\n" + markdown_table(header, rows)
     )
 
 
-def _against_alone(
-    results: Results, name: str, values: Sequence[Sequence[float]], application: str, users: int
-) -> list[str]:
-    alone = fleet_name(application, users, ALONE)
+def _against_alone(results: Results, name: str, values: Sequence[Sequence[float]], application: str) -> list[str]:
+    alone = fleet_name(application, 3, ALONE)
     found = []
     for what, ours in zip(("own", "strangers"), values, strict=True):
         base = dict(zip(results.seeds(alone), results.values(alone, heard(alone, what)), strict=True))
@@ -203,17 +199,17 @@ def _against_alone(
     return found
 
 
-def _samples(results: Results, application: str, users: int, form: str) -> str:
+def _samples(results: Results, application: str, form: str) -> str:
     """Return on how many thousand samples a user's model is trained, passes over the public set included."""
 
-    def of(kind: str, number: int = users) -> float:
-        runs_of = results.figures(fleet_name(application, number, kind))
+    def of(kind: str) -> float:
+        runs_of = results.figures(fleet_name(application, 3, kind))
         return fmean(user["samples"] for figures in runs_of for user in figures["users"]) / 1000
 
     if form in WITHOUT:
         return f"{of(form):.0f}"
-    public = of(PUBLIC_ONLY, 3) / (APPLICATIONS[application].passes[3] * SIZES[3])
-    return f"{of(BOTH if form == LABELS else ALONE) + public * DISTILLED * SIZES[users]:.0f}"
+    after = of(PUBLIC_ONLY) * DISTILLED / APPLICATIONS[application].passes[3]
+    return f"{after + of(BOTH if form == LABELS else ALONE):.0f}"
 
 
 def _discovered(results: Results) -> str:
@@ -331,8 +327,10 @@ def _gained(results: Results, application: str, users: int, published: float) ->
     """Return the claim of a fleet's gain: reproduced where ours is as large, in part where it exceeds its spread."""
     name = fleet_name(application, users, SCORES)
     ours = gains(results, name)
-    own, alone = (fmean(listening(results, one)) for one in (name, fleet_name(application, users, ALONE)))
-    why = f"The scores gain, not the device: its model comes to {own:.1f} %, alone to {alone:.1f} %."
+    why = ""
+    if users == 3:
+        own, alone = (fmean(listening(results, one)) for one in (name, fleet_name(application, 3, ALONE)))
+        why = f"It is the scores' gain: the model that listens has {own:.1f} %, alone {alone:.1f} %."
     if application == "sounds" and users == 3:
         apart, shared = (fmean(results.values(one, accuracy("local_accuracy"))) for one in (name, SHARED))
         why += f" Local models have {apart:.1f} %, and {shared:.1f} % where recordings are shared (published: 76.5)."

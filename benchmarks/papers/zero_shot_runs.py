@@ -60,15 +60,13 @@ class _Making:
         ]  # fmt: skip
 
     def fleet(self, users: int) -> list[Run]:
-        """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's and alone.
+        """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's.
 
-        At the small scale 3 users have three seeds, 10 two, and so have the forms that are no one's claim; the form to
-        the letter has one.
+        At the small scale each form has two seeds, the one to the letter one.
         """
         found = []
-        for form in (SCORES, ALONE, *((PUBLIC_ONLY, LITERAL, LABELS, BOTH) if users == 3 else ())):
-            count = {LITERAL: 1, LABELS: 2, BOTH: 2}.get(form, 3 if users == 3 else 2)
-            for seed in range(1, 6 if self.full else 1 + count):
+        for form in (SCORES, *((ALONE, PUBLIC_ONLY, LITERAL, LABELS, BOTH) if users == 3 else ())):
+            for seed in range(1, 6 if self.full else 2 if form == LITERAL else 3):
                 name, rate = fleet_name(self.application, users, form), rate_of(self.application, form)
                 found.append(self._run(name, seed, form, users, SIZES[users], rate))
         return found

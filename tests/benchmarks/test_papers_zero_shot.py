@@ -82,7 +82,7 @@ def results(class_ids):
     played = {"rounds": [entry(1, 80.0, 84.0, class_ids), entry(2, 90.0, 96.0, last=True)]}
     alone = {"users": [{"own": 68.0, "strangers": 55.0, "samples": 3000}] * 3, "learning_rate": 0.02}
     names = [fleet_name(application, 3, form) for application in APPLICATIONS for form in (*WITHOUT, *WITH_A_FLEET)]
-    names += [fleet_name(application, 10, form) for application in APPLICATIONS for form in (ALONE, SCORES)]
+    names += [fleet_name(application, 10, SCORES) for application in APPLICATIONS]
     names += [trial(application, form, rate) for application in APPLICATIONS for form in TUNED for rate in TRIALS]
     names += [attacked(attack) for attack in (None, *POISONED)] + [SHARED]
     by_name = {}
