@@ -13,7 +13,6 @@ from benchmarks.papers.report import Claim, Results, claims_table, gain, markdow
 from benchmarks.papers.run import Figures
 from benchmarks.papers.zero_shot_runs import (
     ALONE,
-    BOTH,
     DISTILLED,
     LABELS,
     LITERAL,
@@ -40,7 +39,7 @@ from benchmarks.papers.zero_shot_users import APPLICATIONS, POISONED_USERS
 TITLE = "Zero-shot learning of new classes among users with models and labels of their own"
 
 _FORMS = {
-    PUBLIC_ONLY: "public only", ALONE: "alone", BOTH: "own clips and public labels, no fleet",
+    PUBLIC_ONLY: "public only", ALONE: "alone",
     SCORES: "the paper's: own clips, then the fleet's scores", LITERAL: "the same to the letter",
     LABELS: "the default: own clips and public labels",
 }  # fmt: skip
@@ -122,8 +121,9 @@ def _setting(results: Results) -> str:
         "where ten users share them. No speaker and no original recording is in two of: public set, test clips, a "
         "user's clips; the paper says nothing of that. A fifth of every user's clips is held out.\n\n"
         f"Passes over the clips of a round: {words[3]} of keywords and {sounds[3]} of sounds, with ten users "
-        f"{words[10]} and {sounds[10]}; the paper does not say how many. Seeds {seeds}, of ten users {large}. The "
-        "learning rate was chosen by the accuracy of the models that users listen with, on other seeds "
+        f"{words[10]} and {sounds[10]}; the paper does not say how many. Seeds {seeds}; of ten users, of shared "
+        f"recordings and of attackers seed {large}. The learning rate was chosen by the accuracy of the models that "
+        "users listen with, on other seeds "
         "([below](#tuning-of-the-learning-rate)): of every form by as many trials. A run whose training diverges is "
         "run again at half the rate; a rate at which one did was not chosen.\n"
     )
@@ -184,8 +184,8 @@ def _listening(results: Results) -> str:
         ])  # fmt: skip
     return (
         "3 users. Own clips: those that the user never trains on, of old labels and new. Strangers: test clips of the "
-        "user's labels, of speakers or recordings that nobody trained on. After the last round, means over the users, in %. "
-        "Samples: what one user's model is trained on, in all rounds. Only with a fleet does a model know other users' "
+        "user's labels, of speakers or recordings that nobody trained on. After the last round, means over users, "
+        "in %. Samples: what one user's model is trained on, in all rounds. Only with a fleet does a model know other users' "
         "new sounds as well, which own clips can be taken for.\n\n" + markdown_table(header, rows)
     )
 
@@ -208,8 +208,9 @@ def _samples(results: Results, application: str, form: str) -> str:
 
     if form in WITHOUT:
         return f"{of(form):.0f}"
-    after = of(PUBLIC_ONLY) * DISTILLED / APPLICATIONS[application].passes[3]
-    return f"{after + of(BOTH if form == LABELS else ALONE):.0f}"
+    public = of(PUBLIC_ONLY)
+    after = public * DISTILLED / APPLICATIONS[application].passes[3]
+    return f"{after + of(ALONE) + (public if form == LABELS else 0.0):.0f}"
 
 
 def _discovered(results: Results) -> str:
@@ -266,11 +267,11 @@ def _poisoned_reports(results: Results) -> str:
         what = POISONED[attack] if attack else "no attackers"
         rows.append([f"{SHARE if attack else 0:.0%}", what, _mean(made), _mean(own), _mean(test)])
     header = ["attackers", "describing", "classes made of one sound", "recognised, %", "own labels, test clips, %"]
-    seeds = " and ".join(map(str, results.seeds(attacked(None))))
+    seeds = ", ".join(map(str, results.seeds(attacked(None))))
     return (
         f"{POISONED_USERS} users meet the same new sound before round 3 of {POISONED_ROUNDS}; attackers describe "
         "it by the impressions and the profile of another class, or by noise. Recognised: test clips of the sound that "
-        f"a user's distilled model takes for the class that this user was given. Seeds {seeds}.\n\n"
+        f"a user's distilled model takes for the class that this user was given. Seed {seeds}.\n\n"
         + markdown_table(header, rows)
     )
 
@@ -338,7 +339,11 @@ def _gained(results: Results, application: str, users: int, published: float) ->
         f"{application.capitalize()}, {users} users: global over local accuracy, points",
         f"+{published:.2f}",
         gain(ours, [0.0] * len(ours), 2),
-        "yes" if fmean(ours) >= published else "in part" if fmean(ours) > stdev(ours) else "no",
+        "yes"
+        if fmean(ours) >= published
+        else "in part"
+        if fmean(ours) > (stdev(ours) if len(ours) > 1 else 0.0)
+        else "no",
         why,
     )
 

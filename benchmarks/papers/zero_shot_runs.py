@@ -13,8 +13,8 @@ from benchmarks.papers.zero_shot_users import ALL_ARCHITECTURES, APPLICATIONS, P
 
 SIZES = {3: 10, 10: 30}  # users and iterations
 SCORES, LITERAL, LABELS = "scores", "scores, literal", "labels"
-WITHOUT = tuple(KINDS)
-ALONE, PUBLIC_ONLY, BOTH = WITHOUT
+WITHOUT = tuple(KINDS)[:2]
+ALONE, PUBLIC_ONLY = WITHOUT
 SHARED = "sounds, 3 users, recordings shared"
 POISONED = {"poisoned_impressions": "another class", "noise": "noise"}
 SHARE = 1 / 3  # of the attackers
@@ -60,13 +60,13 @@ class _Making:
         ]  # fmt: skip
 
     def fleet(self, users: int) -> list[Run]:
-        """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's.
+        """Return the runs of a schedule: with 3 users of every form and two seeds, with 10 of the paper's and one.
 
-        At the small scale each form has two seeds, the one to the letter one.
+        The form to the letter has one seed, too. At the full scale all have five.
         """
         found = []
-        for form in (SCORES, *((ALONE, PUBLIC_ONLY, LITERAL, LABELS, BOTH) if users == 3 else ())):
-            for seed in range(1, 6 if self.full else 2 if form == LITERAL else 3):
+        for form in (SCORES, *((ALONE, PUBLIC_ONLY, LABELS, LITERAL) if users == 3 else ())):
+            for seed in range(1, 6 if self.full else 2 if users > 3 or form == LITERAL else 3):
                 name, rate = fleet_name(self.application, users, form), rate_of(self.application, form)
                 found.append(self._run(name, seed, form, users, SIZES[users], rate))
         return found
@@ -74,7 +74,7 @@ class _Making:
     def of_sounds(self) -> list[Run]:
         """Return the runs with recordings that public set and users share, and those with attackers."""
         rate, found = rate_of(self.application, SCORES), []
-        for seed in range(1, 6 if self.full else 3):
+        for seed in range(1, 6 if self.full else 2):
             found.append(self._run(SHARED, seed, SCORES, 3, SIZES[3], rate, by_speaker=False))
             for attack in (None, *POISONED):
                 more = {"attackers": SHARE if attack else 0.0, "attack": attack or "noise"}
@@ -95,8 +95,8 @@ class _Making:
 
 
 def rate_of(application: str, form: str) -> float:
-    """Return the chosen learning rate; forms that were not tuned take that of the nearest one."""
-    return RATES[application][{LITERAL: SCORES, BOTH: LABELS}.get(form, form)]
+    """Return the chosen learning rate; the form to the letter takes that of the other."""
+    return RATES[application][SCORES if form == LITERAL else form]
 
 
 def trial(application: str, form: str, rate: float) -> str:

@@ -8,7 +8,7 @@ from benchmarks.papers import zero_shot
 from benchmarks.papers.report import CLAIMS, Results
 from benchmarks.papers.run import Call, Outcome, Run
 from benchmarks.papers.zero_shot import gains, listening
-from benchmarks.papers.zero_shot_alone import users_alone
+from benchmarks.papers.zero_shot_alone import KINDS, users_alone
 from benchmarks.papers.zero_shot_runs import (
     ALONE,
     LABELS,
@@ -131,7 +131,7 @@ def test_without_a_fleet_users_learn_from_what_the_kind_of_model_names():
     rounds = RoundsSection(count=3, strategy="zero_shot", seed=4, local={"epochs": 4, "learning_rate": 0.02})
     section = ZeroShotSection(public=60, clips=(30, 40), held_out=0.2, guard=False)
     experiment = ZeroShotExperiment(data, rounds, users, section)
-    (alone,), (public,), (both,) = (users_alone(kind, experiment)["users"] for kind in WITHOUT)
+    (alone,), (public,), (both,) = (users_alone(kind, experiment)["users"] for kind in KINDS)
     assert alone["samples"] + public["samples"] == both["samples"]
     assert public["samples"] == 3 * 4 * 2 * 60
     assert alone["own"] > 80
