@@ -184,9 +184,9 @@ def _listening(results: Results) -> str:
         ])  # fmt: skip
     return (
         "3 users. Own clips: those that the user never trains on, of old labels and new. Strangers: test clips of the "
-        "user's labels, of speakers or recordings that nobody trained on. After the last round, means over users, "
-        "in %. Samples: what one user's model is trained on, in all rounds. Only with a fleet does a model know other users' "
-        "new sounds as well, which own clips can be taken for.\n\n" + markdown_table(header, rows)
+        "user's labels, of speakers or recordings that nobody trained on. After the last round, means over users, in "
+        "%. Samples: what one user's model is trained on, in all rounds. Only with a fleet does a model know other "
+        "users' new sounds as well, which own clips can be taken for.\n\n" + markdown_table(header, rows)
     )
 
 
