@@ -59,14 +59,14 @@ def personal_table(results: Results) -> str:
             if name not in results.by_name:
                 continue
             rows.append(_row(results, name, name, of_key("personal"), _strangers("listening")))
-    header = ["model", *GROUPS, "all", "fewer errors than shared, %", "device listens: own", "strangers", "published"]
+    header = ["model", *GROUPS, "all", "fewer errors than shared, %", "strangers", "published"]
     return (
         "Errors in %, on clips of the devices' own people that were used neither for training nor for model "
         "selection, and on the 60 people whom no device has. Local: fine-tuning on own clips alone; group balanced: "
         "five rounds of every group before it, as the paper's experiment has it; labels: public clips beside, the "
-        f"default. Alone is {ALONE.passes} passes, as many as a device has in 50 rounds. A device listens with the "
-        "better one of the shared and the personal model on a fifth of its clips, held out for that.\n\n"
-        + markdown_table(header, rows)
+        f"default. Alone is {ALONE.passes} passes, as many as a device has in 50 rounds. A device listens with, and is "
+        "judged by, the better one of the shared and the fine-tuned model on a fifth of its clips, held out for that; "
+        "the paper judges the fine-tuned one. Published: 20, 40 and 60 people, all.\n\n" + markdown_table(header, rows)
     )
 
 
@@ -78,7 +78,6 @@ def _row(results: Results, label: str, name: str, of: Errors, strangers: Callabl
     published = " / ".join(f"{value:.1f}" for value in PUBLISHED.get(kind, ())) if label.startswith(_FIRST) else ""
     return [
         label, *own, f"{fewer(results, name):.0f}" if personal else "",
-        mean_and_spread(errors(results, name, of_key("listening_own"))) if personal else own[-1],
         mean_and_spread(results.values(name, strangers)), published,
     ]  # fmt: skip
 
