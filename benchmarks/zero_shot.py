@@ -14,23 +14,16 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any
-
-import numpy as np
 
 from benchmarks.bundles import ROOT
 from benchmarks.papers.simulated import shared_inputs
+from benchmarks.papers.zero_shot_alone import users_alone
 from benchmarks.papers.zero_shot_users import APPLICATIONS, users_of
-from edge_client.learning.sgd import Optimiser, accuracy, settling, train_epoch
-from edge_client.learning.targets import from_slots
-from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.sections import RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment, ZeroShotSection
-from fleet_simulator.partition.zero_shot_clips import UserClips
 from fleet_simulator.runs.progress import Silent
 from fleet_simulator.zero_shot.simulation import run_zero_shot
 
@@ -76,37 +69,8 @@ def played(seed: int, form: str) -> dict[str, float]:
 
 def public_only(seed: int) -> dict[str, float]:
     """Return what models are worth that were trained on the public set's labels alone, as long as the others."""
-    setting = experiment(seed, ALONE)
-    manifest = read_bundle(setting.users[0].bundle).manifest
-    clips = UserClips(setting, shared_inputs().corpus(setting.data, manifest, seed), manifest)
-    own, strangers = [], []
-    for number, user in enumerate(setting.users):
-        model = ModelRuntime(read_bundle(user.bundle))
-        columns = [clips.public_set.class_ids.index(label) for label in user.labels]
-        _train_on_public(model, clips, columns, np.random.default_rng([seed, number]))
-        held_out = clips.held_out(number, ROUNDS)
-        own.append(_accuracy(model, columns, {place: clips.own_features(held_out[label])
-                                             for place, label in enumerate(user.labels)}))  # fmt: skip
-        test = {place: clips.features(clips.test[label]) for place, label in enumerate(user.labels)}
-        strangers.append(_accuracy(model, columns, test))
-    return {"own": fmean(own), "strangers": fmean(strangers), "refused": 0}
-
-
-def _train_on_public(model: ModelRuntime, clips: UserClips, columns: list[int], rng: np.random.Generator) -> None:
-    public = clips.public_set
-    rows = np.isin(public.labels, columns)
-    slots = np.array([columns.index(int(label)) for label in public.labels[rows]], np.int64)
-    targets = from_slots(slots, model.manifest.capacity)
-    x, mask = model.normalise(public.features[rows]), targets.max(axis=0)
-    for epoch in range(ROUNDS * EPOCHS):
-        train_epoch(model, x, targets, mask, Optimiser(settling(RATE, epoch % EPOCHS, EPOCHS)), rng)
-
-
-def _accuracy(model: ModelRuntime, columns: list[int], features: Mapping[int, Any]) -> float:
-    x = model.normalise(np.concatenate(list(features.values())))
-    slots = np.repeat(list(features), [len(rows) for rows in features.values()])
-    mask = (np.arange(model.manifest.capacity) < len(columns)).astype(np.float32)
-    return 100 * accuracy(model.predict(x, mask)[:, : len(columns)], slots, range(len(columns)))
+    users = users_alone(PUBLIC_ONLY, experiment(seed, ALONE))["users"]
+    return {name: fmean(user[name] for user in users) for name in ("own", "strangers")} | {"refused": 0}
 
 
 def main() -> None:

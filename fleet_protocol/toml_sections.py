@@ -160,6 +160,8 @@ def _as_declared(hint: Any, value: Any) -> Any:  # noqa: ANN401  (a type hint; w
     parts = typing.get_args(hint)
     if hint is float or (isinstance(hint, types.UnionType) and float in parts and int not in parts):
         return float(value) if type(value) is int else value
+    if typing.get_origin(hint) is tuple and isinstance(value, list):
+        return [_as_declared(parts[0], item) for item in value]
     if typing.get_origin(hint) is dict and isinstance(value, dict):
         return {key: _as_declared(parts[1], item) for key, item in value.items()}
     return value

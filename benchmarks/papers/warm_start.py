@@ -15,11 +15,13 @@ import numpy as np
 
 from benchmarks.papers.run import Figures
 from benchmarks.papers.simulated import shared_inputs, simulated
-from edge_client.learning.sgd import Optimiser, train_epoch
+from edge_client.learning.sgd import Optimiser, accuracy, train_epoch
 from edge_client.learning.targets import from_slots
+from fleet_protocol.arrays import Ints
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle, write_bundle
 from fleet_simulator.experiment.sections import Experiment, ModelSection
+from fleet_simulator.partition.held_out import hold_out
 from fleet_simulator.partition.splits import split
 
 
@@ -36,13 +38,41 @@ def from_warm_start(experiment: Experiment, bundle: Path, learning_rate: float, 
     Returns:
         What :func:`simulated` returns.
     """
+    trained = _warm(experiment, bundle, learning_rate, epochs, folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        return simulated(dataclasses.replace(experiment, model=ModelSection(trained)), Path(scratch) / "run")
+
+
+def judged_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:
+    """Return the accuracies, 0..1, of the model that :func:`from_warm_start` begins with, under the same arguments.
+
+    Returns:
+        ``strangers``, on the test clips; ``devices``, on every device's own held-out clips, in their order.
+    """
+    trained = _warm(experiment, bundle, learning_rate, epochs, folder)
+    inputs, seed = shared_inputs(), experiment.rounds.seed
+    model, start = inputs.model(trained, "shared"), inputs.bundle(trained)
+    corpus = inputs.corpus(experiment.data, start.manifest, seed)
+    dealt = split(corpus, experiment)
+    own = hold_out(dealt.devices, experiment.fleet.held_out, seed, corpus.windows)
+    mask = (np.arange(start.manifest.capacity) < len(corpus.names)).astype(np.float32)
+    model.set_weights(start.weights)
+
+    def judged(rows: Ints) -> float:
+        scores = model.predict(corpus.features(rows), mask)[:, : len(corpus.names)]
+        return accuracy(scores, corpus.labels[rows], range(len(corpus.names)))
+
+    return {"strangers": judged(dealt.test), "devices": [judged(one.evaluate) for one in own]}
+
+
+def _warm(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Path:
+    """Return the trained bundle, which is made where it is not there yet."""
     what = f"{experiment.data} {experiment.fleet} {experiment.rounds.seed} {learning_rate} {epochs}"
     name = hashlib.sha256(what.encode() + bundle.read_bytes()).hexdigest()[:32]
     trained = folder / f"{name}.auricle"
     if not trained.is_file():
         write_durably(trained, _trained(experiment, bundle, learning_rate, epochs), 0o644)
-    with tempfile.TemporaryDirectory() as scratch:
-        return simulated(dataclasses.replace(experiment, model=ModelSection(trained)), Path(scratch) / "run")
+    return trained
 
 
 def _trained(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int) -> bytes:

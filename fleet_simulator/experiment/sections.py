@@ -34,6 +34,7 @@ class FleetSection:
             by the recording that they were cut from), ``dirichlet``, ``iid``.
         alpha: of the Dirichlet split: the smaller, the fewer classes a device has most of its clips from.
         size_spread: standard deviation of the logarithm of the devices' shares of the speakers (or of the clips).
+        shares: what each device has of the speakers (or of the clips), in proportion, in place of ``size_spread``.
         held_out: share of every device's own clips that it does not train on: half of it to choose between models
             by, half to evaluate them on.
         local_models: whether the models that devices have after their local training are evaluated as well.
@@ -46,6 +47,7 @@ class FleetSection:
     split: str = "speaker"
     alpha: float = 0.5
     size_spread: float = 0.0
+    shares: tuple[float, ...] = ()
     held_out: float = 0.0
     local_models: bool = False
     sample_seconds: float = 0.001
@@ -60,6 +62,15 @@ class FleetSection:
         for key, maximum in (("sample_seconds", 1e3), ("speed_spread", 3.0), ("bytes_per_second", 1e12)):
             _require(0 <= getattr(self, key) <= maximum, key, getattr(self, key), f"must be from 0 to {maximum:g}")
         _require(0 <= self.size_spread <= 3, "size_spread", self.size_spread, "must be from 0 to 3")
+        if self.shares:
+            _require(
+                len(self.shares) == self.devices,
+                "shares",
+                self.shares,
+                f"must be {self.devices} numbers, one for each device",
+            )
+            _require(min(self.shares) > 0, "shares", self.shares, "must all be above 0")
+            _require(not self.size_spread, "size_spread", self.size_spread, "must be 0 where 'shares' are given")
 
 
 @dataclass(frozen=True)
@@ -180,9 +191,9 @@ class Experiment:
         del document["rounds"]["count"]
         if self.baselines is None:
             del document["baselines"]
-        for section, switch in (("rounds", "quarantine"), ("fleet", "local_models")):
-            if not document[section][switch]:
-                del document[section][switch]
+        for section, key in (("rounds", "quarantine"), ("fleet", "local_models"), ("fleet", "shares")):
+            if not document[section][key]:
+                del document[section][key]
         for path in (self.model.bundle, *self.model.own):
             document[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

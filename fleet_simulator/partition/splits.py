@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fleet_protocol.arrays import Doubles, Ints
 from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.errors import CorpusError
-from fleet_simulator.experiment.sections import Experiment
+from fleet_simulator.experiment.sections import Experiment, FleetSection
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ def split(corpus: Corpus, experiment: Experiment) -> Split:
     rows = np.flatnonzero(np.isin(who, private))
     if len(rows) < fleet.devices:
         raise CorpusError(f"{len(rows)} clips are left for {fleet.devices} devices; ask for fewer, or for more clips")
-    shares = _shares(fleet.devices, fleet.size_spread, experiment.rounds.seed)
+    shares = _shares(fleet, experiment.rounds.seed)
     if fleet.split in ("speaker", "recording"):
-        devices = _by_speaker(who, parts[0][2], parts[1][2], shares)
+        devices = _by_speaker(who, parts[0][2], parts[1][2], shares, 0 if fleet.shares else 1)
     elif fleet.split == "dirichlet":
         devices = _dirichlet(labels, rows, fleet.alpha * fleet.devices * shares, rng)
     else:
@@ -64,9 +64,10 @@ def _owners(speakers: NDArray[np.str_]) -> tuple[Ints, Ints, Ints]:
     return who, np.flatnonzero(names != ""), who[alone]
 
 
-def _shares(devices: int, spread: float, seed: int) -> Doubles:
-    """Return the devices' shares of the data, float64 [devices] of sum 1: lognormal, or alike where spread is 0."""
-    sizes = np.exp(spread * np.random.default_rng([seed, 8]).standard_normal(devices))
+def _shares(fleet: FleetSection, seed: int) -> Doubles:
+    """Return the devices' shares of the data, float64 [devices] of sum 1: as given, or lognormal, or alike."""
+    spread = np.random.default_rng([seed, 8]).standard_normal(fleet.devices)
+    sizes = np.array(fleet.shares, np.float64) if fleet.shares else np.exp(fleet.size_spread * spread)
     return np.asarray(sizes / sizes.sum(), np.float64)
 
 
@@ -79,7 +80,7 @@ def _apportioned(count: int, shares: Doubles, minimum: int) -> Ints:
     return np.asarray(counts, np.int64)
 
 
-def _by_speaker(who: Ints, people: Ints, strays: Ints, shares: Doubles) -> list[Ints]:
+def _by_speaker(who: Ints, people: Ints, strays: Ints, shares: Doubles, least: int) -> list[Ints]:
     devices = len(shares)
     if len(people) < devices:
         raise CorpusError(
@@ -87,7 +88,7 @@ def _by_speaker(who: Ints, people: Ints, strays: Ints, shares: Doubles) -> list[
             f"{len(people)} devices, or split by 'dirichlet' or 'iid'"
         )
     owner = np.full(int(who.max()) + 1, -1)
-    owner[people] = np.repeat(np.arange(devices), _apportioned(len(people), shares, 1))
+    owner[people] = np.repeat(np.arange(devices), _apportioned(len(people), shares, least))
     owner[strays] = np.repeat(np.arange(devices), _apportioned(len(strays), shares, 0))
     return _grouped(owner[who], devices)
 

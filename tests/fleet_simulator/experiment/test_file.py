@@ -39,6 +39,7 @@ def test_a_round_is_planned_as_the_aggregator_plans_it(tmp_path, bundles):
         ({"data": {"test": 1.5}}, ("[data]", "test", "1.5", "below 1")),
         ({"data": {"clips": "many"}}, ("[data]", "clips", "'many'", "wrong type")),
         ({"fleet": {"device": 3}}, ("[fleet]", "'device'", "devices")),
+        ({"fleet": {"shares": [1, 2]}}, ("[fleet] shares", "[1.0, 2.0]", "one for each device")),
         ({"fleet": {"split": "fair"}}, ("[fleet]", "split", "'fair'", "dirichlet")),
         ({"model": {"bundle": "nowhere.auricle"}}, ("[model]", "nowhere.auricle", "auricle-export build")),
         ({"model": {"bundle": "bass"}}, ("line 12: [model] bundle", "no ready bundle is called 'bass'", "base_hidden")),
@@ -64,6 +65,11 @@ def test_a_bundle_of_speech_is_refused(tmp_path, transcribing_bundle, capsys):
     assert main(["run", str(path), "--workers", "1"]) == 1
     message = capsys.readouterr().err
     assert f"line 11: [model] {transcribing_bundle} (dcnn_ctc) writes down speech" in message
+
+
+def test_shares_of_the_devices_may_be_whole_numbers(tmp_path, bundles):
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], fleet={"devices": 3, "shares": [20, 20.5, 40]})
+    assert load_experiment(path).fleet.shares == (20.0, 20.5, 40.0)
 
 
 def test_ready_bundles_are_found_by_their_names(tmp_path):

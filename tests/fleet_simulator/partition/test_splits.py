@@ -7,13 +7,20 @@ from hypothesis import strategies as st
 
 from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.errors import CorpusError
-from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.experiment.sections import (
+    DataSection,
+    Experiment,
+    FleetSection,
+    ModelSection,
+    RefusedKeyError,
+    RoundsSection,
+)
 from fleet_simulator.partition.splits import split
 
 
-def experiment(devices, how, alpha=0.5, seed=0, spread=0.0):
+def experiment(devices, how, alpha=0.5, seed=0, spread=0.0, shares=()):
     data = DataSection("synthetic", test=0.2, public=0.1)
-    fleet = FleetSection(devices=devices, split=how, alpha=alpha, size_spread=spread)
+    fleet = FleetSection(devices=devices, split=how, alpha=alpha, size_spread=spread, shares=shares)
     return Experiment(data, fleet, ModelSection("x"), RoundsSection(count=1, seed=seed))
 
 
@@ -63,6 +70,26 @@ def test_devices_can_be_of_very_different_sizes(how):
 
     assert spread_of(0.0) < 0.2
     assert 0.7 < spread_of(1.0) < 1.3
+
+
+@pytest.mark.parametrize("how", ["speaker", "dirichlet", "iid"])
+def test_devices_get_the_shares_that_the_experiment_names(how):
+    clips = corpus(20_000, 100)  # of 100 people, 20 are for the test and 10 for the public set
+    dealt = split(clips, experiment(4, how, 100, shares=(10, 10, 20, 30)))
+    if how == "speaker":
+        assert [len(set(clips.speakers[rows])) for rows in dealt.devices] == [10, 10, 20, 30]
+    sizes = np.array([len(rows) for rows in dealt.devices])
+    assert sizes / sizes.sum() == pytest.approx(np.array([1, 1, 2, 3]) / 7, rel=0.2)
+
+
+def test_shares_are_refused_that_do_not_fit_the_fleet():
+    for shares, spread, said in (
+        ((1, 2), 0.0, "must be 3 numbers"),
+        ((1, 2, 0), 0.0, "above 0"),
+        ((1, 2, 3), 1.0, "be 0"),
+    ):
+        with pytest.raises(RefusedKeyError, match=said):
+            FleetSection(devices=3, shares=shares, size_spread=spread)
 
 
 def test_noise_that_nobody_speaks_is_dealt_to_every_device_and_to_the_test():
