@@ -17,6 +17,8 @@ DSCNN, MANY_STEPS = "DSCNN, 12 steps", "DSCNN, 48 steps"
 BASE, FEW_STEPS = "base, 50 steps", "base, 5 steps"
 BASELINES = ("FedAvg", "FedProx", "FedMMD (logits)", "FedOPT")
 OURS = "FedKWS-UI"
+PRIVATE = ("ALO alone", OURS, "FedKWS-UI, lambda 0.1")
+"""The methods that train a private model as well."""
 _BEST_FEDERATED = 0.8639  # the best of any compared method with 12 classes, section 5 of the paper
 _TESTS = 5  # that an accuracy is the mean of
 _SAMPLE_SECONDS = 0.001  # of a simulated device for a clip that it trains on
@@ -55,13 +57,27 @@ def tables(results: Results, explanation: str) -> str:
     titles = list(dict.fromkeys(name.split(": ")[0] for name in results.by_name))
     parts = [explanation]
     for title in titles:
-        parts += [f"### {title}", _table(results, title)]
+        parts += [f"### {title}", _sizes(results, title), _table(results, title)]
     parts += ["### What the figures say", _verdict(results, titles)]
     return "\n".join([*parts, claims_table(_claims(results, titles))])
 
 
 def _methods(results: Results, title: str) -> list[str]:
     return [name.split(": ")[1] for name in results.by_name if name.split(": ")[0] == title]
+
+
+def _sizes(results: Results, title: str) -> str:
+    """Say how many clips the devices train on, and how often a device is visited."""
+    figures = results.figures(f"{title}: FedAvg")
+    sizes = [device["clips"] for one in figures for device in one["devices"]]
+    if not sizes:
+        return ""
+    visits = fmean(sum(entry["devices"] for entry in one["rounds"]) / len(one["devices"]) for one in figures)
+    seeds = ", ".join(map(str, results.seeds(f"{title}: FedAvg")))
+    return (
+        f"A device trains on {fmean(sizes):.0f} clips on average ({min(sizes)} to {max(sizes)}) and is visited "
+        f"{visits:.1f} times. Seeds {seeds}.\n"
+    )
 
 
 def _table(results: Results, title: str) -> str:
@@ -85,11 +101,12 @@ def _row(results: Results, name: str) -> list[str]:
         cells += [mean_and_spread(values) for values in zip(*map(own_and_strangers, found), strict=True)]
     else:
         cells += ["", ""]
-    return [*cells, _private(found), f"{clips * 1e-3 / _SAMPLE_SECONDS:.0f}"]
+    private = _private(found) if name.split(": ")[1] in PRIVATE else ""
+    return [*cells, private, f"{clips * 1e-3 / _SAMPLE_SECONDS:.0f}"]
 
 
 def _private(found: Sequence[Figures]) -> str:
-    known = [entry["own_trained"] for figures in found for entry in figures["devices"] if entry.get("own_trained")]
+    known = [entry["own_trained"] for figures in found for entry in figures["devices"]]
     return f"{100 * fmean(known):.1f}" if known else ""
 
 
