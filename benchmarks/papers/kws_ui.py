@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.papers.keywords import KEYWORDS
-from benchmarks.papers.kws_ui_tables import BASE, DSCNN, FEW_STEPS, MANY_STEPS, PRIVATE, tables
+from benchmarks.papers.kws_ui_tables import BASE, BY_CLIPS, DSCNN, FEW_STEPS, MANY_STEPS, PRIVATE, tables
 from benchmarks.papers.published import MEAN
 from benchmarks.papers.report import Results
 from benchmarks.papers.run import Call, Run
@@ -62,6 +62,7 @@ METHODS = {
     "FedKWS-UI": Method("fedkws_ui", {}),
     "FedKWS-UI, lambda 0": Method("fedkws_ui", {"adversarial": 0.0, "private_epochs": 0}),
     "FedKWS-UI, lambda 0.1": Method("fedkws_ui", {"adversarial": 0.1}),
+    BY_CLIPS: Method("fedavg", {}, {"by_size": True}),
 }
 TUNED = tuple(METHODS)[:7]
 # By network: its name in the paper; at the full scale the rate of FedAvg, of FedOPT, of FedKWS-UI and its parts.
@@ -82,12 +83,14 @@ def _at(rate: float, **others: float) -> dict[str, float]:
 ON_DSCNN: Tuned = {
     "FedAvg": _at(0.003), "FedProx": _at(0.003), "FedMMD (logits)": _at(0.003), "FedOPT": _at(0.01),
     "ALT alone": _at(0.01), "ALO alone": _at(0.01), "FedKWS-UI": _at(0.01), "FedKWS-UI, lambda 0": _at(0.01),
+    BY_CLIPS: _at(0.003),
 }  # fmt: skip
 ON_DSCNN_MANY: Tuned = {"FedAvg": _at(0.003), "FedKWS-UI": _at(0.003)}
 ON_BASE: Tuned = {
     "FedAvg": _at(0.1), "FedProx": _at(0.1, proximal=0.001), "FedMMD (logits)": _at(0.01),
     "FedOPT": _at(0.03, server_learning_rate=0.03), "ALT alone": _at(0.1), "ALO alone": _at(0.01),
     "FedKWS-UI": _at(0.01), "FedKWS-UI, lambda 0": _at(0.01), "FedKWS-UI, lambda 0.1": _at(0.01),
+    BY_CLIPS: _at(0.1),
 }  # fmt: skip
 ON_BASE_FEW: Tuned = {"FedAvg": _at(0.3), "FedKWS-UI": _at(0.3)}
 
