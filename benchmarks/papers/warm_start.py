@@ -17,12 +17,13 @@ from benchmarks.papers.run import Figures
 from benchmarks.papers.simulated import shared_inputs, simulated
 from edge_client.learning.sgd import Optimiser, accuracy, train_epoch
 from edge_client.learning.targets import from_slots
-from fleet_protocol.arrays import Ints
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle, write_bundle
 from fleet_simulator.experiment.sections import Experiment, ModelSection
 from fleet_simulator.partition.held_out import hold_out
 from fleet_simulator.partition.splits import split
+from fleet_simulator.shared_model.metrics import metrics
 
 
 def from_warm_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:
@@ -36,11 +37,12 @@ def from_warm_start(experiment: Experiment, bundle: Path, learning_rate: float, 
         folder: holds the trained bundles.
 
     Returns:
-        What :func:`simulated` returns.
+        What :func:`simulated` returns, and ``start``: the trained model's metrics on the test clips.
     """
     trained = _warm(experiment, bundle, learning_rate, epochs, folder)
     with tempfile.TemporaryDirectory() as scratch:
-        return simulated(dataclasses.replace(experiment, model=ModelSection(trained)), Path(scratch) / "run")
+        figures = simulated(dataclasses.replace(experiment, model=ModelSection(trained)), Path(scratch) / "run")
+    return figures | {"start": _judged(experiment, trained)}
 
 
 def judged_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:
@@ -55,7 +57,7 @@ def judged_start(experiment: Experiment, bundle: Path, learning_rate: float, epo
     corpus = inputs.corpus(experiment.data, start.manifest, seed)
     dealt = split(corpus, experiment)
     own = hold_out(dealt.devices, experiment.fleet.held_out, seed, corpus.windows)
-    mask = (np.arange(start.manifest.capacity) < len(corpus.names)).astype(np.float32)
+    mask = _mask(start.manifest.capacity, len(corpus.names))
     model.set_weights(start.weights)
 
     def judged(rows: Ints) -> float:
@@ -75,6 +77,23 @@ def _warm(experiment: Experiment, bundle: Path, learning_rate: float, epochs: in
     return trained
 
 
+def _judged(experiment: Experiment, bundle: Path) -> dict[str, float]:
+    """Return a bundle's metrics on the experiment's test clips."""
+    inputs = shared_inputs()
+    model = inputs.model(bundle, "shared")
+    corpus = inputs.corpus(experiment.data, model.manifest, experiment.rounds.seed)
+    rows, mask = split(corpus, experiment).test, _mask(model.manifest.capacity, len(corpus.names))
+    model.set_weights(inputs.bundle(bundle).weights)
+    found = model.predict(corpus.features(rows), mask).argmax(axis=1)
+    confusion = np.zeros((len(corpus.names), len(corpus.names)), np.int64)
+    np.add.at(confusion, (corpus.labels[rows], found), 1)
+    return metrics(confusion)
+
+
+def _mask(capacity: int, classes: int) -> Floats:
+    return (np.arange(capacity) < classes).astype(np.float32)
+
+
 def _trained(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int) -> bytes:
     """Return the bundle with weights trained on the public set; the rate falls to nothing in the second half."""
     inputs, seed = shared_inputs(), experiment.rounds.seed
@@ -82,7 +101,7 @@ def _trained(experiment: Experiment, bundle: Path, learning_rate: float, epochs:
     corpus = inputs.corpus(experiment.data, untrained.manifest, seed)
     rows = split(corpus, experiment).public
     x, targets = corpus.features(rows), from_slots(corpus.labels[rows], untrained.manifest.capacity)
-    mask = (np.arange(untrained.manifest.capacity) < len(corpus.names)).astype(np.float32)
+    mask = _mask(untrained.manifest.capacity, len(corpus.names))
     rng = np.random.default_rng([seed, 9])
     model.set_weights(untrained.weights)
     for epoch in range(epochs):

@@ -30,7 +30,8 @@ class Result:
             clips; the last one also has the ``confusion`` matrix.
         devices: where devices hold clips out, an entry for each device: ``device``, ``clips`` trained on, accuracy
             0..1 on its own clips of the ``global`` model and of the ``personal`` one, whether that was ``kept``; with
-            models of the devices' own, that of the device's ``own``, and that one's ``own_test`` on some test clips;
+            models of the devices' own, that of the device's ``own``, and that one's ``own_test`` on some test clips and
+            ``own_trained`` on the clips that it was trained on;
             and on own and strangers' clips that of the model that it listens with and of those without a fleet
             (docs/simulator.md).
         seconds: of the rounds that this run itself has done.

@@ -20,7 +20,7 @@ from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.rounds.task import PublicRows, prepare_task
 from edge_client.learning.rounds.upload import build_update, require_finite
 from edge_client.learning.slot_order import SlotOrder
-from edge_client.learning.training_data import Clips, rescaled
+from edge_client.learning.training_data import Clips, held_out_accuracy, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.bundle import Manifest
@@ -137,11 +137,11 @@ class VirtualDevices:
         """Return an entry for every device; accuracies are 0..1, and its own clips are those held out to evaluate on.
 
         ``clips`` trained on; of the fleet's model on own clips ``global``; with fine-tuning of what the device kept
-        ``personal``, and whether that is not the fleet's model, ``kept``; of models of the devices' own ``own``, and
-        ``own_test`` on strangers' clips. Of the model that the device listens with ``listening_own`` and
-        ``listening_strangers``; with baselines the same of ``alone_``, ``public_`` and ``both_``, and of whichever
-        of ``alone_`` and ``listening_`` the device's guard chooses, ``guarded_``. Of the local model, where the task
-        wants that, ``local_``.
+        ``personal``, and whether that is not the fleet's model, ``kept``; of models of the devices' own ``own``,
+        ``own_test`` on strangers' clips and ``own_trained`` on the clips that they were trained on. Of the model that
+        the device listens with ``listening_own`` and ``listening_strangers``; with baselines the same of ``alone_``,
+        ``public_`` and ``both_``, and of whichever of ``alone_`` and ``listening_`` the device's guard chooses,
+        ``guarded_``. Of the local model, where the task wants that, ``local_``.
         """
         self._load(task.model, task.rounds)
         start = self._weights
@@ -308,8 +308,11 @@ class VirtualDevices:
 
     def _evaluate_own(self, device: int, version: int) -> dict[str, float]:
         model = self._own_model(device, version)
-        found = self._judge.accuracies("own", device, model, self._mask(device, model))
-        return {"own": found["own_own"], "own_test": found["own_strangers"]}
+        mask = self._mask(device, model)
+        found = self._judge.accuracies("own", device, model, mask)
+        trained = self._judge.clips(self.shards.rows(device), model)
+        known = held_out_accuracy(model, mask, trained, np.unique(trained.slots).tolist())
+        return {"own": found["own_own"], "own_test": found["own_strangers"], "own_trained": known}
 
     def _without_fleet(self, device: int, rng: np.random.Generator, result: Listener) -> dict[str, float]:
         """Return what a device would have alone, from the public set alone, and from both; nothing unless wanted.

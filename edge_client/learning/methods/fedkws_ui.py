@@ -34,8 +34,9 @@ def prepare(task: LocalTask) -> TrainingPlan:
     uniform = task.mask / task.mask.sum()
 
     def targets(x: Floats, labels: Floats) -> Floats:
-        private = task.order.to_shared(task.own.predict(task.for_own(x), task.own_mask))
-        wanted: Floats = (1.0 - smoothing) * labels + smoothing * uniform - adversarial * private
+        wanted: Floats = (1.0 - smoothing) * labels + smoothing * uniform
+        if adversarial:  # else the private model's opinion, a prediction for every batch, would be multiplied by 0
+            wanted = wanted - adversarial * task.order.to_shared(task.own.predict(task.for_own(x), task.own_mask))
         return wanted
 
     return TrainingPlan(targets, steps=_steps(task))

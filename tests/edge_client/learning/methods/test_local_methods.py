@@ -150,6 +150,13 @@ def test_fedkws_ui_targets_by_hand(bundles):
     assert not targets[:, 2:].any()
 
 
+def test_fedkws_ui_without_negative_distillation_smooths_labels_alone(bundles):
+    of = task(bundles, "fedkws_ui", private_epochs=0, smoothing=0.2, adversarial=0.0)
+    labels = np.eye(32, dtype=np.float32)[[0, 1]]
+    targets = fedkws_ui.prepare(of).targets(of.clips.x[0][:2], labels)
+    np.testing.assert_allclose(targets[:, :2], 0.8 * labels[:, :2] + 0.1, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("changes", "steps"),
     [
