@@ -24,6 +24,7 @@ from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
 
 TITLE = "Speech recognition by CTC among devices of unequal data (Xu et al. 2025)"
+PAPER = "Xu et al. 2025, CTC"
 
 FRACTION = 0.3  # three of ten devices
 SETTINGS = ((30, 50), (40, 60), (50, 80))  # R and rounds, as published

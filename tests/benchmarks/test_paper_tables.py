@@ -137,7 +137,7 @@ def test_a_table_names_its_paper(name):
     assert load_table(name).PAPER
 
 
-@pytest.mark.parametrize("name", ["attackers"])
+@pytest.mark.parametrize("name", sorted(PICTURES))
 def test_a_picture_names_runs_of_its_table(name, tmp_path):
     names = {run.name for run in load_table(name).runs(NoTraining(False, tmp_path))}
     assert {run for picture in PICTURES[name] for run in picture.runs} <= names
