@@ -13,7 +13,7 @@ CLEAN, HALF_WRONG = TUNED_ON = ("clean", "wrong 50%")
 NOISE, WRONG = ("10 dB on devices", "10 dB everywhere"), ("wrong 30%", HALF_WRONG)
 CONDITIONS = (CLEAN, *WRONG, *NOISE)
 LONGER, NO_LPA = "FedAvg, twice the rounds", "FedMLAC without LPA"
-FLEETS_OF_FIVE, VISITED, SCORES = "five networks", "visited often", "zero_shot, five networks"
+FLEETS_OF_FIVE, SCORES = "five networks", "zero_shot, five networks"
 # Bai et al. 2025, tables 4, 6 and 7: accuracy on Speech Commands in per cent, in METHODS' order. The paper does not say
 # whether its test clips have noise too.
 _NOISY = (61.26, 56.84, 67.01, 71.27)
@@ -48,6 +48,15 @@ def thousands(figures: Figures) -> float:
 def seconds(results: Results, name: str) -> float:
     """Return how long a name's runs took on average, in seconds."""
     return fmean(outcome.seconds for _, outcome in results.by_name[name])
+
+
+def second_half(results: Results, name: str) -> float:
+    """Return by how many points the shared model improved in the second half of the rounds, as the mean over seeds."""
+    gained = []
+    for figures in results.figures(name):
+        tested = [100 * entry["accuracy"] for entry in figures["rounds"] if "accuracy" in entry]
+        gained.append(tested[-1] - tested[max(0, len(tested) // 2 - 1)])
+    return fmean(gained)
 
 
 def has(results: Results, name: str) -> bool:

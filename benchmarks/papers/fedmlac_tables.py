@@ -18,7 +18,6 @@ from benchmarks.papers.fedmlac_figures import (
     PUBLISHED,
     SCORES,
     TUNED_ON,
-    VISITED,
     WRONG,
     has,
     local,
@@ -43,15 +42,11 @@ class Tuning:
         seeds: it was tried on.
         trials: by method.
         chosen: of these.
-        often: the trials of fleets whose devices are visited more often.
-        often_chosen: of these.
     """
 
     seeds: Sequence[int]
     trials: Mapping[str, Sequence[str]]
     chosen: Mapping[str, str]
-    often: Mapping[str, Sequence[str]]
-    often_chosen: Mapping[str, str]
 
 
 def tables(results: Results, tuning: Tuning) -> str:
@@ -198,21 +193,16 @@ def _reasons(results: Results) -> str:
         "points on strangers", "own models over alone", "plug-in over own models", "FedAvg: local over shared",
         "own models over FedAvg's local",
     ]  # fmt: skip
-    return markdown_table(header, rows) + ("" if results.full else _visited(results))
+    return markdown_table(header, rows) + _courses(results)
 
 
-def _visited(results: Results) -> str:
-    rows = []
-    for method in ("FedAvg", FEDMLAC):
-        figures = results.figures(f"{method}, {VISITED}")
-        models = (_cell(results, f"{method}, {VISITED}", figure) for figure in (local, shared))
-        rows.append([method, *models, *_course(figures)])
-    header = ["", "local models", "shared model", *(f"after {share} %" for share in (10, 20, 50, 100))]
-    return (
-        f"\nThe same devices with half of the labels wrong, visited {len(figures[0]['rounds'])} times, with settings\n"
-        "of their own. The last columns are the shared model's after a share of the rounds:\n\n"
-        + markdown_table(header, rows)
-    )
+def _courses(results: Results) -> str:
+    rows = [
+        [f"{condition}, {method}", *_course(results.figures(f"{method}, {condition}"))]
+        for condition in TUNED_ON for method in ("FedAvg", FEDMLAC)
+    ]  # fmt: skip
+    header = ["the shared model, %", *(f"after {share} % of the rounds" for share in (10, 20, 50, 100))]
+    return "\n" + markdown_table(header, rows)
 
 
 def _course(figures: Sequence[Figures]) -> list[str]:
@@ -226,10 +216,6 @@ def _tuning(results: Results, tuning: Tuning) -> str:
         [method, *_tried(trials, tuning.chosen[method], [trial_score(results, method, trial) for trial in trials])]
         for method, trials in tuning.trials.items()
     ]
-    often = [
-        [method, *_tried(trials, tuning.often_chosen[method], _scores_of_visited(results, method, trials))]
-        for method, trials in tuning.often.items()
-    ]
     return (
         f"Seed {' and '.join(map(str, tuning.seeds))}, as many trials of every method: the mean of the local models,\n"
         "clean and with half of the labels wrong, in %; of `zero_shot` of own and strangers' clips, clean. One choice\n"
@@ -237,13 +223,7 @@ def _tuning(results: Results, tuning: Tuning) -> str:
         "tuned: momentum 0.9, LPA's shares (0.1 and 0.1), FedMLAC's five passes of warm-up at 0.02. Thirteen runs in\n"
         "fleets of other sizes came first, with the same seed: six of FedAvg and seven of FedMLAC.\n\n"
         + markdown_table(["", *("trial",) * 5], rows)
-        + "\nOf the fleets that are visited more often, half of the labels wrong:\n\n"
-        + markdown_table(["", *("trial",) * 2], often)
     )
-
-
-def _scores_of_visited(results: Results, method: str, trials: Sequence[str]) -> list[float]:
-    return [fmean(results.values(f"{method} {trial}, {VISITED}", local)) for trial in trials]
 
 
 def _tried(trials: Sequence[str], chosen: str, scores: Sequence[float]) -> list[str]:
