@@ -19,6 +19,7 @@ from benchmarks.papers.fedmlac_figures import (
     LONGER,
     NO_LPA,
     NOISE,
+    REHEARSED,
     SCORES,
     TUNED_ON,
     WRONG,
@@ -203,6 +204,8 @@ def _parts(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
     parts = {FEDMLAC: five}
     if name == CLEAN:
         parts[NO_LPA] = replace(five, aggregation=LPA | {"v_h": 0.0, "v_l": 0.0})
+        if seed == SEEDS[0]:
+            parts[REHEARSED] = replace(five, local={**five.local, "rehearsal": 1.0})
     for label, method in parts.items():
         alone = label == FEDMLAC
         yield _run(scale, f"{label}, {FLEETS_OF_FIVE}, {name}", method, condition, seed, size, alone=alone)

@@ -13,7 +13,7 @@ METHODS = (*BASELINES, FEDMLAC)
 CLEAN, HALF_WRONG = TUNED_ON = ("clean", "wrong 50%")
 NOISE, WRONG = ("10 dB on devices", "10 dB everywhere"), ("wrong 30%", HALF_WRONG)
 CONDITIONS = (CLEAN, *WRONG, *NOISE)
-LONGER, NO_LPA = "FedAvg, twice the rounds", "FedMLAC without LPA"
+LONGER, NO_LPA, REHEARSED = "FedAvg, twice the rounds", "FedMLAC without LPA", "FedMLAC with public labels"
 FLEETS_OF_FIVE, SCORES = "five networks", "zero_shot, five networks"
 # Bai et al. 2025, tables 4, 6 and 7: accuracy on Speech Commands in per cent, in METHODS' order. The paper does not say
 # whether its test clips have noise too.
