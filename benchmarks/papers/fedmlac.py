@@ -19,9 +19,9 @@ from benchmarks.papers.fedmlac_figures import (
     LONGER,
     NO_LPA,
     NOISE,
+    REHEARSED,
     SCORES,
     TUNED_ON,
-    VISITED,
     WRONG,
 )
 from benchmarks.papers.fedmlac_scores import shared_scores
@@ -91,12 +91,6 @@ TRIALS: Mapping[str, Mapping[str, Method]] = {
     },
 }  # fmt: skip
 CHOSEN = {"FedAvg": "0.04", "FedProx": "0.04, mu 0.1", "FedOPT": "0.04, server's 0.01", FEDMLAC: "0.16, a 0.6"}
-# Where devices are visited three times as often; with half of the labels wrong.
-OFTEN_TRIALS: Mapping[str, Mapping[str, Method]] = {
-    "FedAvg": {f"{rate:g}": Method("fedavg", {"learning_rate": rate}) for rate in (0.02, 0.04)},
-    FEDMLAC: {f"0.16, a {share:g}": _fedmlac(0.16, share) for share in (0.1, 0.3)},
-}
-OFTEN_CHOSEN = {"FedAvg": "0.02", FEDMLAC: "0.16, a 0.3"}
 METHODS: Mapping[str, Method] = {name: trials[CHOSEN[name]] for name, trials in TRIALS.items()}
 
 
@@ -135,7 +129,6 @@ class Size:
 
 
 SMALL, FULL = Size(10, 20, 240), Size(1600, 5000, None, 0.2)
-OFTEN = replace(SMALL, rounds=60)
 
 
 def _bundles(scale: Scale) -> dict[str, Path]:
@@ -187,7 +180,7 @@ def runs(scale: Scale) -> list[Run]:
         for name in TUNED_ON:
             found += _parts(scale, name, seed, size)
         found.append(_scores(scale, SCORES, SCORES_RATE, seed, size))
-    return found if scale.full else [*found, *_often(scale)]
+    return found
 
 
 def _trials(scale: Scale) -> Iterator[Run]:
@@ -211,19 +204,11 @@ def _parts(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
     parts = {FEDMLAC: five}
     if name == CLEAN:
         parts[NO_LPA] = replace(five, aggregation=LPA | {"v_h": 0.0, "v_l": 0.0})
+        if seed == SEEDS[0]:
+            parts[REHEARSED] = replace(five, local={**five.local, "rehearsal": 1.0})
     for label, method in parts.items():
         alone = label == FEDMLAC
         yield _run(scale, f"{label}, {FLEETS_OF_FIVE}, {name}", method, condition, seed, size, alone=alone)
-
-
-def _often(scale: Scale) -> Iterator[Run]:
-    """Yield the trials and the runs of fleets whose devices are visited more often."""
-    for of, trials in OFTEN_TRIALS.items():
-        chosen = trials[OFTEN_CHOSEN[of]]
-        wanted = [(f"{of} {trial}, {VISITED}", method, TUNING_SEEDS) for trial, method in trials.items()]
-        for label, method, seeds in (*wanted, (f"{of}, {VISITED}", chosen, SEEDS)):
-            for seed in seeds:
-                yield _run(scale, label, method, CONDITIONS[HALF_WRONG], seed, OFTEN, judged=False)
 
 
 def _run(
@@ -251,5 +236,4 @@ def section(results: Results) -> str:
     """Return the tables."""
     trials = {name: tuple(of) for name, of in TRIALS.items()} | {SCORES: tuple(f"{rate:g}" for rate in SCORES_RATES)}
     chosen = CHOSEN | {SCORES: f"{SCORES_RATE:g}"}
-    often = {name: tuple(of) for name, of in OFTEN_TRIALS.items()}
-    return tables(results, Tuning(TUNING_SEEDS, trials, chosen, often, OFTEN_CHOSEN))
+    return tables(results, Tuning(TUNING_SEEDS, trials, chosen))

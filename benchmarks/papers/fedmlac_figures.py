@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 
 from benchmarks.papers.report import Results
@@ -12,8 +13,8 @@ METHODS = (*BASELINES, FEDMLAC)
 CLEAN, HALF_WRONG = TUNED_ON = ("clean", "wrong 50%")
 NOISE, WRONG = ("10 dB on devices", "10 dB everywhere"), ("wrong 30%", HALF_WRONG)
 CONDITIONS = (CLEAN, *WRONG, *NOISE)
-LONGER, NO_LPA = "FedAvg, twice the rounds", "FedMLAC without LPA"
-FLEETS_OF_FIVE, VISITED, SCORES = "five networks", "visited often", "zero_shot, five networks"
+LONGER, NO_LPA, REHEARSED = "FedAvg, twice the rounds", "FedMLAC without LPA", "FedMLAC with public labels"
+FLEETS_OF_FIVE, SCORES = "five networks", "zero_shot, five networks"
 # Bai et al. 2025, tables 4, 6 and 7: accuracy on Speech Commands in per cent, in METHODS' order. The paper does not say
 # whether its test clips have noise too.
 _NOISY = (61.26, 56.84, 67.01, 71.27)
@@ -45,9 +46,19 @@ def thousands(figures: Figures) -> float:
     return float(sum(entry["device_seconds"] for entry in figures["rounds"]))
 
 
-def seconds(results: Results, name: str) -> float:
-    """Return how long a name's runs took on average, in seconds."""
-    return fmean(outcome.seconds for _, outcome in results.by_name[name])
+def quickest(results: Results, method: str, trials: Sequence[str]) -> float:
+    """Return how long the quickest of a method's trials took, in seconds: others may have shared the processor."""
+    names = [name for name in results.by_name if name.startswith(tuple(f"{method} {trial}" for trial in trials))]
+    return min(outcome.seconds for name in names for _, outcome in results.by_name[name])
+
+
+def second_half(results: Results, name: str) -> float:
+    """Return by how many points the shared model improved in the second half of the rounds, as the mean over seeds."""
+    gained = []
+    for figures in results.figures(name):
+        tested = [100 * entry["accuracy"] for entry in figures["rounds"] if "accuracy" in entry]
+        gained.append(tested[-1] - tested[max(0, len(tested) // 2 - 1)])
+    return fmean(gained)
 
 
 def has(results: Results, name: str) -> bool:
