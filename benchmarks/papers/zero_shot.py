@@ -359,9 +359,7 @@ def _gained(results: Results, application: str, users: int, published: float) ->
     name = fleet_name(application, users, SCORES)
     title = f"{application.capitalize()}, {users} users: global over local accuracy, points"
     if name not in results.by_name:
-        why = (
-            "Not run: thirty iterations of ten users take as long as all the rest; `make experiments FULL=1` has them."
-        )
+        why = "Not run at this scale; `make experiments FULL=1` has ten users."
         return Claim(title, f"+{published:.2f}", "", "no", why)
     ours = gains(results, name)
     why = ""
