@@ -240,7 +240,11 @@ def _tuning(results: Results) -> str:
     return (
         f"{TUNING_ROUNDS} rounds, seeds {' and '.join(map(str, TUNING_SEEDS))}: accuracy in %, of the shared model on "
         "the 60 people after the last five rounds, of fine-tuned models on the devices' own clips. As many trials for "
-        "each. R = 40 and 50 take the rate of R = 30, mu = 0.1 that of 0.01.\n\n" + markdown_table(header, rows)
+        "each. R = 40 and 50 take the rate of R = 30, mu = 0.1 that of 0.01.\n\n"
+        + markdown_table(header, rows)
+        + f"\nLimits: {len(SEEDS)} deals of the people of one corpus, one network, keywords in place of sentences; "
+        f"{RATES[-1]:g} and {PERSONAL_RATES[-1]:g} are the largest rates that were tried; a group trains at the rate "
+        "of the rounds.\n"
     )
 
 
