@@ -29,7 +29,7 @@ def _of_users(key: str) -> Callable[[Figures], float | None]:
 
 
 def _zero_shot(application: str) -> dict[str, Series]:
-    run = f"{application}, 10 users, scores"
+    run = f"{application}, 3 users, scores"
     return {"the fleet's scores": (run, _of_users("global_accuracy")), "own models": (run, _of_users("local_accuracy"))}
 
 
@@ -62,8 +62,8 @@ PICTURES: dict[str, Sequence[Picture]] = {
     "zero_shot": [
         over_rounds(
             "zero-shot",
-            "Zero-shot learning: accuracy of the fleet's scores and of the users' own models over the iterations, ten "
-            "users.",
+            "Zero-shot learning: accuracy of the fleet's scores and of the users' own models over the iterations, "
+            "three users.",
             {application: _zero_shot(application) for application in ("keywords", "sounds")},
             "accuracy, %",
         )
