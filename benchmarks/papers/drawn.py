@@ -76,13 +76,6 @@ PICTURES: dict[str, Sequence[Picture]] = {
             {title: _accuracy({method: f"{method}, {title}" for method in _MLAC}) for title in ("clean", "wrong 50%")},
             "accuracy, %",
         ),
-        over_rounds(
-            "fedmlac-visited-often",
-            "FedMLAC and FedAvg in a small fleet whose devices are visited often: accuracy of the shared model on "
-            "people whom no device has heard.",
-            {"clean": _accuracy({method: f"{method}, visited often" for method in ("FedAvg", "FedMLAC")})},
-            "accuracy, %",
-        ),
     ],
     "kws_ui": [
         over_rounds(
