@@ -29,9 +29,9 @@ PAPER = "Xu et al. 2025, CTC"
 FRACTION = 0.3  # three of ten devices
 SETTINGS = ((30, 50), (40, 60), (50, 80))  # R and rounds, as published
 MU = 0.1
-RATE, PERSONAL_RATE = 0.0015, 0.001
+RATE, PERSONAL_RATE = 0.0007, 0.0003
 PERSONAL = Personal(PERSONAL_RATE, 3, {"groups": 3, "most_rounds": 5, "least_rounds": 1})
-ALONE_PASSES = 10
+ALONE_PASSES = 8  # at most as many as a device has in its fine-tuning
 CENTRAL_PASSES = 15  # three devices of ten in each of fifty rounds
 COUNTS = Counts(train=2, development=(40, 3))
 PRETRAINING = Pretraining()
@@ -64,8 +64,9 @@ def runs(scale: Scale) -> list[Run]:
         given = shared | {"seed": seed}
         alone = given | {"personal": PERSONAL, "passes": ALONE_PASSES}
         found.append(Run("alone", seed, Call(without_fleet, alone), 60, f"speech {seed}"))
-        central = given | {"rate": RATE, "passes": CENTRAL_PASSES}
-        found.append(Run("central", seed, Call(centrally, central), 80, f"speech {seed}"))
+        if seed == SEEDS[0] or scale.full:
+            central = given | {"rate": RATE, "passes": CENTRAL_PASSES}
+            found.append(Run("central", seed, Call(centrally, central), 80, f"speech {seed}"))
         for baseline in BASELINES:
             for switch, rounds in settings:
                 for name, dynamic in ((baseline, False), (f"{baseline}, dynamic", True)):
@@ -135,7 +136,12 @@ def _what(results: Results) -> str:
     )
 
 
-TUNING = ""
+TUNING = """Tuning was by another deal (seed 101), with three rates for each method (0.0007, 0.0015, 0.003), seven
+rounds each (R = 4), by the error on the development set. Means of the last four rounds: FedAvg 22.6, 22.3, 23.5 %,
+with dynamic selection 22.2, 22.8, 22.9 %; FedProx 21.8, 22.1, 21.4 %, with dynamic selection 22.3, 22.3, 22.9 %. The
+differences are within the spread, so all have 0.0007, the best on average. The start of these trials had 30 passes by
+Adam and the last eight with three phrases of each speaker. Fine-tuning had 0.0003, 0.0005 and 0.001 (six passes on
+three of the devices): errors of 25.2, 25.2 and 25.8 %, after 24.1 % before."""
 _TIME_SAYS = f"""The paper's time is its machine's; ours is the speech trained on, which no other program changes.
 Convergence: the error rate on the development set, mean of {_SMOOTH} rounds, is first within 3 % of its end. The paper
 compares that with all rounds of FedAvg. To the same error: both until the worse one's end.
@@ -367,7 +373,8 @@ def _global_error(results: Results, name: str) -> Claim:
     return Claim(
         "error of the global model on the devices' tests", "13 to 20 %",
         f"{min(groups):.1f} to {max(groups):.1f} % by group", "yes" if max(groups) <= 20 else "no",
-        f"from a start of {fmean(group_errors(results, 'alone', 'start', None)):.1f} %",
+        f"from a start of {fmean(group_errors(results, 'alone', 'start', None)):.1f} %; all devices' phrases in one "
+        f"place, passed over as often, come to {fmean(group_errors(results, 'central', 'global', None)):.1f} %",
     )  # fmt: skip
 
 
