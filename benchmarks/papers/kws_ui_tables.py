@@ -144,7 +144,7 @@ def _verdict(results: Results, titles: Sequence[str]) -> str:
     lines = ["FedKWS-UI's accuracy against others', seed by seed, in points:", ""]
     for title in titles:
         others = [name for name in _methods(results, title) if name not in (OURS, _best(results, title))]
-        others = [name for name in others if name == "FedAvg" or name not in BASELINES]
+        others = [name for name in others if name not in BASELINES[1:]]
         lines.append("- " + "; ".join([f"{title}: {_lead(results, title)}, the best of the four others",
                                        *(_lead(results, title, name) for name in others)]))  # fmt: skip
     return "\n".join([*lines, ""])
@@ -222,8 +222,9 @@ def _part_claims(results: Results) -> list[Claim]:
     }
     claims = []
     for method, (claim, published) in parts.items():
-        ours = f"{_lead(results, DSCNN, method)}; {BASE}: {_lead(results, BASE, method)}"
-        verdicts = {judged(_differences(results, title, OURS, method)) for title in (DSCNN, BASE)}
+        titles = [title for title in (DSCNN, BASE) if f"{title}: {method}" in results.by_name]
+        ours = "; ".join(f"{title}: {_lead(results, title, method)}" for title in titles)
+        verdicts = {judged(_differences(results, title, OURS, method)) for title in titles}
         verdict = verdicts.pop() if len(verdicts) == 1 else "in part"
         claims.append(Claim(claim, published, ours, verdict, _WHY.get(method, "")))
     return claims
