@@ -188,9 +188,9 @@ def _small(scale: Scale) -> dict[str, Setting]:
     dscnn = Setting(
         data=DataSection("log_mel", scale.data(ARCHIVE), TASKS[12], test=0.15, public=0.25, speakers=1000, variants=2),
         fleet=fleet, bundle=scale.bundles(["dscnn_172"], *options)["dscnn_172"], start=WarmStart(0.01, 14),
-        rounds=40, at_once=10, steps=12, tuned=ON_DSCNN, private_epochs=3,
+        rounds=60, at_once=10, steps=12, tuned=ON_DSCNN, private_epochs=2,
         baselines=BaselinesSection(passes=4, learning_rate=0.01),
-        cost_s=40.0, evaluate_every=2,
+        cost_s=50.0, evaluate_every=3,
     )  # fmt: skip
     labels = (*KEYWORDS, "_unknown_", "_silence_")
     base = Setting(
@@ -204,7 +204,7 @@ def _small(scale: Scale) -> dict[str, Setting]:
     )  # fmt: skip
     return {
         DSCNN: dscnn,
-        MANY_STEPS: replace(dscnn, steps=48, rounds=10, tuned=ON_DSCNN_MANY, baselines=None, evaluate_every=1),
+        MANY_STEPS: replace(dscnn, steps=48, rounds=15, tuned=ON_DSCNN_MANY, baselines=None, evaluate_every=1),
         BASE: base,
         FEW_STEPS: replace(base, steps=5, tuned=ON_BASE_FEW, baselines=None, cost_s=8.0),
     }
@@ -245,7 +245,7 @@ _SMALL = f"""Twelve classes (ten keywords, unknown words, noise), the task in wh
 | tested on | 4,900 clips | 150 other speakers, 3,000 clips | 148 other speakers, 1,100 clips |
 | network | 172 channels, 40 MFCC | 26 channels, 20 x 13 cepstra | head, 64 x 12, behind the frozen front end |
 | start | random weights | 250 other speakers' clips, centrally | random weights; no such speaker in the pretraining |
-| rounds, devices in each | 300, not said | 40 of 10 (48 steps: 10 of 10) | 60 of 20 |
+| rounds, devices in each | 300, not said | 60 of 10 (48 steps: 15 of 10) | 60 of 20 |
 | local steps | 50 of 32 clips | 12 or 48 of 16 | 50 or 5 of 32 |
 
 - **Sizes** of devices are as uneven as the paper's figure 1 has them: shares of the speakers are lognormal, sigma 1.
@@ -253,7 +253,7 @@ _SMALL = f"""Twelve classes (ten keywords, unknown words, noise), the task in wh
   0.1, drawn once. Recordings are changed themselves. Pictures are moved by whole frames, and noise is added to their
   powers. Clips that models are judged by, and those of the warm start, are as recorded.
 - **Alike for all**: as many steps, the plain mean of the uploads, no rehearsal of public clips, all outputs trained.
-- **The private model** goes on from visit to visit: at most 3 passes in a visit (DSCNN) or 16 (base), or until its loss
+- **The private model** goes on from visit to visit: at most 2 passes in a visit (DSCNN) or 16 (base), or until its loss
   is below 0.05. The tables say how many of its training clips it names.
 - **FedMMD** compares logits. A discrepancy of features cannot be trained by the bundles' one loss
   ([methods.md](methods.md#local-methods)).
