@@ -35,7 +35,9 @@ def test_an_accuracy_is_the_mean_of_the_last_five_tests():
     assert kws_ui_tables.swing({"rounds": rounds}) == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("leads", "verdict"), [((2, 3), "yes"), ((4, -1), "in part"), ((-1, -2), "no"), ((1,), "yes")])
+@pytest.mark.parametrize(
+    ("leads", "verdict"), [((2, 3), "yes"), ((4, -1), "in part"), ((-1, -2), "no"), ((1,), "in part")]
+)
 def test_a_lead_within_its_spread_is_reproduced_in_part(leads, verdict):
     assert kws_ui_tables.judged(leads) == verdict
 
