@@ -9,7 +9,7 @@ from benchmarks.papers.run import Call, Outcome, Run
 from benchmarks.papers.warm_start import from_warm_start
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 
-TITLES = (kws_ui_tables.DSCNN, kws_ui_tables.MANY_STEPS, kws_ui_tables.BASE, kws_ui_tables.FEW_STEPS)
+TITLES = (kws_ui_tables.DSCNN, kws_ui_tables.BASE, kws_ui_tables.FEW_STEPS)
 
 
 def confusion(words=(8,) * 10, taken_for_a_word=3) -> list[list[int]]:
