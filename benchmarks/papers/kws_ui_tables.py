@@ -164,9 +164,9 @@ def _reached(results: Results, title: str, method: str) -> str:
 def judged(differences: Sequence[float]) -> str:
     """Return whether a lead is there: ``yes`` beyond its spread over the seeds, ``in part`` within it, else ``no``.
 
-    A single seed has no spread to judge by.
+    Less than a tenth of a point is no lead. A single seed has no spread to judge by.
     """
-    mean = fmean(differences)
+    mean = round(fmean(differences), 1)
     certain = len(differences) > 1 and mean > stdev(differences)
     return "no" if mean <= 0 else "yes" if certain else "in part"
 
@@ -195,8 +195,14 @@ def _lead_claim(results: Results) -> Claim:
         "a figure only; Transformer 72.71 to 79.06 %",
         _lead(results, DSCNN),
         judged(_differences(results, DSCNN, OURS, best)),
-        f"over FedAvg here: {parts}. Elsewhere: {others}",
+        f"over FedAvg here: {parts}. Elsewhere: {others}. {_TRIAL}",
     )
+
+
+_TRIAL = (
+    "The lead is one of the rate: in the trials with 48 steps at 0.01, the lowest of the paper's grid, it is 5.0 "
+    "points, and at 0.03 8.4; each at its best rate 1.7"
+)
 
 
 def _errors_claim(results: Results) -> Claim:
@@ -210,8 +216,8 @@ def _errors_claim(results: Results) -> Claim:
         "12 classes, DSCNN: the fewest false accepts (FA) and false rejects (FR)",
         "FedAvg 0.27 / 5.03, FedOPT 0.32 / 3.19, FedKWS-UI 0.23 / 2.78",
         cells,
-        ("no", "in part", "yes")[sum(lowest)],
-        "no threshold is set, as in the paper: where one of the two falls, the other may rise",
+        "no" if not any(lowest) else "yes" if all(lowest) and len(results.seeds(f"{DSCNN}: {OURS}")) > 1 else "in part",
+        "with one seed in part at most; no threshold is set, as in the paper",
     )
 
 
