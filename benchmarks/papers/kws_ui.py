@@ -1,8 +1,8 @@
 """FedKWS-UI (Li et al. 2022): user-invariant keyword spotting against FedAvg, FedProx, FedMMD and FedOPT.
 
 At the small scale two fleets of 120 devices have twelve classes: one trains a narrow DSCNN from a warm start, the other
-the head behind the pretrained front end ``base``. Both are played with few and with many local steps, since the paper's
-50 steps are what its two parts, ALT and ALO, are to help with. The full scale has the paper's four networks and tasks.
+the head behind the pretrained front end ``base``, with few and with many local steps. The full scale has the paper's
+four networks and two tasks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.papers.keywords import KEYWORDS
-from benchmarks.papers.kws_ui_tables import BASE, BY_CLIPS, DSCNN, FEW_STEPS, MANY_STEPS, PRIVATE, tables
+from benchmarks.papers.kws_ui_tables import BASE, BY_CLIPS, DSCNN, FEW_STEPS, PRIVATE, tables
 from benchmarks.papers.published import MEAN
 from benchmarks.papers.report import Results
 from benchmarks.papers.run import Call, Run
@@ -40,7 +40,7 @@ OTHERS = (
     "marvin", "nine", "one", "seven", "sheila", "six", "three", "tree", "two", "visual", "wow", "zero",
 )  # fmt: skip
 TASKS = {12: (*KEYWORDS, "unknown", "_background_noise_"), 35: KEYWORDS + OTHERS}
-SEEDS = (11, 12, 13)  # settings were chosen with seed 100
+SEEDS = (11, 12)  # settings were chosen with seed 100
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,9 @@ def _at(rate: float, **others: float) -> dict[str, float]:
 
 # Chosen with seed 100. FedKWS-UI without one of its terms, or with a large one, has the rate of the whole.
 ON_DSCNN: Tuned = {
-    "FedAvg": _at(0.003), "FedProx": _at(0.003), "FedMMD (logits)": _at(0.003), "FedOPT": _at(0.01),
-    "ALT alone": _at(0.01), "ALO alone": _at(0.01), "FedKWS-UI": _at(0.01), "FedKWS-UI, lambda 0": _at(0.01),
-    BY_CLIPS: _at(0.003),
+    "FedAvg": _at(0.003), "FedProx": _at(0.003), "FedMMD (logits)": _at(0.01), "FedOPT": _at(0.01),
+    "ALT alone": _at(0.01), "ALO alone": _at(0.01), "FedKWS-UI": _at(0.01), BY_CLIPS: _at(0.003),
 }  # fmt: skip
-ON_DSCNN_MANY: Tuned = {"FedAvg": _at(0.003), "FedKWS-UI": _at(0.003)}
 ON_BASE: Tuned = {
     "FedAvg": _at(0.1), "FedProx": _at(0.1, proximal=0.001), "FedMMD (logits)": _at(0.01),
     "FedOPT": _at(0.03, server_learning_rate=0.03), "ALT alone": _at(0.1), "ALO alone": _at(0.01),
@@ -159,7 +157,7 @@ def runs(scale: Scale) -> list[Run]:
     return [
         _run(scale, title, setting, method, seed)
         for title, setting in settings.items()
-        for seed in SEEDS[: 2 if title.startswith("DSCNN,") else 3]
+        for seed in (SEEDS[:1] if title == DSCNN else SEEDS)
         for method in setting.tuned
     ]
 
@@ -183,15 +181,15 @@ def _run(scale: Scale, title: str, setting: Setting, method: str, seed: int) -> 
 
 
 def _small(scale: Scale) -> dict[str, Setting]:
-    """Return the two fleets, each with few and with many local steps."""
+    """Return the two fleets, one of them with few and with many local steps."""
     fleet = FleetSection(devices=DEVICES, held_out=0.2, size_spread=1.0)
     options = ("--width", "0.15", "--batch", "16", "--capacity", "12")
     dscnn = Setting(
         data=DataSection("log_mel", scale.data(ARCHIVE), TASKS[12], test=0.15, public=0.25, speakers=1000, variants=2),
         fleet=fleet, bundle=scale.bundles(["dscnn_172"], *options)["dscnn_172"], start=WarmStart(0.01, 14),
-        rounds=120, at_once=10, steps=12, tuned=ON_DSCNN, private_epochs=3,
+        rounds=60, at_once=10, steps=12, tuned=ON_DSCNN, private_epochs=2,
         baselines=BaselinesSection(passes=4, learning_rate=0.01),
-        cost_s=70.0, evaluate_every=4,
+        cost_s=50.0, evaluate_every=3,
     )  # fmt: skip
     labels = (*KEYWORDS, "_unknown_", "_silence_")
     base = Setting(
@@ -205,7 +203,6 @@ def _small(scale: Scale) -> dict[str, Setting]:
     )  # fmt: skip
     return {
         DSCNN: dscnn,
-        MANY_STEPS: replace(dscnn, steps=48, rounds=30, tuned=ON_DSCNN_MANY, baselines=None, evaluate_every=1),
         BASE: base,
         FEW_STEPS: replace(base, steps=5, tuned=ON_BASE_FEW, baselines=None, cost_s=8.0),
     }
@@ -237,7 +234,7 @@ def _published_rates(rate: float, server: float, parts: float) -> Tuned:
 
 
 _SMALL = f"""Twelve classes (ten keywords, unknown words, noise), the task in which the paper claims most. Two fleets of
-{DEVICES} devices, each with few and with many local steps. Tests are by speakers whom no device has.
+{DEVICES} devices, one of them with few and with many local steps. Tests are by speakers whom no device has.
 
 | | the paper | DSCNN | base |
 | --- | --- | --- | --- |
@@ -246,15 +243,15 @@ _SMALL = f"""Twelve classes (ten keywords, unknown words, noise), the task in wh
 | tested on | 4,900 clips | 150 other speakers, 3,000 clips | 148 other speakers, 1,100 clips |
 | network | 172 channels, 40 MFCC | 26 channels, 20 x 13 cepstra | head, 64 x 12, behind the frozen front end |
 | start | random weights | 250 other speakers' clips, centrally | random weights; no such speaker in the pretraining |
-| rounds, devices in each | 300, not said | 120 of 10 (48 steps: 30 of 10) | 60 of 20 |
-| local steps | 50 of 32 clips | 12 or 48 of 16 | 50 or 5 of 32 |
+| rounds, devices in each | 300, not said | 60 of 10 | 60 of 20 |
+| local steps | 50 of 32 clips | 12 of 16 | 50 or 5 of 32 |
 
-- **Sizes** of devices are as uneven as the paper's figure 1 has them: shares of the speakers are lognormal, sigma 1.
+- **Sizes** of devices are uneven, as in the paper: their shares of the speakers are lognormal, sigma 1.
 - **Variants**: a device has two of each clip, moved by up to 100 ms and in 80 % with background noise at a volume of
   0.1, drawn once. Recordings are changed themselves. Pictures are moved by whole frames, and noise is added to their
   powers. Clips that models are judged by, and those of the warm start, are as recorded.
 - **Alike for all**: as many steps, the plain mean of the uploads, no rehearsal of public clips, all outputs trained.
-- **The private model** goes on from visit to visit: at most 3 passes in a visit (DSCNN) or 16 (base), or until its loss
+- **The private model** goes on from visit to visit: at most 2 passes in a visit (DSCNN) or 16 (base), or until its loss
   is below 0.05. The tables say how many of its training clips it names.
 - **FedMMD** compares logits. A discrepancy of features cannot be trained by the bundles' one loss
   ([methods.md](methods.md#local-methods)).
@@ -263,6 +260,9 @@ _SMALL = f"""Twelve classes (ten keywords, unknown words, noise), the task in wh
   half of the rounds.
 - **Without a fleet**: "alone", "public only" and "own and public" go on from the same start, with 4 passes at 0.01
   (DSCNN) and 120 at 0.05 (base). These were not tuned.
+- **Limits**: the DSCNN's fleet has one seed and five visits a device. Its widths, rounds and steps are far below the
+  paper's, its rates are from a grid of three. Other networks, 35 classes, and the front end's own weights trained along
+  were not run.
 
 ### How settings were chosen
 With seed 100, which is not reported: three trials of every method on the DSCNN (40 rounds), five on base. Accuracy, %:
@@ -270,18 +270,21 @@ With seed 100, which is not reported: three trials of every method on the DSCNN 
 | method | DSCNN: rate 0.003, 0.01, 0.03 | base: rate 0.01, 0.03, 0.1 | base, two more |
 | --- | --- | --- | --- |
 | FedAvg | 59.4 54.6 50.2 | 92.4 93.5 93.7 | rate 0.3: 93.1; 1: 92.2 |
-| FedProx | PROX | 92.4 93.3 93.2 | 0.1 with mu 0.001: 93.6; 0.1: 91.3 |
-| FedMMD (logits) | MMD | 92.1 86.2 85.5 | 0.1 with lambda 0.001: 92.2; 0.1: 72.0 |
+| FedProx | 59.4 59.3 51.9 | 92.4 93.3 93.2 | 0.1 with mu 0.001: 93.6; 0.1: 91.3 |
+| FedMMD (logits) | 59.3 59.3 54.2 | 92.1 86.2 85.5 | 0.1 with lambda 0.001: 92.2; 0.1: 72.0 |
 | FedOPT | 59.3 59.5 57.8 | 86.9 86.6 86.2 | 0.03 with the server's 0.01: 90.3; 0.03: 91.8 |
 | ALT alone | 60.6 61.1 53.7 | 92.5 92.9 93.4 | rate 0.3: 93.0; 1: 92.4 |
 | ALO alone | 58.2 59.0 57.8 | 92.2 92.0 91.8 | 0.01 with lambda 0.01: 92.2; 0.1: 92.1 |
 | FedKWS-UI | 59.3 61.1 60.2 | 92.3 91.9 91.7 | 0.01 with lambda 0.01: 92.2; 0.1: 92.1 |
 
-- Five steps on base, rates 0.01, 0.03, 0.1, 0.3, 1: FedAvg 87.7 90.0 91.8 93.8 93.8, FedKWS-UI 87.7 89.6 92.1 92.7
-  89.7.
-- 48 steps on the DSCNN, 10 rounds, rates 0.003, 0.01, 0.03: FedAvg MANY, FedKWS-UI MANYUI.
-- 16 private passes in a visit instead of 3: 61.2 for 61.1 at rate 0.01, in 2.5 times the time. The private models then
-  name 93 % of their training clips instead of 82 %.
+- **Few local steps** on base, rates 0.01, 0.03, 0.1, 0.3, 1: FedAvg 87.7 90.0 91.8 93.8 93.8, FedKWS-UI 87.7 89.6 92.1
+  92.7 89.7.
+- **Many local steps**: with 48 on the DSCNN and 10 rounds, rates 0.003, 0.01, 0.03, FedAvg has 57.8 54.5 48.7 and
+  FedKWS-UI 59.2 59.5 57.1. Its lead at the same rate is 1.4, 5.0 and 8.4 points; each at its best it is 1.7, as with 12
+  steps (59.4 to 61.1). FedAvg's 54.6 at 0.01 has one test that fell to 35.5; so high a rate also makes it unsteady.
+- **Weighted by clips**, FedAvg has 60.2 at 0.003 on the DSCNN (12 steps) instead of 59.4.
+- **The private model**: 16 passes in a visit instead of 3 give 61.2 for 61.1 at rate 0.01, in 2.5 times the time. It
+  then names 93 % of its training clips instead of 82 %.
 """
 _FULL = """
 The paper's four networks and two tasks: one speaker one device, 300 rounds of 20 devices from random weights, 50 steps,

@@ -13,8 +13,7 @@ from benchmarks.papers.keywords import KEYWORDS
 from benchmarks.papers.report import Claim, Results, claims_table, gain, markdown_table, mean_and_spread
 from benchmarks.papers.run import Figures
 
-DSCNN, MANY_STEPS = "DSCNN, 12 steps", "DSCNN, 48 steps"
-BASE, FEW_STEPS = "base, 50 steps", "base, 5 steps"
+DSCNN, BASE, FEW_STEPS = "DSCNN, 12 steps", "base, 50 steps", "base, 5 steps"
 BASELINES = ("FedAvg", "FedProx", "FedMMD (logits)", "FedOPT")
 OURS = "FedKWS-UI"
 BY_CLIPS = "FedAvg, weighted by clips"
@@ -144,7 +143,7 @@ def _verdict(results: Results, titles: Sequence[str]) -> str:
     lines = ["FedKWS-UI's accuracy against others', seed by seed, in points:", ""]
     for title in titles:
         others = [name for name in _methods(results, title) if name not in (OURS, _best(results, title))]
-        others = [name for name in others if name == "FedAvg" or name not in BASELINES]
+        others = [name for name in others if name not in BASELINES[1:]]
         lines.append("- " + "; ".join([f"{title}: {_lead(results, title)}, the best of the four others",
                                        *(_lead(results, title, name) for name in others)]))  # fmt: skip
     return "\n".join([*lines, ""])
@@ -163,10 +162,13 @@ def _reached(results: Results, title: str, method: str) -> str:
 
 
 def judged(differences: Sequence[float]) -> str:
-    """Return whether a lead is there: ``yes`` beyond its spread over the seeds, ``in part`` within it, else ``no``."""
-    mean = fmean(differences)
-    spread = stdev(differences) if len(differences) > 1 else 0.0
-    return "yes" if mean > spread and mean > 0 else "in part" if mean > 0 else "no"
+    """Return whether a lead is there: ``yes`` beyond its spread over the seeds, ``in part`` within it, else ``no``.
+
+    Less than a tenth of a point is no lead. A single seed has no spread to judge by.
+    """
+    mean = round(fmean(differences), 1)
+    certain = len(differences) > 1 and mean > stdev(differences)
+    return "no" if mean <= 0 else "yes" if certain else "in part"
 
 
 def _differences(results: Results, title: str, one: str, other: str) -> list[float]:
@@ -187,14 +189,20 @@ def _lead_claim(results: Results) -> Claim:
         f"{method} {gain(_percent(results, DSCNN, method), _percent(results, DSCNN, 'FedAvg'))}"
         for method in ("ALT alone", "ALO alone", BY_CLIPS)
     )
-    others = "; ".join(f"{title} {_lead(results, title)}" for title in (MANY_STEPS, BASE, FEW_STEPS))
+    others = "; ".join(f"{title} {_lead(results, title)}" for title in (BASE, FEW_STEPS))
     return Claim(
         "12 classes, DSCNN: more accurate than FedAvg, FedProx, FedMMD and FedOPT by a large margin",
         "a figure only; Transformer 72.71 to 79.06 %",
         _lead(results, DSCNN),
         judged(_differences(results, DSCNN, OURS, best)),
-        f"over FedAvg here: {parts}. Elsewhere: {others}",
+        f"over FedAvg here: {parts}. Elsewhere: {others}. {_TRIAL}",
     )
+
+
+_TRIAL = (
+    "The lead is one of the rate: in the trials with 48 steps at 0.01, the lowest of the paper's grid, it is 5.0 "
+    "points, and at 0.03 8.4; each at its best rate 1.7"
+)
 
 
 def _errors_claim(results: Results) -> Claim:
@@ -208,8 +216,8 @@ def _errors_claim(results: Results) -> Claim:
         "12 classes, DSCNN: the fewest false accepts (FA) and false rejects (FR)",
         "FedAvg 0.27 / 5.03, FedOPT 0.32 / 3.19, FedKWS-UI 0.23 / 2.78",
         cells,
-        ("no", "in part", "yes")[sum(lowest)],
-        "no threshold is set, as in the paper: where one of the two falls, the other may rise",
+        "no" if not any(lowest) else "yes" if all(lowest) and len(results.seeds(f"{DSCNN}: {OURS}")) > 1 else "in part",
+        "with one seed in part at most; no threshold is set, as in the paper",
     )
 
 
@@ -222,8 +230,9 @@ def _part_claims(results: Results) -> list[Claim]:
     }
     claims = []
     for method, (claim, published) in parts.items():
-        ours = f"{_lead(results, DSCNN, method)}; {BASE}: {_lead(results, BASE, method)}"
-        verdicts = {judged(_differences(results, title, OURS, method)) for title in (DSCNN, BASE)}
+        titles = [title for title in (DSCNN, BASE) if f"{title}: {method}" in results.by_name]
+        ours = "; ".join(f"{title}: {_lead(results, title, method)}" for title in titles)
+        verdicts = {judged(_differences(results, title, OURS, method)) for title in titles}
         verdict = verdicts.pop() if len(verdicts) == 1 else "in part"
         claims.append(Claim(claim, published, ours, verdict, _WHY.get(method, "")))
     return claims
