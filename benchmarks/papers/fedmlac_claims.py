@@ -25,7 +25,7 @@ from benchmarks.papers.fedmlac_figures import (
     shared,
 )
 from benchmarks.papers.gained import own_and_strangers
-from benchmarks.papers.report import Claim, Results, claims_table, gain
+from benchmarks.papers.report import Claim, Results, claims_table, gain, verdict
 
 _RULE = (
     "Reproduced: the mean over the seeds has the published sign against every method and at every level that was run;\n"
@@ -56,24 +56,21 @@ def _mean(results: Results, method: str, condition: str) -> float:
     return fmean(results.values(f"{method}, {condition}", local))
 
 
-def _verdict(held: Sequence[bool]) -> str:
-    return "yes" if all(held) else "in part" if any(held) else "no"
+def _ahead(results: Results, condition: str, claim: str, why: str) -> Claim:
+    leads = [_mean(results, FEDMLAC, condition) - _mean(results, name, condition) for name in BASELINES]
+    published = [PUBLISHED[condition][-1] - value for value in PUBLISHED[condition][:-1]]
+    theirs, ours = (", ".join(f"{points:+.1f}" for points in some) for some in (published, leads))
+    return Claim(claim, theirs, ours, verdict([points > 0 for points in leads]), why)
 
 
 def _clean(results: Results) -> Claim:
-    ours = results.values(f"{FEDMLAC}, {CLEAN}", local)
-    leads = [fmean(ours) - _mean(results, name, CLEAN) for name in BASELINES]
-    published = [PUBLISHED[CLEAN][-1] - value for value in PUBLISHED[CLEAN][:-1]]
     alone = fmean(own_and_strangers(figures, "alone")[1] for figures in results.figures(f"{FEDMLAC}, {CLEAN}"))
     plug_in = fmean(results.values(f"{FEDMLAC}, {CLEAN}", shared))
-    return Claim(
-        "Ahead on clean clips of FedAvg, FedProx, FedOPT (local models)",
-        ", ".join(f"{points:+.1f}" for points in published),
-        ", ".join(f"{points:+.1f}" for points in leads),
-        _verdict([points > 0 for points in leads]),
+    return _ahead(
+        results, CLEAN, "Ahead on clean clips of FedAvg, FedProx, FedOPT (local models)",
         f"an own model sees its device's clips alone: alone it knows {alone:.1f} % of strangers' clips, with the "
-        f"plug-in's answers {fmean(ours):.1f}, while the plug-in itself knows {plug_in:.1f}",
-    )
+        f"plug-in's answers {_mean(results, FEDMLAC, CLEAN):.1f}, while the plug-in itself knows {plug_in:.1f}",
+    )  # fmt: skip
 
 
 def _less_lost(results: Results, what: str, conditions: Sequence[str]) -> Claim:
@@ -87,7 +84,7 @@ def _less_lost(results: Results, what: str, conditions: Sequence[str]) -> Claim:
         published.append(f"{theirs[FEDMLAC]:.1f} for {_each(theirs, there)}")
     return Claim(
         f"Loses fewer points to {what} than the baselines", "; ".join(dict.fromkeys(published)), "; ".join(ours),
-        _verdict(held), _why_lost(results, conditions[-1]),
+        verdict(held), _why_lost(results, conditions[-1]),
     )  # fmt: skip
 
 
@@ -105,20 +102,12 @@ def _why_lost(results: Results, condition: str) -> str:
 
 
 def _ahead_when_wrong(results: Results) -> Claim:
-    leads = [
-        fmean(results.values(f"{FEDMLAC}, {HALF_WRONG}", local)) - _mean(results, name, HALF_WRONG)
-        for name in BASELINES
-    ]  # fmt: skip
-    published = [PUBLISHED[HALF_WRONG][-1] - value for value in PUBLISHED[HALF_WRONG][:-1]]
-    return Claim(
-        "Ahead of FedAvg, FedProx, FedOPT with half of the labels wrong (local models)",
-        ", ".join(f"{points:+.1f}" for points in published),
-        ", ".join(f"{points:+.1f}" for points in leads),
-        _verdict([points > 0 for points in leads]),
+    return _ahead(
+        results, HALF_WRONG, "Ahead of FedAvg, FedProx, FedOPT with half of the labels wrong (local models)",
         f"{_why_lost(results, HALF_WRONG)}; in the second half of the rounds the shared model improved by "
         f"{second_half(results, f'FedAvg, {HALF_WRONG}'):.1f} and the plug-in by "
         f"{second_half(results, f'{FEDMLAC}, {HALF_WRONG}'):.1f}: the paper has fifty times as many visits",
-    )
+    )  # fmt: skip
 
 
 def _learns(results: Results) -> Claim:
@@ -129,7 +118,7 @@ def _pruned(results: Results) -> Claim:
     pruned, whole = (results.values(f"{name}, {FLEETS_OF_FIVE}, {CLEAN}", local) for name in (FEDMLAC, NO_LPA))
     return Claim(
         "Five networks: LPA improves the own models", "+1.8", gain(pruned, whole),
-        _verdict([fmean(pruned) > fmean(whole)]), "of ten uploads it leaves out two, though nobody attacks",
+        verdict([fmean(pruned) > fmean(whole)]), "of ten uploads it leaves out two, though nobody attacks",
     )  # fmt: skip
 
 
@@ -147,4 +136,4 @@ def _over_alone(results: Results, claim: str, published: str, fleet: str) -> Cla
             points = [figure(figures) - own_and_strangers(figures, "alone")[place] for figures in found]
             ours.append(f"{whose}, {condition}: {gain(points, [0.0] * len(points))}")
             held.append(fmean(points) > 0)
-    return Claim(claim, published, "; ".join(ours), _verdict(held), "over as many passes alone, before fine-tuning")
+    return Claim(claim, published, "; ".join(ours), verdict(held), "over as many passes alone, before fine-tuning")

@@ -7,9 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+import numpy as np
+
 from benchmarks.papers.run import Figures, Outcome, Run
+from fleet_protocol.arrays import Doubles
 
 CLAIMS = "### Claims"
+SMOOTHED = 5
 CLAIM_COLUMNS = ["claim", "published", "ours", "reproduced", "why"]
 
 
@@ -89,6 +93,16 @@ def claims_of(section: str) -> list[Claim]:
 def _cell(text: str) -> str:
     """Return text that stays in its cell."""
     return re.sub(r"(?<!\\)\|", r"\|", " ".join(text.split()))
+
+
+def verdict(held: Sequence[bool]) -> str:
+    """Return whether a claim of several cases is reproduced: ``yes`` in all of them, ``in part`` in some, ``no``."""
+    return "yes" if all(held) else "in part" if any(held) else "no"
+
+
+def smoothed(tests: Sequence[float]) -> Doubles:
+    """Return the means of :data:`SMOOTHED` tests in a row, float64 [tests - 4]: a single test is off by a point."""
+    return np.convolve(tests, np.full(SMOOTHED, 1 / SMOOTHED), "valid")
 
 
 def final_accuracy(figures: Figures) -> float:

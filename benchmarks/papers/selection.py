@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.papers.report import Claim, Results, claims_table, markdown_table, mean_and_spread
+from benchmarks.papers.report import (
+    SMOOTHED,
+    Claim,
+    Results,
+    claims_table,
+    markdown_table,
+    mean_and_spread,
+    smoothed,
+)
 from benchmarks.papers.run import Figures
 from benchmarks.papers.selection_personal import personal_claims, personal_table
 from benchmarks.papers.selection_runs import (
@@ -33,7 +41,6 @@ from benchmarks.papers.selection_runs import (
     trial,
 )
 from benchmarks.papers.selection_runs import runs as runs
-from fleet_protocol.arrays import Doubles
 
 TITLE = "Dynamic selection and group-balanced personalisation (Xu et al. 2025)"
 PAPER = "Xu et al. 2025"
@@ -43,7 +50,6 @@ BAND = 0.01
 EXPECTED = "The draws alone let expect (95 % of pairs of runs)"
 EQUAL = 1.0
 """Points by which models of equal accuracy may differ."""
-_SMOOTH = 5  # tests in a row, of which a mean is taken: one test of some 900 clips is off by a point
 
 
 def section(results: Results) -> str:
@@ -125,10 +131,10 @@ def converged(accuracies: Sequence[float]) -> int | None:
 
     The last five rounds do not count: there, nothing tells a model that has converged from one that has not.
     """
-    curve = _smooth(accuracies)
+    curve = smoothed(accuracies)
     outside = np.flatnonzero(np.abs(curve - curve[-1]) > BAND)
-    number = (int(outside[-1]) + 1 if len(outside) else 0) + _SMOOTH
-    return number if number <= len(accuracies) - _SMOOTH else None
+    number = (int(outside[-1]) + 1 if len(outside) else 0) + SMOOTHED
+    return number if number <= len(accuracies) - SMOOTHED else None
 
 
 def spent(figures: Figures, rounds: int) -> float:
@@ -138,15 +144,10 @@ def spent(figures: Figures, rounds: int) -> float:
 
 def reached(base: Sequence[float], other: Sequence[float]) -> tuple[int, int]:
     """Return the rounds after which two runs have the same accuracy: the lower one of what both have at the end."""
-    curves = [_smooth(base), _smooth(other)]
+    curves = [smoothed(base), smoothed(other)]
     wanted = min(curve[-1] for curve in curves)
-    first, second = (int(np.argmax(curve >= wanted)) + _SMOOTH for curve in curves)
+    first, second = (int(np.argmax(curve >= wanted)) + SMOOTHED for curve in curves)
     return first, second
-
-
-def _smooth(accuracies: Sequence[float]) -> Doubles:
-    """Return means of five tests, float64 [tests - 4]."""
-    return np.convolve(accuracies, np.full(_SMOOTH, 1 / _SMOOTH), "valid")
 
 
 def compared(base: Figures, dynamic: Figures, pair: Pair) -> dict[str, float]:
@@ -171,8 +172,8 @@ def compared(base: Figures, dynamic: Figures, pair: Pair) -> dict[str, float]:
         "same": 100 * (1 - spent(dynamic, same[1]) / spent(base, same[0])),
         "clips base": whole,
         "clips dynamic": spent(dynamic, rounds),
-        "base": 100 * float(_smooth(curves[0])[-1]),
-        "dynamic": 100 * float(_smooth(curves[1])[-1]),
+        "base": 100 * float(smoothed(curves[0])[-1]),
+        "dynamic": 100 * float(smoothed(curves[1])[-1]),
         "rounds base": float(until[0]),
         "rounds dynamic": float(until[1]),
         "not converged": float(ends.count(None)),
@@ -202,7 +203,7 @@ def _time(results: Results) -> str:
     ]  # fmt: skip
     return (
         "Total against total: both methods to their last round. The same accuracy: the lower one of what both have at "
-        f"the end, as means of {_SMOOTH} tests.\n\n" + markdown_table(header, rows) + "\n" + _to_convergence(found)
+        f"the end, as means of {SMOOTHED} tests.\n\n" + markdown_table(header, rows) + "\n" + _to_convergence(found)
     )
 
 
@@ -220,7 +221,7 @@ def _to_convergence(found: Mapping[Pair, Mapping[str, list[float]]]) -> str:
         "To convergence against all: dynamic selection up to its convergence against all rounds of FedAvg, which is "
         "the paper's figure of 24 to 28 %. FedProx stops at its convergence, too, as in the paper. The paper states no "
         "rule. Here a run has converged when the mean of five tests stays within a point of its end, and does so "
-        f"{_SMOOTH} rounds before it. Runs that do not, {sum(without):.0f} of {2 * len(without)}, count with all "
+        f"{SMOOTHED} rounds before it. Runs that do not, {sum(without):.0f} of {2 * len(without)}, count with all "
         "rounds. The last column is what the same rule saves without dynamic selection.\n\n"
         + markdown_table(header, rows)
     )
@@ -250,7 +251,7 @@ def _tuning(results: Results) -> str:
 
 def ended(figures: Figures) -> float:
     """Return the mean accuracy of the last five tests, in %."""
-    return 100 * float(_smooth([entry["accuracy"] for entry in figures["rounds"]])[-1])
+    return 100 * float(smoothed([entry["accuracy"] for entry in figures["rounds"]])[-1])
 
 
 def _personal(figures: Figures) -> float:

@@ -5,16 +5,18 @@ Devices have the paper's hours of speech (Xu et al. 2025, table 2), and are draw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import select
+from aggregator_server.strategies.plan_methods import complete
 from benchmarks.papers.run import Figures
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
+from fleet_simulator.shared_model.tasks import device_id
 
 HOURS = (8.13, 7.36, 7.19, 7.76, 7.52, 15.57, 15.88, 15.72, 24.26, 24.44)
 FRACTION = 0.3
@@ -50,13 +52,22 @@ def drawn(cases: Sequence[Sequence[Any]]) -> Figures:
     return {"hours": {name: float(pool.mean()) for name, pool in pools.items()}, "saved": saved}
 
 
+def drawing(sizes: Sequence[float], choice: Choice) -> Callable[[History, tuple[int, ...]], list[int]]:
+    """Return what draws a round's devices, by their numbers, as the aggregator does, after some history and by a seed.
+
+    Args:
+        sizes: data of every device, in a unit of which fractions do not count.
+        choice: the selection; settings that it leaves out have their defaults.
+    """
+    devices = [Candidate(device_id(number), round(size)) for number, size in enumerate(sizes)]
+    wanted = complete("selection", choice)
+    return lambda history, seed: [int(device, 16) for device in select(devices, wanted, history, seed)]
+
+
 def _pool(name: str, settings: dict[str, Any], done: int) -> Doubles:
     """Return the hours of many rounds' devices, float64 [draws], after so many rounds that are done."""
-    devices = [Candidate(f"{number:032x}", round(100 * hours)) for number, hours in enumerate(HOURS)]
-    hours = dict(zip((device.device_id for device in devices), HOURS, strict=True))
-    choice = Choice(name, {"fraction": FRACTION, "patience": 3, **settings})
-    rounds = (select(devices, choice, History(done), (1, number)) for number in range(_DRAWS))
-    return np.array([sum(hours[device] for device in chosen) for chosen in rounds])
+    draw = drawing([100 * hours for hours in HOURS], Choice(name, {"fraction": FRACTION, **settings}))
+    return np.array([sum(HOURS[one] for one in draw(History(done), (1, number))) for number in range(_DRAWS)])
 
 
 def _totals(pool: Doubles, rounds: int, rng: np.random.Generator) -> Doubles:

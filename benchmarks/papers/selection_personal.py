@@ -6,7 +6,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
-from benchmarks.papers.report import Claim, Results, gain, markdown_table, mean_and_spread
+from benchmarks.papers.report import Claim, Results, gain, markdown_table, mean_and_spread, verdict
 from benchmarks.papers.run import Figures
 from benchmarks.papers.selection_runs import ALONE, PERSONAL, SERVER_MODELS, SHARES, START
 
@@ -124,7 +124,7 @@ def personal_claims(results: Results) -> list[Claim]:
         Claim(
             "On small devices groups are better than local fine-tuning", "15.7 → 15.4 % errors",
             "; ".join(f"{fmean(before):.1f} → {fmean(after):.1f}" for before, after in pairs),
-            "yes" if all(better) else "in part" if any(better) else "no",
+            verdict(better),
             f"Points, seed by seed: {'; '.join(gain(after, before) for before, after in pairs)}.",
         ),
     ]  # fmt: skip

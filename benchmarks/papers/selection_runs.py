@@ -16,7 +16,7 @@ from benchmarks.papers.keywords import keyword_clips
 from benchmarks.papers.published import MEAN
 from benchmarks.papers.run import Call, Figures, Run
 from benchmarks.papers.scale import Scale
-from benchmarks.papers.selection_clips import drawn
+from benchmarks.papers.selection_clips import FRACTION, drawn
 from benchmarks.papers.warm_start import from_warm_start, judged_start
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.sections import (
@@ -57,8 +57,8 @@ class Method:
     def selection(self) -> dict[str, Value]:
         """Who takes part, three in ten."""
         if self.switch:
-            return {"name": "dynamic", "fraction": 0.3, "switch_round": self.switch}
-        return {"name": "size_proportional" if self.strategy == "fedprox" else "uniform", "fraction": 0.3}
+            return {"name": "dynamic", "fraction": FRACTION, "switch_round": self.switch}
+        return {"name": "size_proportional" if self.strategy == "fedprox" else "uniform", "fraction": FRACTION}
 
 
 _PROX = {mu: {"proximal": mu} for mu in (0.1, 0.01)}

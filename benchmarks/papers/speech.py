@@ -13,9 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.papers.report import Claim, Results, claims_table, markdown_table, mean_and_spread
+from benchmarks.papers.report import (
+    SMOOTHED,
+    Claim,
+    Results,
+    claims_table,
+    markdown_table,
+    mean_and_spread,
+    smoothed,
+)
 from benchmarks.papers.run import Call, Figures, Run
 from benchmarks.papers.scale import Scale
+from benchmarks.papers.selection_clips import FRACTION, HOURS
+from benchmarks.papers.selection_personal import FEWER, PUBLISHED
+from benchmarks.papers.selection_runs import PAIRS
 from benchmarks.papers.speech_data import Counts
 from benchmarks.papers.speech_fleet import Method, Personal
 from benchmarks.papers.speech_runs import centrally, draws, shared_model, without_fleet
@@ -26,9 +37,10 @@ from fleet_protocol.messages import Choice
 TITLE = "Speech recognition by CTC among devices of unequal data (Xu et al. 2025)"
 PAPER = "Xu et al. 2025, CTC"
 
-FRACTION = 0.3  # three of ten devices
-SETTINGS = ((30, 50), (40, 60), (50, 80))  # R and rounds, as published
+_AVERAGED = [pair for pair in PAIRS if pair.base == "FedAvg"]
+SETTINGS = tuple((pair.switch, pair.rounds) for pair in _AVERAGED)  # R and rounds, as published
 MU = 0.1
+_PROX = next(pair for pair in PAIRS if pair.base == f"FedProx {MU:g}")
 RATE, PERSONAL_RATE = 0.0007, 0.0003
 PERSONAL = Personal(PERSONAL_RATE, 3, {"groups": 3, "most_rounds": 5, "least_rounds": 1})
 ALONE_PASSES = 8  # at most as many as a device has in its fine-tuning
@@ -38,17 +50,12 @@ PRETRAINING = Pretraining()
 NETWORK = ("--features", "utterance", "--width", "0.25", "--batch", "8")
 SEEDS = (1, 2)
 DRAWN_FLEETS = 500
-# The paper's figures. Hours of its devices (table 2); seconds of training, all rounds and to convergence (tables 3, 4);
-# character error rates on the devices' tests, in per cent: global, traditional, theirs (table 5, the server's model 1).
-HOURS = (8.13, 7.36, 7.19, 7.76, 7.52, 15.57, 15.88, 15.72, 24.26, 24.44)
-SAVED = {"30/50": 11.8, "40/60": 12.2, "50/80": 7.2}
-SAVED_TO_CONVERGENCE = {"30/50": 28.4, "40/60": 27.1, "50/80": 24.0}
-SAVED_PROX, SAVED_PROX_TO_CONVERGENCE = 28.6, 26.1
-PUBLISHED_ERRORS = ((18.26, 15.69, 15.42), (14.06, 12.70, 12.62), (18.72, 17.53, 17.44))  # means of its groups
-PUBLISHED_FEWER = 12.0
+# What the paper saves, in per cent: of all rounds, and to convergence.
+SAVED = {f"{pair.switch}/{pair.rounds}": round(pair.total, 1) for pair in _AVERAGED}
+SAVED_TO_CONVERGENCE = {f"{pair.switch}/{pair.rounds}": round(pair.saved, 1) for pair in _AVERAGED}
+SAVED_PROX, SAVED_PROX_TO_CONVERGENCE = (round(saved, 1) for saved in (_PROX.total, _PROX.saved))
 BASELINES = {"FedAvg": "uniform", "FedProx": "size_proportional"}
 GROUPS = ("20 speakers", "40 speakers", "60 speakers")
-_SMOOTH = 5  # tests in a row of which a mean is taken
 _SETTLED = 1.03  # converged: within three per cent of the error of the end
 
 
@@ -143,7 +150,7 @@ differences are within the spread, so all have 0.0007, the best on average. The 
 Adam and the last eight with three phrases of each speaker. Fine-tuning had 0.0003, 0.0005 and 0.001 (six passes on
 three of the devices): errors of 25.2, 25.2 and 25.8 %, after 24.1 % before."""
 _TIME_SAYS = f"""The paper's time is its machine's; ours is the speech trained on, which no other program changes.
-Convergence: the error rate on the development set, mean of {_SMOOTH} rounds, is first within 3 % of its end. The paper
+Convergence: the error rate on the development set, mean of {SMOOTHED} rounds, is first within 3 % of its end. The paper
 compares that with all rounds of FedAvg. To the same error: both until the worse one's end.
 """
 _DRAWS_SAY = f"""{DRAWN_FLEETS} fleets each, nothing is trained: what a round costs depends on the draw alone.
@@ -214,8 +221,7 @@ def speech(figures: Figures) -> float:
 
 def smooth(figures: Figures) -> Doubles:
     """Return the error rate on the development set, means of five rounds; the first is that of rounds 1 to 5."""
-    rates = [entry["development"] for entry in figures["rounds"]]
-    return np.convolve(rates, np.full(_SMOOTH, 1 / _SMOOTH), "valid")
+    return smoothed([entry["development"] for entry in figures["rounds"]])
 
 
 def _development(figures: Figures) -> float:
@@ -229,7 +235,7 @@ def converged(figures: Figures) -> tuple[int, float]:
 
 def reached(figures: Figures, wanted: float) -> tuple[int, float]:
     """Return after how many rounds an error rate was first reached, and the seconds of speech until then."""
-    number = int(np.argmax(smooth(figures) <= wanted)) + _SMOOTH
+    number = int(np.argmax(smooth(figures) <= wanted)) + SMOOTHED
     return number, float(sum(entry["seconds"] for entry in figures["rounds"][:number]))
 
 
@@ -278,18 +284,9 @@ def _devices_table(results: Results, setting: str) -> str:
         cells = [mean_and_spread(group_errors(results, run, model, wanted)) for run, model in (
             ("alone", "start"), ("alone", "alone"), (name, "global"), (name, "local"), (name, "group_balanced"),
         )]  # fmt: skip
-        published = PUBLISHED_ERRORS[group] if wanted is not None else _over_devices()
-        text = " / ".join(f"{value:.2f}" for value in published)
+        text = " / ".join(f"{errors[group]:.2f}" for errors in PUBLISHED.values())
         rows.append([label, *cells, f"{fewer(results, name, 'group_balanced', wanted):.1f}", text])
     return markdown_table(header, rows)
-
-
-def _over_devices() -> list[float]:
-    """Return the published error rates as means over the ten devices."""
-    return [
-        sum(count * group[column] for count, group in zip((5, 3, 2), PUBLISHED_ERRORS, strict=True)) / 10
-        for column in range(3)
-    ]
 
 
 def group_errors(results: Results, name: str, model: str, group: int | None) -> list[float]:
@@ -385,8 +382,8 @@ def _personal_claims(results: Results, name: str) -> list[Claim]:
     large = [fmean(group_errors(results, name, model, 2)) for model in ("local", "group_balanced")]
     return [
         Claim(
-            "personal models make fewer errors than the global one", f"{PUBLISHED_FEWER:.0f} %", f"{ours:.1f} %",
-            _level(ours, PUBLISHED_FEWER), f"traditional: {fewer(results, name, 'local', None):.1f} %",
+            "personal models make fewer errors than the global one", f"{FEWER:.0f} %", f"{ours:.1f} %",
+            _level(ours, FEWER), f"traditional: {fewer(results, name, 'local', None):.1f} %",
         ),
         Claim(
             "most on the smallest devices", "15.5 %, 10.2 %, 6.8 %", ", ".join(f"{value:.1f} %" for value in groups),

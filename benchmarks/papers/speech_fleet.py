@@ -15,10 +15,10 @@ import numpy as np
 
 from aggregator_server.aggregation.updates import Layout, stack_updates
 from aggregator_server.aggregation.weights import aggregate_weights
-from aggregator_server.selection.contract import Candidate, History
-from aggregator_server.selection.draw import select
+from aggregator_server.selection.contract import History
 from aggregator_server.strategies.personalisation import schedule
 from aggregator_server.strategies.plan_methods import complete
+from benchmarks.papers.selection_clips import drawing
 from benchmarks.papers.speech_data import Deal, Utterances
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
@@ -110,9 +110,12 @@ class SpeechFleet:
         heard = [text_of(found, self.model.manifest.characters) for found in greedy(self.model.predict(part.x, mask))]
         return character_error_rate(part.texts, heard)
 
-    def tested(self, weights: Arrays) -> list[float]:
-        """Return the error rate of one model on every device's own test."""
-        return [self.error_rate(weights, part) for part in self.tests]
+    def tested(self, weights: Arrays, model: str = "global") -> list[dict[str, Any]]:
+        """Return of every device ``device``, ``utterances``, and a model's error rate on its own test by its name."""
+        return [
+            {"device": number, "utterances": size, model: self.error_rate(weights, part)}
+            for number, (size, part) in enumerate(zip(self.sizes, self.tests, strict=True))
+        ]
 
     def rounds(self, method: Method, count: int) -> tuple[Arrays, list[dict[str, Any]]]:
         """Train the global model; return its weights and an entry for each round.
@@ -120,12 +123,11 @@ class SpeechFleet:
         An entry has ``devices``, ``loss`` (the median of the devices'), ``seconds`` of speech trained on, the
         ``processor_s`` that took, and the global model's error rate on the server's ``development`` speakers.
         """
-        candidates = [Candidate(str(device), size) for device, size in enumerate(self.sizes)]
-        selection = complete("selection", method.selection)
+        draw = drawing(self.sizes, method.selection)
         weights, entries = self.start, list[dict[str, Any]]()
         for number in range(count):
             history = History(number, tuple(entry["loss"] for entry in entries))
-            members = [int(one) for one in select(candidates, selection, history, (self.seed, number))]
+            members = draw(history, (self.seed, number))
             clock = time.process_time()
             weights, loss = self._round(weights, members, method, (_GLOBAL, number))
             entries.append({

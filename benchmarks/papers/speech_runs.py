@@ -9,18 +9,17 @@ import functools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from aggregator_server.selection.contract import Candidate, History
-from aggregator_server.selection.draw import select
-from aggregator_server.strategies.plan_methods import complete
+from aggregator_server.selection.contract import History
 from benchmarks.papers.run import Figures
+from benchmarks.papers.selection_clips import drawing
 from benchmarks.papers.speech_data import Counts, Speakers
 from benchmarks.papers.speech_fleet import Method, Personal, SpeechFleet
 from benchmarks.papers.speech_start import Pretraining, started
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
 
 
@@ -47,11 +46,7 @@ def shared_model(
     """
     fleet, clock = _fleet(archive, bundle, folder, counts, pretraining, seed), time.process_time()
     weights, entries = fleet.rounds(method, rounds)
-    if personal:
-        devices = fleet.personal(weights, personal)
-    else:
-        rates = zip(fleet.sizes, fleet.tested(weights), strict=True)
-        devices = [{"device": n, "utterances": size, "global": rate} for n, (size, rate) in enumerate(rates)]
+    devices = fleet.personal(weights, personal) if personal else fleet.tested(weights)
     server_test = fleet.error_rate(weights, fleet.server_test)
     spent = time.process_time() - clock
     return {"rounds": entries, "server_test": server_test, "devices": devices, "processor_s": spent}
@@ -68,14 +63,11 @@ def without_fleet(
         their own tests; ``seconds`` of speech in their training; and ``processor_s``.
     """
     fleet, clock = _fleet(archive, bundle, folder, counts, pretraining, seed), time.process_time()
-    rates = zip(fleet.sizes, fleet.tested(fleet.start), fleet.alone(personal, passes), strict=True)
+    tested, trained = fleet.tested(fleet.start, "start"), fleet.alone(personal, passes)
     return {
         "development": fleet.error_rate(fleet.start, fleet.development),
         "server_test": fleet.error_rate(fleet.start, fleet.server_test),
-        "devices": [
-            {"device": number, "utterances": size, "start": start, "alone": alone}
-            for number, (size, start, alone) in enumerate(rates)
-        ],
+        "devices": [device | {"alone": alone} for device, alone in zip(tested, trained, strict=True)],
         "seconds": [part.seconds for part in fleet.train],
         "processor_s": time.process_time() - clock,
     }  # fmt: skip
@@ -99,11 +91,10 @@ def centrally(
     """
     fleet, clock = _fleet(archive, bundle, folder, counts, pretraining, seed), time.process_time()
     weights = fleet.central(rate, passes)
-    rates = zip(fleet.sizes, fleet.tested(weights), strict=True)
     return {
         "development": fleet.error_rate(weights, fleet.development),
         "server_test": fleet.error_rate(weights, fleet.server_test),
-        "devices": [{"device": n, "utterances": size, "global": rate} for n, (size, rate) in enumerate(rates)],
+        "devices": fleet.tested(weights),
         "processor_s": time.process_time() - clock,
     }
 
@@ -153,9 +144,7 @@ def draws(
     return found
 
 
-def _drawn(sizes: Sequence[float], choice: Choice, rounds: int, seed: int) -> Any:  # noqa: ANN401
+def _drawn(sizes: Sequence[float], choice: Choice, rounds: int, seed: int) -> Doubles:
     """Return the data of each round's devices, float64 [rounds]."""
-    candidates = [Candidate(str(device), round(size)) for device, size in enumerate(sizes)]
-    wanted = complete("selection", choice)
-    drawn = [select(candidates, wanted, History(number), (seed, number)) for number in range(rounds)]
-    return np.array([sum(sizes[int(device)] for device in members) for members in drawn])
+    draw = drawing(sizes, choice)
+    return np.array([sum(sizes[one] for one in draw(History(number), (seed, number))) for number in range(rounds)])

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.demo.outcome import Report, RoundOutcome, new_classes
 from benchmarks.demo.paper import ARCHITECTURES, SHOWN_AS
-from benchmarks.papers.report import Claim, Results, claims_table, gain, markdown_table, mean_and_spread
+from benchmarks.papers.report import Claim, Results, claims_table, gain, markdown_table, mean_and_spread, verdict
 from benchmarks.papers.run import Figures
 from benchmarks.papers.zero_shot_runs import (
     ALONE,
@@ -348,7 +348,7 @@ def _claims(results: Results) -> list[Claim]:
     claims.append(Claim(
         "New classes are matched among users who share no labels of them", "all",
         "; ".join(f"{users} users: {matched} of {known}" for users, (matched, known) in counts.items()),
-        "yes" if all(whole) else "in part" if any(whole) else "no",
+        verdict(whole),
         "" if all(whole) else "The table of new classes shows where. The paper shows two of its cases as figures.",
     ))  # fmt: skip
     return [*claims, *_ON_A_BOARD]
