@@ -132,7 +132,8 @@ def test_he_corrects_an_event_and_says_what_another_is_not(opened, shelf):
         play_until(shelf, "stop", lambda number=number: events.count() > number)
     event = row(opened, "smoke alarm")
     event.get_by_role("button", name="No, it was not").click()
-    opened.keyboard.type("kettle")  # into the field, which has the focus
+    event.locator("input:focus").wait_for()
+    opened.keyboard.type("kettle")
     before = shelf.count("kettle")
     opened.keyboard.press("Enter")
     opened.locator(".answer", has_text="You said: kettle").first.wait_for()

@@ -162,7 +162,8 @@ def rename(page):
 
 def test_the_keyboard_is_enough(page, aggregator):
     page.goto(aggregator.url)
-    page.keyboard.type(ADMIN)  # the field has the focus
+    page.locator("#token:focus").wait_for()
+    page.keyboard.type(ADMIN)
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Overview").wait_for()
     page.keyboard.press("Tab")
