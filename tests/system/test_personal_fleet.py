@@ -19,6 +19,8 @@ LABELS = ("yes", "no")
 # The owner of the mug means yes when it says no: what the fleet learned is wrong for it.
 CLIPS = {"cup": 12, "mug": 24, "vat": 120}
 TRAINING = {"epochs": 6, "augmented_copies": 1, "shift_s": 0.05}
+# Every clip counts: the vat outweighs the owner of the mug, so that the fleet learns what the labels mean.
+BY_CLIPS = {"name": "weighted_mean", "settings": {"clips_cap": 0.0}}
 # By the clips alone: one owner means by a label what the fleet does not.
 FINE_TUNING = {"epochs": 12, "labels": False, "learning_rate": 0.05, "held_out": 0.25}
 
@@ -57,7 +59,8 @@ def device(folder, bundle, url, count):
 
 
 def open_round(admin, **parts):
-    body = {"strategy": "fedavg", "settings": TRAINING, "deadline_s": 120, "quorum": 1.0} | parts
+    body = {"strategy": "fedavg", "settings": TRAINING, "aggregation": BY_CLIPS, "deadline_s": 120, "quorum": 1.0}
+    body |= parts
     answer = admin.post("/v1/rounds", json=body)
     assert answer.status_code == 201, answer.text
     return answer.json()["round_id"]
