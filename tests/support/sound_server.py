@@ -105,9 +105,10 @@ class SoundServer:
             self._players.append(subprocess.Popen(_player(sink, channels), stdin=file))
 
     def play_on(self, samples: np.ndarray, sink: str = "shelf") -> subprocess.Popen[bytes]:
-        """Begin to play float [frames] at 48 kHz again and again, until all is silenced or the player is killed."""
+        """Begin to play the like again and again, until all is silenced or the player that is returned is killed."""
         sound = samples.astype("<f4").tobytes()
-        player = subprocess.Popen(_player(sink, 1), stdin=subprocess.PIPE)
+        channels = 1 if samples.ndim == 1 else samples.shape[1]
+        player = subprocess.Popen(_player(sink, channels), stdin=subprocess.PIPE)
         self._players.append(player)
 
         def feed() -> None:
