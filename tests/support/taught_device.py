@@ -46,7 +46,7 @@ class Device:
     def do(self, job):
         with self.worker(job) as child:
             errors = child.stderr.read().decode()
-            assert child.wait(60) == 0, errors
+            assert child.wait(180) == 0, errors
         self.log = errors
         return self.state.load_model(self.bundle)
 
