@@ -64,7 +64,7 @@ def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kep
     server, device = fleet
     edge = device("edge", "cnn1", ("yes", "no")).start()
     enrolled(server, 1)
-    round_id = open_round(server)
+    round_id = open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 200})  # longer than it takes to kill a server
     wait_for(lambda: "contribute" in edge.log(), what="the start of training")
     address = server.url
     server.kill()
