@@ -94,7 +94,7 @@ def test_the_simulator_runs_the_same_four(tmp_path, monkeypatch, bundles):
         path = write_experiment(tmp_path / f"{name}.toml", bundles["cnn1"], rounds=rounds)
         command = [sys.executable, "-m", "fleet_simulator.cli", "run", str(path), "--workers", "1"]
         command += ["--output", str(tmp_path / name)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
         return json.loads((tmp_path / name / "result.json").read_text())["rounds"]
 
