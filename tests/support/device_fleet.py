@@ -108,7 +108,7 @@ def open_round(server, **changes):
         return body.get("round_id") or body["summary"]["round_id"]
 
 
-def finished(server, round_id, learned=True, seconds=300):
+def finished(server, round_id, learned=True, seconds=600):
     with server.client() as client:
 
         def done():

@@ -1,10 +1,8 @@
 """Events reach a real broker (Mosquitto) as Home Assistant wants them, and again after the broker was away."""
 
-import contextlib
 import json
 import os
 import queue
-import random
 import shutil
 import socket
 import subprocess
@@ -13,6 +11,7 @@ import time
 
 import pytest
 
+from benchmarks.first_round import free_port
 from edge_client.errors import ConfigError
 from edge_client.events import Event
 from edge_client.events.mqtt import MqttSection, MqttSink
@@ -27,15 +26,6 @@ BASE = f"auricle/{DEVICE}"
 
 def event(label="siren", kind="detected"):
     return Event(1_700_000_000.5, kind, label, "c7", 0.91, -24.0)
-
-
-def free_port():
-    """A port that the system gives to nobody who asks for any, while a broker is away: it draws from 32768 on."""
-    for port in random.SystemRandom().sample(range(12_000, 32_000), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("none of 100 ports is free")
 
 
 class Broker:
