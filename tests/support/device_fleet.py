@@ -10,7 +10,7 @@ from edge_client.clips.public_set import build_public_set
 from edge_client.storage.device_state import DeviceState
 from tests.support.aggregator_process import ENROL, SETTINGS
 from tests.support.checkout import ROOT
-from tests.support.edge_process import give_identity, wait_for
+from tests.support.edge_process import BRISK, give_identity, wait_for
 from tests.support.sounds import write_clips
 
 WORDS = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"
@@ -29,7 +29,7 @@ class Device:
         (folder / "edge.toml").write_text(
             f'[device]\nname = "{folder.name}"\nstate = "state"\n'
             f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 5\nlongest_pause_s = 1\n'
-            f'[model]\nbundle = "{bundle}"\n[recordings]\nfolder = "clips"\n{lines}'
+            f'[model]\nbundle = "{bundle}"\n[recordings]\nfolder = "clips"\n{lines}{BRISK}'
         )
 
     def start(self):

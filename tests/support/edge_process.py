@@ -21,6 +21,10 @@ def wait_for(condition, seconds=180, what="the condition"):
     raise AssertionError(f"{what} did not come true in {seconds} s")
 
 
+# A training process that is nice to others gets hardly any time on a machine that is busy with other tests.
+BRISK = "[training]\nnice = 0\n"
+
+
 def give_identity(state: Path, name: str) -> None:
     """Let a device be known by its name: what is random in its training depends on who it is."""
     digest = hashlib.sha256(name.encode()).hexdigest()

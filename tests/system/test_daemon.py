@@ -23,6 +23,7 @@ silent_s = 5
 unknown_threshold = 0.6
 [training]
 teach_epochs = 8
+nice = 0
 """
 
 

@@ -10,7 +10,7 @@ from edge_client.clips.public_set import build_public_set
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import ENROL, SETTINGS
-from tests.support.edge_process import EdgeDaemon, give_identity, wait_for
+from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ def device(folder, bundle, url, count):
         (folder / "clips" / "was").rename(folder / "clips" / "no")
     sections = (
         f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 5\nlongest_pause_s = 1\n'
-        '[recordings]\nfolder = "clips"\n'
+        f'[recordings]\nfolder = "clips"\n{BRISK}'
     )
     give_identity(folder / "state", folder.name)
     return EdgeDaemon(folder, bundle, sections).start(dict(os.environ))

@@ -55,7 +55,7 @@ def scene(tmp_path, bundles, start_aggregator, request):
     sound = request.getfixturevalue("sound_server")
     sections = (
         f'[server]\nurl = "{server.url}"\nenrol_token = "{ENROL}"\nwait_s = 2\nlongest_pause_s = 1\n'
-        '[microphone]\ndevice = "shelf_microphone"\n[training]\nteach_epochs = 2\n'
+        '[microphone]\ndevice = "shelf_microphone"\n[training]\nteach_epochs = 2\nnice = 0\n'
         "[recordings]\nper_round = [10, 12]\n"
     )
     device = EdgeDaemon(tmp_path / "edge", bundles["cnn1"], sections)

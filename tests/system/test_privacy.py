@@ -32,7 +32,7 @@ from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import ENROL, Aggregator
 from tests.support.checkout import ROOT
-from tests.support.edge_process import give_identity, wait_for
+from tests.support.edge_process import BRISK, give_identity, wait_for
 from tests.support.recording_proxy import RecordingProxy, Request
 from tests.support.sounds import write_clips
 
@@ -120,7 +120,7 @@ def taught_device(folder: Path, bundle: Path, url: str) -> Path:
     config.write_text(
         f'[device]\nname = "shelf"\nstate = "state"\n[model]\nbundle = "{bundle}"\n'
         f'[recordings]\nevaluation = "evaluation"\n'
-        f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 0.5\nlongest_pause_s = 1\n'
+        f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 0.5\nlongest_pause_s = 1\n{BRISK}'
     )
     give_identity(folder / "state", "shelf")
     state = DeviceState(folder / "state")

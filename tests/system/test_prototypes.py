@@ -52,7 +52,7 @@ def test_a_sound_that_one_device_was_taught_is_known_to_all_and_provisional_unti
     other = device("other", "base", ("no", "up"))
     for made in (*devices, other):
         with (made.folder / "edge.toml").open("a") as config:
-            config.write("[training]\nteach_epochs = 10\n")
+            config.write("teach_epochs = 10\n")  # of [training], the last section
         made.start()
     enrolled(server, 4)
     found = run_round(server)

@@ -16,7 +16,7 @@ from tests.support.sounds import RATE, melody, write_clips
 pytestmark = pytest.mark.slow
 
 LABELS = {"yes", "up", "stop"}
-SECTIONS = '[microphone]\ndevice = "shelf_microphone"\n[training]\nteach_epochs = 8\n'
+SECTIONS = '[microphone]\ndevice = "shelf_microphone"\n[training]\nteach_epochs = 8\nnice = 0\n'
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from edge_client.clips.public_set import build_public_set
 from tests.support.aggregator_process import ENROL, SETTINGS, Aggregator
-from tests.support.edge_process import EdgeDaemon, give_identity, wait_for
+from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
 from tests.support.faulty_proxy import FAULTS, FaultyProxy
 from tests.support.power_cut import kill_all
 from tests.support.sounds import write_clips
@@ -48,7 +48,7 @@ class SoakedFleet:
     def _device(self, folder, bundle, clips):
         sections = (
             f'[server]\nurl = "{self.proxy.url}"\nenrol_token = "{ENROL}"\nwait_s = 1\nlongest_pause_s = 1\n'
-            "[recordings]\nper_round = [8, 8]\n"
+            f"[recordings]\nper_round = [8, 8]\n{BRISK}"
         )
         device = EdgeDaemon(folder, bundle, sections)
         shutil.copytree(clips, device.state / "clips")

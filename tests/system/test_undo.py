@@ -28,7 +28,7 @@ def test_a_retired_class_leaves_devices_without_clips_of_it_and_comes_back_when_
     owner, other = device("owner", "base", ("yes", "stop")), device("other", "base", ("no", "up"))
     for made in (owner, other):
         with (made.folder / "edge.toml").open("a") as config:
-            config.write("[training]\nteach_epochs = 10\n")
+            config.write("teach_epochs = 10\n")  # of [training], the last section
         made.start()
     enrolled(server, 2)
     first = open_round(server, strategy="prototypes", settings={})

@@ -29,6 +29,7 @@ device = "shelf_microphone"
 silent_s = 60
 [training]
 teach_epochs = 8
+nice = 0
 [detector]
 unknown_refractory_s = 1.0
 [clips]
