@@ -18,7 +18,7 @@ from tests.support.packages import copy_sources, service_wheels
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE, melody, write_two_homes
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # installs two environments
 
 PAGES = ("README.md", "docs/first-round.md")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
