@@ -29,7 +29,7 @@ PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simu
 
 coverage: $(READY)  ## lines and branches that the tests reach, in percent [PART=tests/folder]
 	@rm -rf build/coverage && mkdir -p build/coverage
-	status=0; $(BIN)/coverage run -m pytest $(TESTS) --timeout 900 $(PART) || status=$$?; \
+	status=0; $(BIN)/coverage run -m pytest $(TESTS) $(PART) || status=$$?; \
 	$(BIN)/coverage combine --quiet && \
 	for package in $(PACKAGES); do \
 		printf '%-20s %5s %%\n' $$package "$$($(BIN)/coverage report --include="$$package/*" --format=total)"; \

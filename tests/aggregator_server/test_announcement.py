@@ -20,7 +20,11 @@ class Found(ServiceListener):
 
     def add_service(self, zc, type_, name):
         self.seen.add(name)
-        self.services[name] = zc.get_service_info(type_, name, timeout=10_000)
+        for _ in range(6):  # a busy machine may miss an answer
+            found = zc.get_service_info(type_, name, timeout=10_000)
+            if found is not None:
+                self.services[name] = found
+                return
 
     def update_service(self, zc, type_, name):
         self.add_service(zc, type_, name)

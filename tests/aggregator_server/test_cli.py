@@ -24,7 +24,7 @@ def command(*arguments, **environment):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
         env={"PATH": "", **environment},
     )
 

@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 def run(*arguments):
     command = [sys.executable, "-m", "aggregator_server.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
 
 
 def health(server, **verification):

@@ -40,7 +40,7 @@ def test_a_round_goes_on_without_an_upload_in_which_a_bit_flipped(fleet, bit):
 def start_error(data):
     command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(data), "--port", "0"]
     environment = os.environ | {"AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180, check=False)
     assert ended.returncode == 1
     return ended.stderr
 

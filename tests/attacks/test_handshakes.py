@@ -22,7 +22,7 @@ def server(tmp_path_factory):
 def begin(server, source, stack):
     """Connect, and send the beginning of a handshake's first message."""
     port = int(server.url.rpartition(":")[2])
-    connection = socket.create_connection(("127.0.0.1", port), timeout=60, source_address=(source, 0))
+    connection = socket.create_connection(("127.0.0.1", port), timeout=180, source_address=(source, 0))
     connection.sendall(b"\x16\x03\x01\x02")
     stack.append(connection)
     return connection

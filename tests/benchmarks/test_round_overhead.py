@@ -13,7 +13,7 @@ from tests.support.checkout import ROOT
 def test_a_round_of_prototypes_is_a_few_kilobytes_and_one_of_weights_more():
     command = [sys.executable, "-m", "benchmarks.round_overhead", "--devices", "2", "--rounds", "2"]
     done = subprocess.run(
-        [*command, "--without-flower", "--json"], cwd=ROOT, capture_output=True, text=True, timeout=250, check=False
+        [*command, "--without-flower", "--json"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])

@@ -19,7 +19,7 @@ PROGRAMS = {
 
 def run(module, *arguments, **options):
     command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, **options)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -44,7 +44,7 @@ def test_a_device_without_a_library_names_the_extra(tmp_path, bundles):
         "import sys; sys.modules['httpx'] = None; from edge_client.cli import main; "
         f"sys.exit(main(['join', 'https://127.0.0.1:1/#aur_join_{'x' * 40}', '--config', {str(config)!r}]))"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=180)
     assert result.returncode == 1
     assert "needs: pip install 'auricle[edge]'" in result.stderr
     assert "Traceback" not in result.stderr
@@ -62,5 +62,5 @@ def test_log_lines_have_the_time_but_in_the_journal_of_systemd(tmp_path):
 def log_of(folder, code, journal):
     with (folder / "log").open("w") as log:
         environment = {**os.environ, "JOURNAL_STREAM": journal}
-        subprocess.run([sys.executable, "-c", code], cwd=ROOT, stderr=log, env=environment, check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, stderr=log, env=environment, check=True, timeout=180)
     return (folder / "log").read_text()

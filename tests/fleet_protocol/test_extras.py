@@ -30,7 +30,7 @@ def test_a_program_without_its_libraries_names_the_extra(tmp_path, program, pack
     (tmp_path / "experiment.toml").write_text("")
     filled = [argument.format(folder=tmp_path) for argument in arguments]
     code = WITHOUT.format(library=library, program=program, package=package, arguments=filled)
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=180)
     assert result.returncode == 1
     needs = f"needs: pip install 'auricle[{extra}]'"
     assert result.stderr == f"{program}: the library {library} is not installed; {needs}\n"
@@ -41,6 +41,6 @@ def test_a_program_without_its_libraries_names_the_extra(tmp_path, program, pack
 def test_help_needs_no_extra(package):
     block = "import sys; sys.modules.update(dict.fromkeys(['fastapi', 'sqlalchemy', 'tensorflow', 'httpx']))"
     code = f"{block}; from {package}.cli import main; main(['--help'])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=180)
     assert result.returncode == 0, result.stderr
     assert "COMMAND" in result.stdout or "build" in result.stdout

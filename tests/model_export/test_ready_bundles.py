@@ -40,7 +40,7 @@ def test_a_bundle_on_a_front_end_holds_its_network_and_its_words(name):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # nine conversions
+@pytest.mark.timeout(1800)  # nine conversions
 def test_made_again_they_are_the_same(tmp_path):
     run_python("-m", "model_export.ready_bundles", str(tmp_path))
     same_converter = read_catalogue()[0] == version("tensorflow")

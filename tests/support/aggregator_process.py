@@ -72,7 +72,7 @@ class Aggregator:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         hooks = {"response": [_note]}
         return httpx.Client(
-            base_url=self.url, headers=headers, timeout=90, trust_env=False, event_hooks=hooks, **options
+            base_url=self.url, headers=headers, timeout=180, trust_env=False, event_hooks=hooks, **options
         )
 
     def memory_mb(self) -> float:
@@ -86,7 +86,7 @@ class Aggregator:
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
         """A connection on which nothing was sent yet, from an address of this machine."""
         host, port = self.url.removeprefix("http://").split(":")
-        return socket.create_connection((host, int(port)), timeout=60, source_address=(source, 0))
+        return socket.create_connection((host, int(port)), timeout=180, source_address=(source, 0))
 
     def log(self) -> str:
         return (self.data / "server.log").read_text()
@@ -101,7 +101,7 @@ class Aggregator:
         if self.process is None:
             return 0
         self.process.send_signal(number)
-        status = self.process.wait(30)
+        status = self.process.wait(120)
         self.process.stdout.close()
         self.process = None
         return status

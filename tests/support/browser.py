@@ -17,7 +17,7 @@ def browser():
     from playwright.sync_api import sync_playwright  # here: a device's tests run where it is not installed
 
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"], timeout=180_000)
         yield running
         running.close()
 
@@ -26,6 +26,7 @@ def browser():
 def page(browser):
     """An empty page that shares no cookies with another test; an uncaught error of a script fails the test."""
     context = browser.new_context()
+    context.set_default_timeout(180_000)
     empty = context.new_page()
     errors: list[str] = []
     empty.on("pageerror", lambda error: errors.append(str(error)))

@@ -22,7 +22,7 @@ def start(*arguments, token=ADMIN, **streams):
 def command(*arguments, **options):
     """Run a command to its end."""
     process = start(*arguments, **options)
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=300)
     return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
 

@@ -10,7 +10,7 @@ from edge_client.clips.public_set import build_public_set
 from edge_client.storage.device_state import DeviceState
 from tests.support.aggregator_process import ENROL, SETTINGS
 from tests.support.checkout import ROOT
-from tests.support.edge_process import wait_for
+from tests.support.edge_process import BRISK, give_identity, wait_for
 from tests.support.sounds import write_clips
 
 WORDS = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"
@@ -24,11 +24,12 @@ class Device:
         self.folder, self.process = folder, None
         self.clips = folder / "clips"
         self.clips.mkdir(parents=True)
+        give_identity(folder / "state", folder.name)
         lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in recordings.items())
         (folder / "edge.toml").write_text(
             f'[device]\nname = "{folder.name}"\nstate = "state"\n'
             f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 5\nlongest_pause_s = 1\n'
-            f'[model]\nbundle = "{bundle}"\n[recordings]\nfolder = "clips"\n{lines}'
+            f'[model]\nbundle = "{bundle}"\n[recordings]\nfolder = "clips"\n{lines}{BRISK}'
         )
 
     def start(self):
@@ -39,7 +40,7 @@ class Device:
 
     def signal(self, number) -> int:
         self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(120)
 
     def log(self) -> str:
         return (self.folder / "log").read_text()
@@ -99,7 +100,7 @@ def enrolled(server, count):
 
 
 def open_round(server, **changes):
-    body = {"strategy": "zero_shot", "settings": SETTINGS_OF_ROUND, "deadline_s": 120, "quorum": 1.0} | changes
+    body = {"strategy": "zero_shot", "settings": SETTINGS_OF_ROUND, "deadline_s": 600, "quorum": 1.0} | changes
     with server.client() as client:
         answer = client.post("/v1/rounds", json=body)
         assert answer.status_code in (200, 201), answer.text
@@ -107,7 +108,7 @@ def open_round(server, **changes):
         return body.get("round_id") or body["summary"]["round_id"]
 
 
-def finished(server, round_id, learned=True, seconds=90):
+def finished(server, round_id, learned=True, seconds=600):
     with server.client() as client:
 
         def done():

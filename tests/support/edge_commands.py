@@ -49,7 +49,7 @@ class EdgeCommands:
             cwd=ROOT, stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         os.write(terminal, answer)
-        out, errors = child.communicate(timeout=60)
+        out, errors = child.communicate(timeout=180)
         os.close(terminal)
         os.close(other)
         return child.returncode, out, errors

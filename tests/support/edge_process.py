@@ -1,21 +1,34 @@
 """A whole device as a process of its own, for tests: a folder with a configuration, and the daemon on it."""
 
+import hashlib
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from edge_client.storage.device_state import DeviceState, Identity
 from tests.support.checkout import ROOT
 
 
-def wait_for(condition, seconds=60, what="the condition"):
+def wait_for(condition, seconds=180, what="the condition"):
+    """Wait for what shall be; the time only bounds a hang, on a machine that is busy with other things."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := condition():
             return found
         time.sleep(0.1)
     raise AssertionError(f"{what} did not come true in {seconds} s")
+
+
+# A training process that is nice to others gets hardly any time on a machine that is busy with other tests.
+BRISK = "[training]\nnice = 0\n"
+
+
+def give_identity(state: Path, name: str) -> None:
+    """Let a device be known by its name: what is random in its training depends on who it is."""
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    DeviceState(state).save_identity(Identity(digest[:32], digest))
 
 
 class EdgeDaemon:
@@ -41,12 +54,12 @@ class EdgeDaemon:
 
     def end(self, number) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
     def command(self, *arguments, check=True):
         return subprocess.run(
             [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(self.config)],
-            cwd=ROOT, capture_output=True, text=True, check=check, timeout=120,
+            cwd=ROOT, capture_output=True, text=True, check=check, timeout=180,
         )  # fmt: skip
 
     def status(self) -> dict:

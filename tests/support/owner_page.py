@@ -21,12 +21,12 @@ class OwnerPage:
         line = self.process.stdout.readline()
         found = re.search(r"http://\S+:\d+", line)
         if found is None:
-            out, errors = self.process.communicate(timeout=60)
+            out, errors = self.process.communicate(timeout=180)
             raise AssertionError(f"no page: {line}{out}{errors}")
         self.url = found[0]
 
     def end(self) -> tuple[int, str]:
         """Ask it to end; return its exit status and what it wrote to its standard error."""
         self.process.send_signal(signal.SIGTERM)
-        _, errors = self.process.communicate(timeout=30)
+        _, errors = self.process.communicate(timeout=180)
         return self.process.returncode, errors

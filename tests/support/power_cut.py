@@ -18,7 +18,7 @@ def kill_all(*processes: subprocess.Popen) -> None:
             os.kill(pid, signal.SIGKILL)
     for process in processes:
         process.wait()
-    wait_for(lambda: not any(_lives(pid) for pid in everyone), 10, "the end of all processes")
+    wait_for(lambda: not any(_lives(pid) for pid in everyone), what="the end of all processes")
 
 
 def _descendants(pid: int) -> Iterator[int]:

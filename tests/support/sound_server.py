@@ -4,10 +4,13 @@ ALSA sees them as `shelf_microphone` and `cellar_microphone`, and as `plughw:CAR
 rate but 44.1 kHz. It needs no sound hardware, and touches nobody else's server.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +40,11 @@ def missing_parts() -> str:
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     plugin = next(Path("/usr/lib").glob("*/alsa-lib/libasound_module_pcm_pulse.so"), None)
     return ", ".join(missing + ([] if plugin else ["ALSA's plug-in for PulseAudio (libasound2-plugins)"]))
+
+
+def _player(sink: str, channels: int) -> list[str]:
+    form = ["--raw", "--format=float32le", f"--rate={SINK_RATE_HZ}", f"--channels={channels}"]
+    return ["pacat", f"--device={sink}", *form]
 
 
 class SoundServer:
@@ -74,8 +82,9 @@ class SoundServer:
                 [*command, *(f"--load={module}" for module in modules)],
                 env={**os.environ, **self.environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
-        for _ in range(100):
-            if subprocess.run(["pactl", "list", "short", "sinks"], capture_output=True, check=False).returncode == 0:
+        for _ in range(600):
+            found = subprocess.run(["pactl", "list", "short", "sinks"], capture_output=True, check=False)
+            if b"cellar" in found.stdout:
                 return
             time.sleep(0.1)
         pytest.fail(f"pulseaudio does not answer: {(self.folder / 'log').read_text()}")
@@ -93,19 +102,35 @@ class SoundServer:
         path.write_bytes(samples.astype("<f4").tobytes())
         channels = 1 if samples.ndim == 1 else samples.shape[1]
         with path.open("rb") as file:
-            self._players.append(
-                subprocess.Popen(
-                    [
-                        "pacat",
-                        f"--device={sink}",
-                        "--raw",
-                        "--format=float32le",
-                        f"--rate={SINK_RATE_HZ}",
-                        f"--channels={channels}",
-                    ],
-                    stdin=file,
-                )
-            )
+            self._players.append(subprocess.Popen(_player(sink, channels), stdin=file))
+
+    def play_on(self, samples: np.ndarray, sink: str = "shelf") -> subprocess.Popen[bytes]:
+        """Begin to play the like again and again, until all is silenced or the player that is returned is killed."""
+        sound = samples.astype("<f4").tobytes()
+        channels = 1 if samples.ndim == 1 else samples.shape[1]
+        player = subprocess.Popen(_player(sink, channels), stdin=subprocess.PIPE)
+        self._players.append(player)
+
+        def feed() -> None:
+            with contextlib.suppress(OSError):  # it was ended
+                while True:
+                    player.stdin.write(sound)
+
+        threading.Thread(target=feed, daemon=True).start()
+        return player
+
+    def play_until(
+        self, sound: Callable[[], np.ndarray], heard: Callable[[], object], what: str, patience_s: float = 5.0
+    ) -> None:
+        """Play a sound until it was heard: a busy machine drops some of what it plays and records."""
+        for _ in range(30):
+            self.play(sound())
+            ends = time.monotonic() + patience_s
+            while time.monotonic() < ends:
+                if heard():
+                    return
+                time.sleep(0.1)
+        raise AssertionError(f"{what} was played 30 times and never heard")
 
     def silence(self) -> None:
         """End whatever is played."""

@@ -20,7 +20,7 @@ class SoundStream:
             self._waiting = np.concatenate([self._waiting, samples.astype(np.float32)])
             self._changed.notify_all()
 
-    def wait_until_read(self, timeout_s=20.0):
+    def wait_until_read(self, timeout_s=180.0):
         """Wait until less than a block is left."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self._waiting) < 100, timeout_s), "nobody reads the sound"

@@ -12,6 +12,7 @@ from edge_client.learning.training_job import OwnerTraining, to_line
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from tests.support.checkout import ROOT
+from tests.support.edge_process import give_identity
 from tests.support.sounds import write_clips
 
 TEACHING = OwnerTraining()
@@ -28,6 +29,7 @@ class Device:
             f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundle}"\n' + "".join(lines)
         )
         self.config = load_config(folder / "edge.toml")
+        give_identity(self.config.device.state, "x")
         self.state = DeviceState(self.config.device.state)
         self.clips = self.config.clips_folder
 
@@ -46,7 +48,7 @@ class Device:
     def do(self, job):
         with self.worker(job) as child:
             errors = child.stderr.read().decode()
-            assert child.wait(60) == 0, errors
+            assert child.wait(180) == 0, errors
         self.log = errors
         return self.state.load_model(self.bundle)
 

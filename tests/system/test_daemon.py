@@ -13,7 +13,7 @@ from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE, melody, write_clips
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.slow
 
 SECTIONS = """
 [microphone]
@@ -23,6 +23,7 @@ silent_s = 5
 unknown_threshold = 0.6
 [training]
 teach_epochs = 8
+nice = 0
 """
 
 
@@ -39,6 +40,11 @@ def frames(device):
     return (device.status().get("listening") or {}).get("frames", 0)
 
 
+def room(rng):
+    """What a room sounds like in which nothing happens: it is never silent."""
+    return 0.001 * rng.normal(size=60 * SINK_RATE_HZ).astype(np.float32)
+
+
 def played(label, rng):
     clip = resample(melody(label, rng).astype(np.float32), RATE, SINK_RATE_HZ)
     return np.concatenate([clip, np.zeros(SINK_RATE_HZ // 2, np.float32)])
@@ -47,36 +53,37 @@ def played(label, rng):
 def test_it_is_taught_hears_outlives_its_microphone_and_ends_cleanly(shelf, sound_server, tmp_path):
     shelf.start(dict(os.environ))
     rng = np.random.default_rng(7)
-    sound_server.play(0.001 * rng.normal(size=240 * SINK_RATE_HZ).astype(np.float32))  # a room is never silent
+    sound_server.play_on(room(rng))
     wait_for(lambda: frames(shelf) > 0, what="the first sound")
     for label in ("yes", "up", "stop"):
         write_clips(tmp_path / "new", label, 12, seed=3)
     shelf.command("import", str(tmp_path / "new"))
-    wait_for(lambda: {"yes", "up", "stop"} <= set(shelf.status()["model"]["labels"]), 120, "the new labels")
+    wait_for(lambda: {"yes", "up", "stop"} <= set(shelf.status()["model"]["labels"]), what="the new labels")
     assert shelf.status()["training"]["trained"] >= 1
 
     def hears(label):
         before = len(shelf.events())
-        sound_server.play(played(label, rng))
-        wait_for(
+        sound_server.play_until(
+            lambda: played(label, rng),
             lambda: any(e["label"] == label and e["kind"] == "detected" for e in shelf.events()[before:]),
-            20, f"an event {label!r} after {shelf.events()}",
-        )  # fmt: skip
+            f"{label!r} after {shelf.events()}",
+        )
 
     hears("yes")
     hears("up")
     # A sound that it does not know is kept for its owner to name; it begins in a quiet room.
     time.sleep(3)
     burst = 0.2 * rng.normal(size=SINK_RATE_HZ // 2).astype(np.float32)
-    sound_server.play(np.concatenate([burst, np.zeros(SINK_RATE_HZ, np.float32)]))
-    sounds = shelf.state / "unknown"
-    wait_for(lambda: sounds.is_dir() and list(sounds.glob("*.wav")), 30, "an unknown sound")
+    crash, sounds = np.concatenate([burst, np.zeros(SINK_RATE_HZ, np.float32)]), shelf.state / "unknown"
+    sound_server.play_until(
+        lambda: crash, lambda: sounds.is_dir() and list(sounds.glob("*.wav")), "an unknown sound", patience_s=10
+    )
     pid = shelf.status()["pid"]
     sound_server.kill()
     heard = frames(shelf)
     sound_server.start()
-    sound_server.play(0.001 * rng.normal(size=240 * SINK_RATE_HZ).astype(np.float32))
-    wait_for(lambda: frames(shelf) > heard + 16_000 or 0 < frames(shelf) < heard, 60, "sound after the interruption")
+    sound_server.play_on(room(rng))
+    wait_for(lambda: frames(shelf) > heard + 16_000 or 0 < frames(shelf) < heard, what="sound after the interruption")
     hears("stop")
     assert shelf.status()["pid"] == pid
     assert "listening" in shelf.command("status").stdout
@@ -101,11 +108,11 @@ def test_a_missing_microphone_is_waited_for_and_said(tmp_path, bundles, sound_se
 def test_systemd_is_told_that_it_is_ready_that_it_lives_and_that_it_ends(shelf, sound_server, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(60)
+        manager.settimeout(180)
         shelf.start({**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")})
         assert b"READY=1" in manager.recv(1000)
         assert b"WATCHDOG=1" in manager.recv(1000)
         shelf.process.send_signal(signal.SIGTERM)
         while b"STOPPING=1" not in manager.recv(1000):
             pass
-    assert shelf.process.wait(30) == 0
+    assert shelf.process.wait(180) == 0

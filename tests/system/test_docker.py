@@ -93,7 +93,7 @@ def test_the_health_check_tells_a_server_that_runs_from_one_that_does_not(start_
 
     def check() -> subprocess.CompletedProcess[str]:
         command = [sys.executable, FOLDER / "healthcheck.py", server.data, server.url.rpartition(":")[2]]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
 
     answer = check()
     assert answer.returncode == 0, answer.stderr

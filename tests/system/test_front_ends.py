@@ -10,7 +10,7 @@ from fleet_protocol.ready_bundles import find_bundle
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
 from tests.support.sounds import write_clips
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(params=["embedding", "base", "speech_embedding"])
@@ -38,8 +38,8 @@ def test_devices_with_an_embedding_take_part_in_every_kind_of_round(tmp_path, bu
     fast = {"epochs": 30, "augmented_copies": 1, "learning_rate": 0.1, "impressions": 8, "impression_steps": 60}
 
     def accuracies(strategy):
-        opened = open_round(server, strategy=strategy, settings=fast, deadline_s=600, replace_model=True)
-        found = finished(server, opened, seconds=600)
+        opened = open_round(server, strategy=strategy, settings=fast, deadline_s=1200, replace_model=True)
+        found = finished(server, opened, seconds=900)
         assert found["summary"]["state"] == "done", found["summary"]
         return [taken["learned_metrics"]["global_accuracy"] for taken in found["participants"]]
 

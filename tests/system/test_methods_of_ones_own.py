@@ -94,7 +94,7 @@ def test_the_simulator_runs_the_same_four(tmp_path, monkeypatch, bundles):
         path = write_experiment(tmp_path / f"{name}.toml", bundles["cnn1"], rounds=rounds)
         command = [sys.executable, "-m", "fleet_simulator.cli", "run", str(path), "--workers", "1"]
         command += ["--output", str(tmp_path / name)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
         return json.loads((tmp_path / name / "result.json").read_text())["rounds"]
 
@@ -125,7 +125,7 @@ STRATEGY = PROJECT["entry-points"]
 def test_a_package_that_cannot_be_used_keeps_the_server_from_starting(tmp_path, monkeypatch, changes, words):
     install(tmp_path / "package", monkeypatch, **changes)
     command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(tmp_path / "data"), "--port", "0"]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=180)
     assert result.returncode == 1
     assert all(word in result.stderr for word in words), result.stderr
     assert "Traceback" not in result.stderr
@@ -136,5 +136,5 @@ def test_a_name_that_is_taken_is_refused(tmp_path, monkeypatch):
     points = STRATEGY | {"auricle.rules": {"median": "gentle_server:RULE"}}
     install(tmp_path / "package", monkeypatch, points, server=server)
     command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(tmp_path / "data"), "--port", "0"]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=180)
     assert (result.returncode, "'median' is taken" in result.stderr) == (1, True), result.stderr

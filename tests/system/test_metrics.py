@@ -56,11 +56,11 @@ def device(tmp_path_factory):
     daemon = EdgeDaemon(tmp_path_factory.mktemp("device") / "kitchen", "base", "[metrics]\nport = 0\n")
     daemon.start(dict(os.environ))
     address = wait_for(lambda: re.search(r"metrics at (\S+)", daemon.log()), what="the address of the metrics")[1]
-    text = wait_for(lambda: httpx.get(address).text, what="an answer")
+    text = wait_for(lambda: httpx.get(address, timeout=180).text, what="an answer")
     yield read(text)
     assert daemon.end(signal.SIGTERM) == 0
     with pytest.raises(httpx.ConnectError):
-        httpx.get(address)
+        httpx.get(address, timeout=180)
 
 
 def test_the_server_counts_devices_rounds_and_uploads(server):

@@ -10,7 +10,7 @@ from edge_client.clips.public_set import build_public_set
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import ENROL, SETTINGS
-from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
@@ -53,13 +53,14 @@ def device(folder, bundle, url, count):
         (folder / "clips" / "was").rename(folder / "clips" / "no")
     sections = (
         f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 5\nlongest_pause_s = 1\n'
-        '[recordings]\nfolder = "clips"\n'
+        f'[recordings]\nfolder = "clips"\n{BRISK}'
     )
+    give_identity(folder / "state", folder.name)
     return EdgeDaemon(folder, bundle, sections).start(dict(os.environ))
 
 
 def open_round(admin, **parts):
-    body = {"strategy": "fedavg", "settings": TRAINING, "aggregation": BY_CLIPS, "deadline_s": 120, "quorum": 1.0}
+    body = {"strategy": "fedavg", "settings": TRAINING, "aggregation": BY_CLIPS, "deadline_s": 600, "quorum": 1.0}
     body |= parts
     answer = admin.post("/v1/rounds", json=body)
     assert answer.status_code == 201, answer.text
@@ -75,7 +76,7 @@ def personalised(admin, round_id, names):
         ready = {one["name"]: one["learned_metrics"] for one in found if one["personalised"]}
         return ready if set(names) <= set(ready) else None
 
-    return wait_for(done, 150, f"the personal models of round {round_id}")
+    return wait_for(done, 300, f"the personal models of round {round_id}")
 
 
 def refused(admin, round_id):
@@ -107,7 +108,7 @@ def end_phase(admin, after):
         newest = max(found["round_id"] for found in admin.get("/v1/rounds").json())
         return newest > after and admin.delete(f"/v1/rounds/{newest}").is_success
 
-    wait_for(cancelled, 60, "a round of a group that can be cancelled")
+    wait_for(cancelled, what="a round of a group that can be cancelled")
 
 
 def test_small_devices_train_in_a_group_and_each_device_keeps_the_better_of_its_models(fleet, bundles):
@@ -148,7 +149,7 @@ def test_small_devices_train_in_a_group_and_each_device_keeps_the_better_of_its_
     assert kept == (not listens_with(devices["vat"], bundles["cnn1"], weights(admin, second)))
 
     third = open_round(admin, personalisation={"name": "group_balanced", "settings": groups | {"most_rounds": 9}})
-    wait_for(lambda: learned_of(admin, third) & {"cup", "mug"}, 150, "the first small device to learn")
+    wait_for(lambda: learned_of(admin, third) & {"cup", "mug"}, 300, "the first small device to learn")
     end_phase(admin, third)  # all fine-tune what they have
     personalised(admin, third, set(CLIPS))
     for daemon in devices.values():
@@ -159,7 +160,7 @@ def test_small_devices_train_in_a_group_and_each_device_keeps_the_better_of_its_
 def test_an_owner_whom_the_fleet_does_not_understand_keeps_a_model_of_its_own_and_the_round_says_so(fleet, bundles):
     admin, devices = fleet
     round_id = open_round(admin, personalisation={"name": "none"})
-    wait_for(lambda: len(learned_of(admin, round_id)) == len(CLIPS), 150, "every device to learn")
+    wait_for(lambda: len(learned_of(admin, round_id)) == len(CLIPS), 300, "every device to learn")
     found = admin.get(f"/v1/rounds/{round_id}").json()
     mug = next(one for one in found["participants"] if one["name"] == "mug")
     assert mug["kept_own"]
@@ -168,5 +169,5 @@ def test_an_owner_whom_the_fleet_does_not_understand_keeps_a_model_of_its_own_an
     assert found["summary"]["kept_own"] == len(refused(admin, round_id)) >= 1
     assert not listens_with(devices["mug"], bundles["cnn1"], weights(admin, round_id))
     told = f"the result of round {round_id} was worse here"
-    wait_for(lambda: told in devices["mug"].command("status").stdout, 60, "the status")
+    wait_for(lambda: told in devices["mug"].command("status").stdout, what="the status")
     assert "the device keeps a model of its own" in devices["mug"].log()

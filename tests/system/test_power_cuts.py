@@ -24,7 +24,7 @@ from tests.support.power_cut import kill_all
 from tests.support.sounds import write_clips
 
 CUTS = int(os.environ.get("AURICLE_POWER_CUTS", "20"))
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 + 30 * CUTS)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 60 * CUTS)]
 KNOWN = ("yes", "no", "up", "down")
 # Adds clips to the store as fast as a very quick owner would, and says of each, once it is safe, that it is finished.
 RECORDER = """
@@ -55,7 +55,7 @@ def scene(tmp_path, bundles, start_aggregator, request):
     sound = request.getfixturevalue("sound_server")
     sections = (
         f'[server]\nurl = "{server.url}"\nenrol_token = "{ENROL}"\nwait_s = 2\nlongest_pause_s = 1\n'
-        '[microphone]\ndevice = "shelf_microphone"\n[training]\nteach_epochs = 2\n'
+        '[microphone]\ndevice = "shelf_microphone"\n[training]\nteach_epochs = 2\nnice = 0\n'
         "[recordings]\nper_round = [10, 12]\n"
     )
     device = EdgeDaemon(tmp_path / "edge", bundles["cnn1"], sections)
@@ -131,7 +131,7 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
         found = check_nothing_is_lost(device, [], identity)
         return found if found.learned >= contributed and "stop" in found.label_map.names else None
 
-    wait_for(over, 120, f"the end of round {contributed} after the last cut")
+    wait_for(over, what=f"the end of round {contributed} after the last cut")
     assert device.end(signal.SIGTERM) == 0
     assert "Traceback" not in device.log()
     assert len(finished) >= CUTS

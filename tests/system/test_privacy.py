@@ -32,6 +32,7 @@ from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import ENROL, Aggregator
 from tests.support.checkout import ROOT
+from tests.support.edge_process import BRISK, give_identity, wait_for
 from tests.support.recording_proxy import RecordingProxy, Request
 from tests.support.sounds import write_clips
 
@@ -112,15 +113,6 @@ class Round:
         return unpack(body)
 
 
-def wait_for(condition, seconds=90):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"did not happen in {seconds} s")
-
-
 def taught_device(folder: Path, bundle: Path, url: str) -> Path:
     """A device that was taught two words and a kettle, heard something unknown, and has a journal."""
     folder.mkdir()
@@ -128,8 +120,9 @@ def taught_device(folder: Path, bundle: Path, url: str) -> Path:
     config.write_text(
         f'[device]\nname = "shelf"\nstate = "state"\n[model]\nbundle = "{bundle}"\n'
         f'[recordings]\nevaluation = "evaluation"\n'
-        f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 0.5\nlongest_pause_s = 1\n'
+        f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 0.5\nlongest_pause_s = 1\n{BRISK}'
     )
+    give_identity(folder / "state", "shelf")
     state = DeviceState(folder / "state")
     clips = state.folder / "clips"
     for label in ("yes", "no", "stop"):
@@ -147,7 +140,7 @@ def taught_device(folder: Path, bundle: Path, url: str) -> Path:
     ) as worker:
         worker.stdin.write(json.dumps({"kind": "teach"}).encode() + b"\n")
         worker.stdin.flush()
-        assert worker.wait(60) == 0
+        assert worker.wait(180) == 0
     return config
 
 
@@ -155,7 +148,7 @@ def play(strategy: str, client, config: Path) -> list[dict]:
     """Run the device's daemon through a round; return the fleet's classes."""
     local = local_methods()[strategies()[strategy].local]
     settings = {name: value for name, value in SHORT.items() if name in local.settings}
-    body = {"strategy": strategy, "settings": settings, "deadline_s": 120, "quorum": 1.0}
+    body = {"strategy": strategy, "settings": settings, "deadline_s": 600, "quorum": 1.0}
     command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(config)]
     with (config.parent / "log").open("w") as log:
         daemon = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
@@ -166,7 +159,7 @@ def play(strategy: str, client, config: Path) -> list[dict]:
             return client.get("/v1/classes").json()
         finally:
             daemon.send_signal(signal.SIGTERM)
-            daemon.wait(20)
+            daemon.wait(120)
 
 
 # On cepstra every strategy; on a pretrained front end, which describes new sounds otherwise, one of either kind.

@@ -18,7 +18,7 @@ from tests.support.packages import copy_sources, service_wheels
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE, melody, write_two_homes
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # installs two environments
 
 PAGES = ("README.md", "docs/first-round.md")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -70,7 +70,8 @@ class Reader(Desk):
         if program == "auricle-edge record":
             self.leave_running(command, "record.log")
             self.wait_for("record.log", "The room has")
-            self.speaker.play(self.sound)
+            # Until the page's end: what is taught here shall be heard, however long it takes to be learned.
+            self.speaker.play_on(self.sound)
             assert self._running.pop().wait(240) == 0, (self.folder / "record.log").read_text()
         elif program not in RUNNING:
             done = self.type(command)
@@ -107,9 +108,9 @@ def reader(tmp_path, programs, sound_server):
     found = Reader(tmp_path, environment, programs)
     write_two_homes(tmp_path)
     rng = np.random.default_rng(7)
-    sound = [np.pad(melody("stop", rng), (0, RATE // 2)) + 0.001 * rng.normal(size=RATE * 3 // 2) for _ in range(120)]
+    sound = [np.pad(melody("stop", rng), (0, RATE // 2)) + 0.001 * rng.normal(size=RATE * 3 // 2) for _ in range(20)]
     found.sound = resample(np.concatenate(sound).astype(np.float32), RATE, SINK_RATE_HZ)
-    sound_server.play(0.001 * rng.normal(size=400 * SINK_RATE_HZ).astype(np.float32))
+    sound_server.play_on(0.001 * rng.normal(size=60 * SINK_RATE_HZ).astype(np.float32))
     found.speaker = sound_server
     yield found
     found.close()
@@ -125,6 +126,6 @@ def test_every_block_of_the_page_does_what_it_says(page, reader):
     assert (summary["state"], summary["uploaded"]) == ("done", 2)
     if page == "README.md":
         status = "auricle-edge status --config edge.toml --json"
-        wait_for(lambda: reader.ask(status)["model"]["labels"] == ["doorbell"], seconds=180, what="the lesson")
+        wait_for(lambda: reader.ask(status)["model"]["labels"] == ["doorbell"], what="the lesson")
         events = "auricle-edge events --label doorbell --config edge.toml --json"
-        wait_for(lambda: reader.ask(events), seconds=120, what="an event of the sound")
+        wait_for(lambda: reader.ask(events), what="an event of the sound")

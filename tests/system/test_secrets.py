@@ -55,7 +55,7 @@ def test_no_secret_is_written_anywhere(start_aggregator, kind):
     output = server.process.stdout
     server.process.terminate()
     printed = output.read()
-    server.process.wait(30)
+    server.process.wait(180)
     log = (server.data / "server.log").read_text()
     assert "FileNotFoundError" in log
     written = {path.name: path.read_bytes() for path in server.data.rglob("*") if path.is_file()}

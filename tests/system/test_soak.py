@@ -4,8 +4,6 @@
 """
 
 import contextlib
-import hashlib
-import json
 import os
 import random
 import shutil
@@ -15,9 +13,8 @@ import time
 import pytest
 
 from edge_client.clips.public_set import build_public_set
-from edge_client.storage.checked_files import write_twice
 from tests.support.aggregator_process import ENROL, SETTINGS, Aggregator
-from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
 from tests.support.faulty_proxy import FAULTS, FaultyProxy
 from tests.support.power_cut import kill_all
 from tests.support.sounds import write_clips
@@ -51,12 +48,11 @@ class SoakedFleet:
     def _device(self, folder, bundle, clips):
         sections = (
             f'[server]\nurl = "{self.proxy.url}"\nenrol_token = "{ENROL}"\nwait_s = 1\nlongest_pause_s = 1\n'
-            "[recordings]\nper_round = [8, 8]\n"
+            f"[recordings]\nper_round = [8, 8]\n{BRISK}"
         )
         device = EdgeDaemon(folder, bundle, sections)
         shutil.copytree(clips, device.state / "clips")
-        name = hashlib.sha256(folder.name.encode()).hexdigest()
-        write_twice(device.state / "identity.json", json.dumps({"device_id": name[:32], "secret": name}).encode())
+        give_identity(device.state, folder.name)
         return device.start(dict(os.environ))
 
     def enrolled(self):
@@ -123,7 +119,7 @@ def start_fleet(tmp_path, bundles):
 
     def start(name, faults):
         started.append(SoakedFleet(tmp_path / name, bundles["cnn1"], tmp_path / "clips", public, faults))
-        wait_for(started[-1].enrolled, 120, "the enrolment of all devices")
+        wait_for(started[-1].enrolled, what="the enrolment of all devices")
         return started[-1]
 
     yield start

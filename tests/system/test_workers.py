@@ -10,6 +10,7 @@ import pytest
 from benchmarks.processes import children
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
 from tests.support.dashboard_visitor import Visitor
+from tests.support.edge_process import wait_for
 
 pytestmark = pytest.mark.slow
 WORKERS = 3
@@ -71,8 +72,7 @@ def test_the_fleet_is_served_whichever_worker_is_killed(fleet):
         round_id = fleet.open_round()
         for device in fleet.devices[:3]:
             fleet.upload(device, fleet.work(device)).raise_for_status()
-        before = serving(fleet.aggregator)
-        assert len(before) == WORKERS
+        before = wait_for(lambda: len(found := serving(fleet.aggregator)) == WORKERS and found, what="all workers")
         os.kill(before[victim], signal.SIGKILL)
         while len(set(serving(fleet.aggregator)) - set(before)) < 1:
             time.sleep(0.05)

@@ -69,7 +69,7 @@ def test_a_round_is_started_watched_and_listed(fleet, here):
         contribute(fleet, device)
     for device in fleet.devices:
         learn(fleet, device)
-    output, errors = watching.communicate(timeout=60)
+    output, errors = watching.communicate(timeout=180)
     assert watching.returncode == 0, errors
     assert "device 1: learned" in output
     assert f"round {opened['round_id']} done after" in output
@@ -91,7 +91,7 @@ def test_a_watched_round_that_fails_ends_with_another_status(fleet, here):
         "event": "uploaded", "device": "device 1", "after_s": pytest.approx(5, abs=60), "details": "41 clips",
     }  # fmt: skip
     assert "is cancelled" in printed("round", "cancel", opened["round_id"], *here)
-    *_, last = (json.loads(line) for line in watching.communicate(timeout=60)[0].splitlines())
+    *_, last = (json.loads(line) for line in watching.communicate(timeout=180)[0].splitlines())
     assert watching.returncode == 3
     assert (last["event"], last["round"]["summary"]["reason"]) == ("failed", "cancelled by an administrator")
     ended = command("round", "watch", opened["round_id"], *here)
@@ -110,7 +110,7 @@ def test_the_operator_is_told_why_a_device_gives_nothing(fleet, here):
     fleet.clients[fleet.devices[1].number].post("/v1/devices", json=message).raise_for_status()
     assert [info["trouble"] for info in answer("devices", "list", "--data", fleet.aggregator.data)] == ["", why]
     printed("round", "cancel", opened["round_id"], *here)
-    output, errors = watching.communicate(timeout=60)
+    output, errors = watching.communicate(timeout=180)
     assert f"device 2: gave nothing ({why})" in output, output + errors
     message = fleet.devices[1].enrolment()
     fleet.clients[fleet.devices[1].number].post("/v1/devices", json=message).raise_for_status()
@@ -130,7 +130,7 @@ def test_a_round_is_watched_at_a_terminal(fleet, here):
             break
         text += piece
     os.close(master)
-    assert shown.wait(60) == 3
+    assert shown.wait(180) == 3
     assert "cancelled by an administrator" in text.decode()
 
 

@@ -60,7 +60,7 @@ def daemon(tmp_path):
 
     thread = threading.Thread(target=listen)
     thread.start()
-    assert microphone.heard.wait(10)
+    assert microphone.heard.wait(180)
     yield hardware, microphone
     stop.set()
     thread.join()
@@ -74,7 +74,7 @@ def test_a_recorder_gets_the_microphone_while_the_daemon_runs_and_the_daemon_get
             assert microphone.lent
             hardware.source().close()
             microphone.heard.clear()
-        assert microphone.heard.wait(10)
+        assert microphone.heard.wait(180)
         assert not microphone.lent
     assert microphone.overflows == 4  # counted on over every opening
 
@@ -88,7 +88,7 @@ def test_a_recorder_that_is_killed_does_not_keep_the_microphone(tmp_path, daemon
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
-    assert microphone.heard.wait(10)
+    assert microphone.heard.wait(180)
 
 
 def test_two_recorders_do_not_get_it_at_once(tmp_path):

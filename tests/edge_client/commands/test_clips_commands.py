@@ -80,7 +80,7 @@ def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge)
     clips = edge.folder / "state" / "clips" / "yes"
     wait_for(lambda: clips.is_dir() and any(clips.glob("*.wav")), what="the first clip")
     child.send_signal(signal.SIGINT)
-    out, errors = child.communicate(timeout=60)
+    out, errors = child.communicate(timeout=180)
     assert child.returncode == 130, out + errors
     assert "Traceback" not in errors
     assert "Interrupted; the same command goes on from there." in out
@@ -104,7 +104,7 @@ def test_whoever_may_not_is_told_as_whom_to_run_it(edge):
         "sys.argv[1:] = ['status', '--config', sys.argv[1]]; sys.exit(main())"
     )
     command = [sys.executable, "-c", code, config]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert result.returncode == 1
     assert f"sudo -u daemon auricle-edge status --config {edge.config}" in result.stderr, result.stderr
     assert "Errno" not in result.stderr

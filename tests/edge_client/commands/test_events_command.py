@@ -27,7 +27,7 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     heard += [Event(now - 30.0 * number, "detected", "c", "c7", 0.8, -30.0) for number in (1, 0)]
     for event in heard:
         journal.publish(event)
-    wait_for(lambda: len(journal.recent()) >= 4, 10, "the journal")
+    wait_for(lambda: len(journal.recent()) >= 4, what="the journal")
     assert json.loads(edge("events", "--json")) == [event.to_json() for event in heard]
     assert [event["label"] for event in json.loads(edge("events", "--json", "--since", "2h"))] == ["b", "c", "c"]
     assert [event["label"] for event in json.loads(edge("events", "--json", "--count", "1"))] == ["c"]

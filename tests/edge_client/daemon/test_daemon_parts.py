@@ -41,16 +41,12 @@ def test_a_loop_that_fails_is_started_again_and_the_others_never_notice():
     supervisor.add("failing", failing, 60)
     supervisor.add("steady", steady, 60)
     supervisor.start()
-    deadline = time.monotonic() + 20
-    while len(calls) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: len(calls) >= 2, what="the second start")
     before = len(ticks)
-    time.sleep(0.2)
+    wait_for(lambda: len(ticks) > before, what="the other loop's progress")
     status = supervisor.loops["failing"].to_json()
     stop.set()
-    assert supervisor.join(5) == []
-    assert len(calls) >= 2
-    assert len(ticks) > before
+    assert supervisor.join(60) == []
     assert status["error"] == "the microphone is gone"
     assert supervisor.loops["steady"].restarts == 0
 
@@ -58,14 +54,15 @@ def test_a_loop_that_fails_is_started_again_and_the_others_never_notice():
 def test_a_loop_without_progress_counts_as_stuck_and_a_waiting_one_does_not():
     stop = threading.Event()
     supervisor = Supervisor(stop)
-    supervisor.add("hangs", stop.wait, 0.2)
-    supervisor.add("fails", lambda: 1 / 0, 1.5)
+    hangs, fails = supervisor.add("hangs", stop.wait, 0.2), supervisor.add("fails", lambda: 1 / 0, 60)
     supervisor.start()
-    time.sleep(2.5)
-    stuck = {name: loop.stuck() for name, loop in supervisor.loops.items()}
+    wait_for(hangs.stuck, what="a loop that is stuck")
+    wait_for(lambda: fails.restarts >= 1, what="the first restart")
+    paused = fails.progressed  # its next pause is longer than a second, and it beats meanwhile
+    wait_for(lambda: fails.state == "waiting" and fails.progressed > paused, what="progress while it waits")
+    assert (hangs.stuck(), fails.stuck()) == (True, False)
     stop.set()
-    supervisor.join(5)
-    assert stuck == {"hangs": True, "fails": False}
+    assert supervisor.join(60) == []
 
 
 @pytest.fixture
@@ -124,9 +121,12 @@ def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path,
             file.write(f"{os.getpid()}\\n")
         time.sleep(60)
     """)
-    with pytest.raises(WorkError, match=r"was not done after 0\.5 s"):
-        training(tmp_path, deadline_s=0.5).train(OwnerTraining(), "round 5", nothing)
-    for pid in (tmp_path / "pids").read_text().split():
+    pids, deadline_s = tmp_path / "pids", 0.5
+    while not pids.exists() or len(pids.read_text().split()) < 2:  # a busy machine takes longer to start a process
+        deadline_s *= 2
+        with pytest.raises(WorkError, match=rf"was not done after {deadline_s:g} s"):
+            training(tmp_path, deadline_s=deadline_s).train(OwnerTraining(), "round 5", nothing)
+    for pid in pids.read_text().split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
 

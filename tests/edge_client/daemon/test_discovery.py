@@ -41,7 +41,7 @@ def test_the_command_lists_it_and_says_how_to_join(fleet_id):
     command = [sys.executable, "-m", "edge_client.cli", "join", "--seconds", "1"]
 
     def said(*options):
-        return subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
+        return subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=180).stdout
 
     def told():
         return text if fleet_id in (text := said()) else None
@@ -52,6 +52,6 @@ def test_the_command_lists_it_and_says_how_to_join(fleet_id):
 
 def test_without_the_library_the_extra_is_named():
     code = "import sys; sys.modules['zeroconf'] = None; from edge_client.cli import main; sys.exit(main(['join']))"
-    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert told.returncode == 1
     assert "needs: pip install 'auricle[discovery]'" in told.stderr

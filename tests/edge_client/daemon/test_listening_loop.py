@@ -15,6 +15,7 @@ from edge_client.events.publisher import Publisher
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.labels import LabelMap
+from tests.support.edge_process import wait_for
 from tests.support.sound_stream import SoundStream
 
 CONFIG = DetectorConfig()
@@ -63,7 +64,7 @@ class Running:
 
     def __exit__(self, *_):
         self.stop.set()
-        self.thread.join(10)
+        self.thread.join(180)
         assert not self.thread.is_alive()
 
     def hear(self, samples, block=RATE // 4):
@@ -88,13 +89,6 @@ def bang():
     sound = quiet(5.0)
     sound[2 * RATE : 3 * RATE] += 0.5 * np.exp(-np.arange(RATE) / 2500) * np.random.default_rng(1).standard_normal(RATE)
     return sound
-
-
-def wait_for(condition, timeout_s=10.0):
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "nothing happened in time"
-        time.sleep(0.01)
 
 
 def test_an_unknown_sound_goes_to_the_sinks_and_with_its_window_to_whoever_keeps_it(running):
@@ -197,10 +191,14 @@ def test_a_slow_board_is_not_asked_for_more_windows_than_its_hop(bundles):
 def test_a_source_that_fell_silent_is_no_progress_and_one_that_is_waited_for_is(running):
     wait_for(lambda: len(running.beats) > 1)  # it never gave sound
     running.hear(quiet(1.0))
-    time.sleep(0.6)  # the last read that was still under way
+
+    def silent():
+        before = len(running.beats)
+        time.sleep(1.2)  # longer than a read waits
+        return len(running.beats) == before
+
+    wait_for(silent, what="no progress, once the last read has ended")
     before = len(running.beats)
-    time.sleep(1.2)
-    assert len(running.beats) == before
     running.source.lent = True
     wait_for(lambda: len(running.beats) > before + 1)
 

@@ -64,7 +64,7 @@ def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kep
     server, device = fleet
     edge = device("edge", "cnn1", ("yes", "no")).start()
     enrolled(server, 1)
-    round_id = open_round(server)
+    round_id = open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 200})  # longer than it takes to kill a server
     wait_for(lambda: "contribute" in edge.log(), what="the start of training")
     address = server.url
     server.kill()
@@ -83,7 +83,7 @@ def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kep
     assert not update.exists()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
     server, device = fleet
     edge = device("edge", "cnn3", ("yes", "no")).start()
@@ -96,7 +96,7 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
         edge.signal(signal.SIGKILL)
         assert not edge.state().update_path(round_id).exists()  # it was in the middle of its training
         edge.start()
-    found = finished(server, round_id, seconds=280)  # as long as the training takes on a busy machine
+    found = finished(server, round_id, seconds=600)  # as long as the training takes on a busy machine
     assert edge.signal(signal.SIGTERM) == 0
     progress = edge.state().load_model(bundle_of(edge)).progress
     assert (progress.contributed, progress.learned) == (round_id, round_id)
@@ -117,7 +117,7 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
     ) as worker:
         worker.stdin.write(json.dumps(work).encode() + b"\n")
         worker.stdin.flush()
-        assert worker.wait(280) == 0
+        assert worker.wait(600) == 0
     sent = edge.state().waiting(edge.state().update_path(round_id))
     assert digest(sent) == found["participants"][0]["upload"]
 
@@ -132,8 +132,8 @@ def test_sigterm_ends_a_device_and_its_training_at_once(fleet):
     children = _children(edge.process.pid)
     started = time.monotonic()
     assert edge.signal(signal.SIGTERM) == 0
-    assert time.monotonic() - started < 15
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 5, "the end of the training process")
+    assert time.monotonic() - started < 60  # minutes before the training would have ended
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), what="the end of the training process")
 
 
 def test_a_training_process_ends_when_its_daemon_is_killed(fleet):
@@ -143,7 +143,7 @@ def test_a_training_process_ends_when_its_daemon_is_killed(fleet):
     open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 10_000})
     children = wait_for(lambda: _children(edge.process.pid), what="the training process")
     edge.signal(signal.SIGKILL)
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 10, "the end of the training process")
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), what="the end of the training process")
 
 
 def _children(pid: int) -> list[int]:
@@ -172,7 +172,7 @@ def test_a_daemon_that_cannot_start_says_why(fleet, change, message):
     path = edge.folder / "edge.toml"
     path.write_text(path.read_text().replace(*change))
     command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(path)]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), timeout=180)
     assert result.returncode == 1
     assert message in result.stderr
     assert "Traceback" not in result.stderr

@@ -128,6 +128,6 @@ def test_more_watchers_than_there_is_room_for_are_turned_away(feed, tmp_path):
 def test_watch_says_that_no_daemon_runs(tmp_path):
     (tmp_path / "edge.toml").write_text('[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "base"\n')
     command = [sys.executable, "-m", "edge_client.cli", "watch", "--config", str(tmp_path / "edge.toml")]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert result.returncode == 1
     assert "start it with: auricle-edge run" in result.stderr

@@ -63,7 +63,7 @@ def test_what_is_missing_or_refused_is_said(tmp_path, code, message):
     (tmp_path / "edge.toml").write_text('[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "base"\n')
     program = f"import sys; {code}; from edge_client.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "ui", "--config", str(tmp_path / "edge.toml")]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert re.search(message, result.stderr)

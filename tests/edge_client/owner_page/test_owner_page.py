@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import httpx
 import numpy as np
@@ -20,7 +19,7 @@ from tests.support.owner_page import OwnerPage
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE, melody, write_clips
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.slow
 
 # What the melodies of tests/support/sounds.py stand for here.
 NAMES = {"yes": "kettle", "up": "<b>doorbell", "stop": "smoke alarm"}
@@ -30,12 +29,15 @@ device = "shelf_microphone"
 silent_s = 60
 [training]
 teach_epochs = 8
+nice = 0
 [detector]
 unknown_refractory_s = 1.0
 [clips]
 detected_count = 20
 """
-PATIENCE_MS = 60_000
+PATIENCE_MS = 180_000
+# What a session says until a sound comes; a busy browser may leave out the first of it.
+RECORDING = re.compile("Please be quiet|get ready|Make the sound")
 
 
 class Shelf:
@@ -48,11 +50,14 @@ class Shelf:
         for label, name in NAMES.items():
             write_clips(self.clips, label, 8, seed=3)
             (self.clips / label).rename(self.clips / name)
-        sound_server.play(0.001 * self.rng.normal(size=270 * SINK_RATE_HZ).astype(np.float32))
+        sound_server.play_on(0.001 * self.rng.normal(size=60 * SINK_RATE_HZ).astype(np.float32))
 
-    def play(self, label):
+    def sound(self, label):
         clip = resample(melody(label, self.rng).astype(np.float32), RATE, SINK_RATE_HZ)
-        self.sounds.play(np.concatenate([clip, np.zeros(SINK_RATE_HZ // 2, np.float32)]))
+        return np.concatenate([clip, np.zeros(SINK_RATE_HZ // 2, np.float32)])
+
+    def play_until(self, label, heard):
+        self.sounds.play_until(lambda: self.sound(label), heard, label)
 
     def count(self, folder):
         return len(list((self.clips / folder).glob("*.wav")))
@@ -64,7 +69,7 @@ def shelf(tmp_path_factory, _running_sound_server):
     one.daemon.start(dict(os.environ))
     one.ui = OwnerPage(one.daemon.config)
     try:
-        wait_for(lambda: set(NAMES.values()) <= set(one.daemon.status().get("model", {}).get("labels", ())), 120)
+        wait_for(lambda: set(NAMES.values()) <= set(one.daemon.status().get("model", {}).get("labels", ())))
         yield one
         status, errors = one.ui.end()
         assert status == 0, errors
@@ -94,29 +99,12 @@ def row(page, text):
     return page.locator(".event", has_text=text).filter(has=page.locator("[data-play]")).first
 
 
-def play_until(shelf, label, heard):
-    """Play a sound until it was heard: a room is noisy, and a busy machine drops some of what it records."""
-    play_again(lambda: shelf.play(label), heard, label)
-
-
-def play_again(play, heard, label):
-    for _ in range(20):
-        play()
-        ends = time.monotonic() + 5
-        while time.monotonic() < ends:
-            if heard():
-                return
-            time.sleep(0.1)
-    raise AssertionError(f"{label} was played 20 times and never heard")
-
-
 def test_he_sees_the_level_move_and_an_event_plays_and_confirms_it(opened, shelf):
     fill = opened.locator("#level .bar-fill")
     quiet = fill.bounding_box()["width"]
-    shelf.play("yes")
-    wait_for(lambda: fill.bounding_box()["width"] > 2 * quiet, what="a level that rises")
+    shelf.play_until("yes", lambda: fill.bounding_box()["width"] > 2 * quiet)
     event = row(opened, "kettle")
-    play_until(shelf, "yes", event.is_visible)
+    shelf.play_until("yes", event.is_visible)
     with opened.expect_response("**/heard/detected/*.wav") as sound:
         event.locator("[data-play]").click()
     assert sound.value.headers["content-type"] == "audio/wav"
@@ -130,7 +118,7 @@ def test_he_sees_the_level_move_and_an_event_plays_and_confirms_it(opened, shelf
 
 
 def test_names_of_sounds_are_text_and_never_a_part_of_the_page(opened, shelf):
-    play_until(shelf, "up", row(opened, "<b>doorbell").is_visible)
+    shelf.play_until("up", row(opened, "<b>doorbell").is_visible)
     opened.locator(".score-name", has_text="<b>doorbell").wait_for()
     opened.goto(f"{shelf.ui.url}/sounds")
     opened.get_by_role("heading", name="<b>doorbell").wait_for()
@@ -141,7 +129,7 @@ def test_he_corrects_an_event_and_says_what_another_is_not(opened, shelf):
     # Both are heard first: what is said of one of them is learned, and the other might be heard as something else then.
     events = opened.locator(".event", has_text="smoke alarm").filter(has=opened.locator("[data-play]"))
     for number in range(2):
-        play_until(shelf, "stop", lambda number=number: events.count() > number)
+        shelf.play_until("stop", lambda number=number: events.count() > number)
     event = row(opened, "smoke alarm")
     event.get_by_role("button", name="No, it was not").click()
     event.locator("input:focus").wait_for()
@@ -161,7 +149,7 @@ def test_he_names_an_unknown_sound_and_is_told_why_a_name_is_refused(opened, she
     burst = 0.2 * shelf.rng.normal(size=SINK_RATE_HZ // 2).astype(np.float32)
     crash = np.concatenate([burst, np.zeros(SINK_RATE_HZ, np.float32)])
     event = row(opened, "Unknown sound")
-    play_again(lambda: shelf.sounds.play(crash), event.is_visible, "a crash")
+    shelf.sounds.play_until(lambda: crash, event.is_visible, "a crash")
     event.get_by_role("button", name="Name the sound").click()
     event.get_by_label("What was it?").fill("a/b")
     event.get_by_role("button", name="Teach it").click()
@@ -177,31 +165,27 @@ def test_he_teaches_a_sound_in_a_guided_session_and_it_is_heard(opened, shelf):
     opened.get_by_label("What is the sound called?").fill("whistle")
     opened.locator("input[name=count]").first.evaluate("field => { field.value = 3; field.checked = true }")
     opened.get_by_role("button", name="Start").click()
-    opened.locator("#step", has_text="Please be quiet").wait_for()
-    good, takes = opened.locator("#takes li.done"), 0
-    while good.count() < 3:
-        takes += 1
-        assert takes <= 12, "twelve takes, and not three of them are good"
-        opened.locator("#big[data-kind=now]").wait_for()
-        shelf.play("down")
-        opened.locator("#big[data-kind=kept], #big[data-kind=refused]").wait_for(state="attached")
+    opened.locator("#big:not([data-kind=room])").wait_for()  # the room was heard: it is quiet
+    whistling = shelf.sounds.play_on(np.concatenate([shelf.sound("down") for _ in range(8)]))
     opened.locator("#kept", has_text="3 takes of whistle").wait_for()
+    whistling.kill()
+    assert opened.locator("#takes li.done").count() == 3
     opened.locator("#learned[data-state=done]", has_text="listens for whistle now").wait_for()
 
     heard = opened.locator("#tried[data-state=done]", has_text="Heard: whistle")
-    play_until(shelf, "down", lambda: heard.count() == 1)
+    shelf.play_until("down", lambda: heard.count() == 1)
 
 
 def test_a_session_ends_with_its_page_and_the_daemon_gets_the_microphone_back(opened, shelf):
     opened.goto(f"{shelf.ui.url}/teach?label=never")
     opened.get_by_role("button", name="Start").click()
-    opened.locator("#step", has_text="Please be quiet").wait_for()
+    opened.locator("#step", has_text=RECORDING).wait_for()
     opened.get_by_role("button", name="Stop").click()
     opened.locator("#kept", has_text="No take was kept").wait_for()
     opened.get_by_role("button", name="Teach another").click()
     opened.get_by_label("What is the sound called?").fill("never")
     opened.get_by_role("button", name="Start").click()
-    opened.locator("#step", has_text="Please be quiet").wait_for()
+    opened.locator("#step", has_text=RECORDING).wait_for()
     back = shelf.daemon.log().count("took the microphone back")
     opened.goto(f"{shelf.ui.url}/")
     wait_for(lambda: shelf.daemon.log().count("took the microphone back") > back)
@@ -224,6 +208,7 @@ def test_no_rule_of_accessibility_is_broken_on_screens_and_phones(browser, shelf
 
     # The rules come as a script that the page itself would not let in.
     context = browser.new_context(color_scheme=light, viewport={"width": width, "height": 900}, bypass_csp=True)
+    context.set_default_timeout(PATIENCE_MS)
     page, broken = context.new_page(), {}
     for address in ("/", "/teach", "/sounds", "/sign-in"):
         page.goto(shelf.ui.url + address)
@@ -240,7 +225,7 @@ def test_no_rule_of_accessibility_is_broken_on_screens_and_phones(browser, shelf
 
 
 def test_other_sites_can_neither_read_the_page_nor_make_it_do_anything(shelf):
-    with httpx.Client(base_url=shelf.ui.url) as client:
+    with httpx.Client(base_url=shelf.ui.url, timeout=180) as client:
         text = client.get("/").text
         token = re.search(r'csrf-token" content="(\w+)"', text)[1]
         assert client.get("/", headers={"Host": "evil.example"}).status_code == 421
@@ -268,7 +253,7 @@ def test_other_sites_can_neither_read_the_page_nor_make_it_do_anything(shelf):
 
 
 def test_files_of_the_device_are_out_of_reach(shelf):
-    with httpx.Client(base_url=shelf.ui.url) as client:
+    with httpx.Client(base_url=shelf.ui.url, timeout=180) as client:
         for address in (
             "/static/..%2f..%2fcli.py",
             "/heard/detected/..%2f..%2fidentity.json",
@@ -288,8 +273,8 @@ def test_beyond_this_machine_he_signs_in_first(page, shelf):
     try:
         token = ui.process.stdout.readline().removeprefix("its token: ").strip()
         address = ui.url.replace("0.0.0.0", "127.0.0.1")
-        assert httpx.get(f"{address}/live").status_code == 401
-        assert httpx.get(f"{address}/", headers={"Cookie": "auricle_page=" + "0" * 64}).status_code == 401
+        assert httpx.get(f"{address}/live", timeout=180).status_code == 401
+        assert httpx.get(f"{address}/", headers={"Cookie": "auricle_page=" + "0" * 64}, timeout=180).status_code == 401
         page.goto(address)
         page.get_by_label("Token").fill("aaaa-bbbb-cccc-dddd")
         page.get_by_role("button", name="Sign in").click()
@@ -309,7 +294,7 @@ def test_watch_follows_the_same_source_in_the_terminal(shelf, options):
     watch = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     lines = [watch.stdout.readline() for _ in range(2)]
     watch.send_signal(signal.SIGINT)
-    _, errors = watch.communicate(timeout=30)
+    _, errors = watch.communicate(timeout=180)
     assert watch.returncode == 0, errors
     if options:
         first, second = map(json.loads, lines)

@@ -279,7 +279,7 @@ def test_live_pages_are_bounded(aggregator, admin):
         with other.client.stream("GET", "/live/rounds/6") as response:
             assert response.status_code == 200
         other.close()
-    wait_for(lambda: status() == 200, 30)  # the server notes that a page was closed when it looks next
+    wait_for(lambda: status() == 200)  # the server notes that a page was closed when it looks next
 
 
 def test_the_files_of_other_projects_are_what_they_are_said_to_be(admin):

@@ -145,7 +145,7 @@ def start_and_watch(page, fleet):
         fleet.upload(device, work).raise_for_status()
         if count == 1:
             page.get_by_text("1 of 6 devices are in").wait_for()
-    page.locator(".badge.good", has_text="done").wait_for(timeout=60_000)
+    page.locator(".badge.good", has_text="done").wait_for()
     assert fleet.work(fleet.devices[0])["kind"] == "learn"
     fleet.learned(fleet.devices[0], round_id).raise_for_status()
     page.get_by_text("1 took the result").wait_for()
@@ -181,6 +181,7 @@ def test_the_keyboard_is_enough(page, aggregator):
 
 def test_all_but_what_is_live_works_without_scripts(browser, aggregator):
     context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(180_000)
     page = context.new_page()
     sign_in(page, aggregator.url)
     page.get_by_text("Figures as a table").click()

@@ -132,5 +132,5 @@ def test_a_device_without_clips_and_without_labels_has_nothing_to_learn(device):
     assert device.to_teach() is None
     with device.worker() as child:
         errors = child.stderr.read().decode()
-        assert child.wait(60) == 1
+        assert child.wait(180) == 1
     assert "no readable clips" in errors

@@ -127,7 +127,7 @@ def test_a_lesson_without_readable_clips_says_so(device):
     (device.clips / "stop" / "a.wav").write_bytes(b"no sound")
     with device.worker() as child:
         errors = child.stderr.read().decode()
-        assert child.wait(60) == 1
+        assert child.wait(180) == 1
     assert "no readable clips" in errors
     assert "Traceback" not in errors
     assert not (device.state.folder / "model.safetensors").exists()
@@ -139,5 +139,5 @@ def test_more_labels_than_the_head_has_room_for_are_refused(device):
         (device.clips / "yes").rename(device.clips / f"sound {number}")
     with device.worker() as child:
         errors = child.stderr.read().decode()
-        assert child.wait(60) == 1
+        assert child.wait(180) == 1
     assert "33 labels do not fit a head of capacity 32" in errors
