@@ -16,7 +16,7 @@ SCORES, LITERAL, LABELS = "scores", "scores, literal", "labels"
 WITHOUT = tuple(KINDS)[:2]
 ALONE, PUBLIC_ONLY = WITHOUT
 # How many seeds each form has at the small scale, by the number of users; at the full scale all have five.
-SEEDS = {3: {SCORES: 2, ALONE: 2, PUBLIC_ONLY: 2, LABELS: 1, LITERAL: 0}, 10: {SCORES: 0}}
+SEEDS = {3: {SCORES: 2, ALONE: 2, PUBLIC_ONLY: 2, LABELS: 1, LITERAL: 1}, 10: {SCORES: 2, ALONE: 2}}
 SHARED = "sounds, 3 users, recordings shared"
 POISONED = {"poisoned_impressions": "another class", "noise": "noise"}
 SHARE = 1 / 3  # of the attackers
@@ -62,7 +62,7 @@ class _Making:
         ]  # fmt: skip
 
     def fleet(self, users: int) -> list[Run]:
-        """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's."""
+        """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's and of models alone."""
         found = []
         for form, seeds in SEEDS[users].items():
             for seed in range(1, 6 if self.full else 1 + seeds):
@@ -75,7 +75,7 @@ class _Making:
         rate, found = rate_of(self.application, SCORES), []
         for seed in range(1, 6 if self.full else 2):
             found.append(self._run(SHARED, seed, SCORES, 3, SIZES[3], rate, by_speaker=False))
-            for attack in (None, *POISONED) if self.full else ():
+            for attack in (None, *POISONED):
                 more = {"attackers": SHARE if attack else 0.0, "attack": attack or "noise"}
                 found.append(self._run(attacked(attack), seed, SCORES, POISONED_USERS, POISONED_ROUNDS, rate, **more))
         return found
