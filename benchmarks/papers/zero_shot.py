@@ -25,6 +25,7 @@ from benchmarks.papers.zero_shot_runs import (
     SIZES,
     TRIALS,
     TUNED,
+    TUNED_ALONE_SEED,
     TUNING_ROUNDS,
     TUNING_SEEDS,
     WITHOUT,
@@ -54,6 +55,7 @@ _OF_FALLS = (
     "others of their fleet gained against alone: {}. The rates were chosen after five rounds.\n"
 )
 _FELL = 20.0  # points from one round to the next
+_WEAKER = 5.0  # points by which local models may be behind the published ones where a gain over them is reproduced
 _ALL, _FIRST, _LAST = slice(None), slice(3), slice(-3, None)  # rounds
 # docs/pi.md and docs/models.md hold these figures: instructions of cnn2 on ARMv7, counted, and files.
 _ON_A_BOARD = [
@@ -136,11 +138,12 @@ def _setting(results: Results) -> str:
         f"Passes over the clips of a round: {words[3]} of keywords and {sounds[3]} of sounds, with ten users "
         f"{words[10]} and {sounds[10]}; the paper does not say how many. Seeds {seeds}{_rare(results)}. The learning "
         "rate was chosen by the accuracy of the models that users listen with, on other seeds, with as many trials for "
-        "each form ([below](#tuning-of-the-learning-rate)). Ten users and the form to the letter take the rates of "
-        "three users and of the paper's form. A run whose training diverges is run again at half the rate; a rate at "
-        "which one did was not chosen.\n\n"
-        "A claimed gain is reproduced if ours, the mean over all iterations, is as large. It is reproduced in part if "
-        "ours is smaller, but larger than its standard deviation over the seeds.\n"
+        "each form ([below](#tuning-of-the-learning-rate)). The form to the letter takes the rate of the paper's form, "
+        "ten users in a fleet that of three users; ten users alone have trials of their own. A run whose training "
+        "diverges is run again at half the rate; a rate at which one did was not chosen.\n\n"
+        "A claimed gain is reproduced if ours, the mean over all iterations, is as large, over local models that are "
+        f"at most {_WEAKER:g} points less accurate than the published ones: weak models are easily improved. Else it "
+        "is reproduced in part if it is larger than its standard deviation over the seeds.\n"
     )
 
 
@@ -205,7 +208,7 @@ def _listening(results: Results) -> str:
         values = [results.values(name, heard(name, what)) for what in ("own", "strangers")]
         against = ["", ""] if form == ALONE else _against_alone(results, name, values, application, users)
         rows.append([
-            f"{application}, {users} users: {_FORMS[form]}", f"{rate_of(application, form):g}",
+            f"{application}, {users} users: {_FORMS[form]}", f"{rate_of(application, form, users):g}",
             _samples(results, application, users, form), *map(mean_and_spread, values), *against,
         ])  # fmt: skip
         if users == 3 and form not in WITHOUT:
@@ -308,6 +311,15 @@ def _new_classes(figures: Figures) -> dict[str, bool]:
     return {item.label: item.matched for item in new_classes(rounds, owners)}
 
 
+def _in_several_rounds(figures: Figures) -> set[str]:
+    """Return the new sounds that were reported in more than one round."""
+    rounds: dict[str, set[int]] = {}
+    for entry in figures["rounds"]:
+        for item in entry["reports"]:
+            rounds.setdefault(item["label"], set()).add(entry["round"])
+    return {label for label, found in rounds.items() if len(found) > 1}
+
+
 def _poisoned_reports(results: Results) -> str:
     rows = []
     for attack in (None, *POISONED):
@@ -348,60 +360,100 @@ def _tuning(results: Results) -> str:
             cells.append(f"**{text}**" if rate == rate_of(application, form) else text)
         more = [f"{fmean(gains(results, name)):+.1f}" if form == SCORES else "" for name in names.values()]
         rows.append([f"{application}: {_FORMS[form]}", *cells, *more])
+    rows += [_tuned_alone(results, application) for application in APPLICATIONS]
     header = ["", *map(str, TRIALS), *(f"gain at {rate}" for rate in TRIALS)]
     return (
         f"3 users, {TUNING_ROUNDS} rounds, seeds {' and '.join(map(str, TUNING_SEEDS))}: the mean of own and "
         "strangers', in %, by learning rate. What was chosen is bold. The gain of the scores stands beside it: it did "
-        "not decide.\n\n" + markdown_table(header, rows)
+        f"not decide. Ten users alone: all {SIZES[10]} rounds, seed {TUNED_ALONE_SEED}, as at some rates networks fail "
+        "late.\n\n" + markdown_table(header, rows)
     )
 
 
+def _tuned_alone(results: Results, application: str) -> list[str]:
+    """Return the row of ten users without a fleet."""
+    found = {rate: listening(results, trial(application, ALONE, rate, 10)) for rate in TRIALS}
+    chosen = rate_of(application, ALONE, 10)
+    cells = [f"**{fmean(of):.1f}**" if rate == chosen else f"{fmean(of):.1f}" for rate, of in found.items()]
+    return [f"{application}, 10 users: {_FORMS[ALONE]}", *cells, *[""] * len(TRIALS)]
+
+
 def _claims(results: Results) -> list[Claim]:
-    claims = []
-    for users, application in product(SIZES, APPLICATIONS):
-        chosen = APPLICATIONS[application]
-        before, after = chosen.published.average if users == 3 else chosen.heterogeneous
-        claims.append(_gained(results, application, users, after - before))
-    found = {users: [matches(results.figures(fleet_name(application, users, SCORES))) for application in APPLICATIONS]
-             for users in SIZES}  # fmt: skip
-    counts = {users: [sum(column) for column in zip(*pairs, strict=True)] for users, pairs in found.items()}
-    whole = [matched == known for matched, known in counts.values()]
-    claims.append(Claim(
+    claims = [_gained(results, application, users) for users, application in product(SIZES, APPLICATIONS)]
+    return [*claims, _matched(results), *_ON_A_BOARD]
+
+
+def _matched(results: Results) -> Claim:
+    """Return the claim of new classes, with how much of it depends on when their owners met them."""
+    runs_of = {users: [figures for application in APPLICATIONS
+                       for figures in results.figures(fleet_name(application, users, SCORES))]
+               for users in SIZES}  # fmt: skip
+    counts = {users: matches(figures) for users, figures in runs_of.items()}
+    whole = all(matched == known for matched, known in counts.values())
+    by_rounds: dict[bool, list[bool]] = {False: [], True: []}
+    for figures in (figures for of in runs_of.values() for figures in of):
+        late = _in_several_rounds(figures)
+        for label, right in _new_classes(figures).items():
+            by_rounds[label in late].append(right)
+    at_once, apart = by_rounds.values()
+    why = (
+        f"Reported in one round: {sum(at_once)} of {len(at_once)}; by users who met it in different rounds: "
+        f"{sum(apart)} of {len(apart)}. Without a name, a later report becomes a class of its own "
+        "([class-discovery.md](class-discovery.md#limits)). The paper shows two of its cases as figures."
+    )
+    return Claim(
         "New classes are matched among users who share no labels of them", "all",
         "; ".join(f"{users} users: {matched} of {known}" for users, (matched, known) in counts.items()),
-        verdict(whole),
-        "" if all(whole) else "The table of new classes shows where. The paper shows two of its cases as figures.",
-    ))  # fmt: skip
-    return [*claims, *_ON_A_BOARD]
+        verdict([matched == known for matched, known in counts.values()]), "" if whole else why,
+    )  # fmt: skip
 
 
-def _gained(results: Results, application: str, users: int, published: float) -> Claim:
-    """Return the claim of a fleet's gain: reproduced where ours is as large, in part where it exceeds its spread."""
-    ours = gains(results, fleet_name(application, users, SCORES))
-    spread = stdev(ours) if len(ours) > 1 else 0.0
-    reproduced = "yes" if fmean(ours) >= published else "in part" if fmean(ours) > spread else "no"
-    title = f"{application.capitalize()}, {users} users: global over local accuracy, points"
-    why = " ".join(_reasons(results, application, users))
-    return Claim(title, f"+{published:.2f}", gain(ours, [0.0] * len(ours), 2), reproduced, why)
+def _gained(results: Results, application: str, users: int) -> Claim:
+    """Return the claim of a fleet's gain, judged by the rule that the section states."""
+    name = fleet_name(application, users, SCORES)
+    ours, local = gains(results, name), fmean(results.values(name, accuracy("local_accuracy")))
+    before, after = _average(application, users)
+    whole = fmean(ours) >= after - before and local >= before - _WEAKER
+    beyond = fmean(ours) > (stdev(ours) if len(ours) > 1 else 0.0)
+    levels = f"Local models have {local:.1f} % (published: {before:.1f})."
+    return Claim(
+        f"{application.capitalize()}, {users} users: global over local accuracy, points",
+        f"+{after - before:.2f}", gain(ours, [0.0] * len(ours), 2),
+        "yes" if whole else "in part" if beyond else "no",
+        " ".join([levels, *_reasons(results, application, users)]),
+    )  # fmt: skip
 
 
 def _reasons(results: Results, application: str, users: int) -> list[str]:
-    """Return what the runs show about a gain, a sentence each."""
+    """Return what else the runs show about a gain, a sentence each."""
     name = fleet_name(application, users, SCORES)
-    own, alone = (fmean(listening(results, one)) for one in (name, fleet_name(application, users, ALONE)))
     first, last = (fmean(gains(results, name, rounds)) for rounds in (_FIRST, _LAST))
-    local = fmean(results.values(name, accuracy("local_accuracy")))
-    found = [
-        f"In the first three rounds it is {first:+.1f}, in the last three {last:+.1f}.",
-        f"It is the scores' gain: the model that listens has {own:.1f} %, alone {alone:.1f} %.",
-    ]
+    found = [f"In the first three rounds it is {first:+.1f}, in the last three {last:+.1f}."]
     if application == "sounds" and users == 3:
         shared, beside = fmean(results.values(SHARED, accuracy("local_accuracy"))), fmean(gains(results, SHARED))
         found.append(
-            f"Local models have {local:.1f} %. Where slices of one recording are in the public set and with users they "
-            f"have {shared:.1f} %, and the gain is {beside:+.1f} (published: 76.5 %, +3.5)."
+            "Where slices of one recording are in the public set and with users, local models have "
+            f"{shared:.1f} %, and the gain is {beside:+.1f}."
         )
-    return found
+    if users == 3:
+        literal = fmean(gains(results, fleet_name(application, users, LITERAL)))
+        found.append(f"By the equations to the letter it is {literal:+.1f}.")
+    else:
+        taken = fmean(map(_taken_for_new, results.figures(name)))
+        found.append(f"Models take {taken:.0f} % of the test clips of their users' first labels for new classes.")
+    own, alone = (fmean(listening(results, one)) for one in (name, fleet_name(application, users, ALONE)))
+    return [*found, f"It is the scores' gain: the model that listens has {own:.1f} %, alone {alone:.1f} %."]
+
+
+def _taken_for_new(figures: Figures) -> float:
+    """Return the share of clips of users' first labels that they take for new classes after the last round, in %."""
+    return fmean(sum(item["mistaken"] for item in row["new_classes"]) for row in figures["rounds"][-1]["users"])
+
+
+def _average(application: str, users: int) -> tuple[float, float]:
+    """Return the published accuracies, local and global, in %."""
+    chosen = APPLICATIONS[application]
+    return chosen.published.average if users == 3 else chosen.heterogeneous
 
 
 def _mean(values: Iterable[float]) -> str:

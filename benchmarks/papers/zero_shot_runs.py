@@ -28,6 +28,9 @@ RATES = {
     "keywords": {ALONE: 0.08, PUBLIC_ONLY: 0.08, SCORES: 0.04, LABELS: 0.08},
     "sounds": {ALONE: 0.02, PUBLIC_ONLY: 0.02, SCORES: 0.04, LABELS: 0.02},
 }
+# Ten users alone have trials of their own, over all rounds: at the rate of three users some networks fail later on.
+TUNED_ALONE_SEED = TUNING_SEEDS[0]
+RATES_OF_TEN_ALONE = {"keywords": 0.08, "sounds": 0.02}
 POISONED_ROUNDS = 5
 DISTILLED = 2  # passes over the public set after a round
 _COST_S = {("keywords", 3): 20.0, ("keywords", 10): 130.0, ("sounds", 3): 10.0, ("sounds", 10): 45.0}
@@ -59,6 +62,9 @@ class _Making:
         return [
             self._run(trial(self.application, form, rate), seed, form, 3, TUNING_ROUNDS, rate)
             for seed in TUNING_SEEDS for form in TUNED for rate in TRIALS
+        ] + [
+            self._run(trial(self.application, ALONE, rate, 10), TUNED_ALONE_SEED, ALONE, 10, SIZES[10], rate)
+            for rate in TRIALS
         ]  # fmt: skip
 
     def fleet(self, users: int) -> list[Run]:
@@ -66,7 +72,7 @@ class _Making:
         found = []
         for form, seeds in SEEDS[users].items():
             for seed in range(1, 6 if self.full else 1 + seeds):
-                name, rate = fleet_name(self.application, users, form), rate_of(self.application, form)
+                name, rate = fleet_name(self.application, users, form), rate_of(self.application, form, users)
                 found.append(self._run(name, seed, form, users, SIZES[users], rate))
         return found
 
@@ -93,14 +99,16 @@ class _Making:
         return Run(name, seed, call, cost, corpus=self.application)
 
 
-def rate_of(application: str, form: str) -> float:
-    """Return the chosen learning rate; the form to the letter takes that of the other."""
+def rate_of(application: str, form: str, users: int = 3) -> float:
+    """Return the chosen learning rate; the form to the letter, and ten users in a fleet, take that of the other."""
+    if (form, users) == (ALONE, 10):
+        return RATES_OF_TEN_ALONE[application]
     return RATES[application][SCORES if form == LITERAL else form]
 
 
-def trial(application: str, form: str, rate: float) -> str:
+def trial(application: str, form: str, rate: float, users: int = 3) -> str:
     """Return the name of a tuning trial's runs."""
-    return f"{application}, {form}, rate {rate:g}"
+    return f"{application}, {form if users == 3 else f'{users} users, {form}'}, rate {rate:g}"
 
 
 def fleet_name(application: str, users: int, form: str) -> str:
