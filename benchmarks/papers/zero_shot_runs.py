@@ -28,9 +28,7 @@ RATES = {
     "keywords": {ALONE: 0.08, PUBLIC_ONLY: 0.08, SCORES: 0.04, LABELS: 0.08},
     "sounds": {ALONE: 0.02, PUBLIC_ONLY: 0.02, SCORES: 0.04, LABELS: 0.02},
 }
-# Ten users alone have trials of their own, over all rounds: at the rate of three users some networks fail later on.
-TUNED_ALONE_SEED = TUNING_SEEDS[0]
-RATES_OF_TEN_ALONE = {"keywords": 0.08, "sounds": 0.02}
+TUNED_ALONE_SEED = TUNING_SEEDS[0]  # of ten users, over all rounds
 POISONED_ROUNDS = 5
 DISTILLED = 2  # passes over the public set after a round
 _COST_S = {("keywords", 3): 20.0, ("keywords", 10): 130.0, ("sounds", 3): 10.0, ("sounds", 10): 45.0}
@@ -72,7 +70,7 @@ class _Making:
         found = []
         for form, seeds in SEEDS[users].items():
             for seed in range(1, 6 if self.full else 1 + seeds):
-                name, rate = fleet_name(self.application, users, form), rate_of(self.application, form, users)
+                name, rate = fleet_name(self.application, users, form), rate_of(self.application, form)
                 found.append(self._run(name, seed, form, users, SIZES[users], rate))
         return found
 
@@ -99,10 +97,8 @@ class _Making:
         return Run(name, seed, call, cost, corpus=self.application)
 
 
-def rate_of(application: str, form: str, users: int = 3) -> float:
-    """Return the chosen learning rate; the form to the letter, and ten users in a fleet, take that of the other."""
-    if (form, users) == (ALONE, 10):
-        return RATES_OF_TEN_ALONE[application]
+def rate_of(application: str, form: str) -> float:
+    """Return the chosen learning rate; the form to the letter takes that of the other."""
     return RATES[application][SCORES if form == LITERAL else form]
 
 

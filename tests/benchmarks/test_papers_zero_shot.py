@@ -127,6 +127,23 @@ def test_ten_users_are_judged_beside_ten_alone():
     assert "the model that listens has 65.0 %, alone 61.5 %" in text
 
 
+def test_networks_that_fail_alone_are_counted_and_left_out_beside_all():
+    found = results(("c8", "c8"))
+    name = fleet_name("sounds", 10, ALONE)
+    users = [dict(user) for user in found.figures(name)[0]["users"]]
+    users[2]["own"] = 20.0
+    outcome = Outcome({"users": users}, 0.0, 0.0, {})
+    text = zero_shot.section(
+        Results(False, {**found.by_name, name: [(run, outcome) for run, _ in found.by_name[name]]})
+    )
+    said = (
+        "2 of 6 networks alone failed (below 40 % on own clips); of the other users the model that listens has 65.0 %"
+    )
+    assert f"\nTen users, sounds: {said}, alone 61.5 %.\n" in text
+    assert said in text.partition(CLAIMS)[2]
+    assert "Ten users, keywords: " not in text
+
+
 def test_who_did_not_fall_is_compared_with_the_same_users_alone():
     found = results(("c8", "c8"))
     name = fleet_name("keywords", 3, LABELS)
