@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, product
 from statistics import fmean, stdev
@@ -36,6 +37,7 @@ from benchmarks.papers.zero_shot_runs import (
 )
 from benchmarks.papers.zero_shot_runs import runs as runs
 from benchmarks.papers.zero_shot_users import APPLICATIONS, POISONED_USERS
+from fleet_simulator.experiment.faults import FaultsSection, attacking_devices
 
 TITLE = "Zero-shot learning of new classes among users with models and labels of their own"
 PAPER = "Gudur & Perepu 2021"
@@ -351,15 +353,32 @@ def _poisoned_reports(results: Results) -> str:
         own = [item["recognised"] for figures in runs_of for item in _own_classes(figures)]
         test = [row["held_out_after"] for figures in runs_of for row in figures["rounds"][-1]["users"]]
         what = POISONED[attack] if attack else "no attackers"
-        rows.append([f"{SHARE if attack else 0:.0%}", what, _mean(made), _mean(own), _mean(test)])
-    header = ["attackers", "describing", "classes made of one sound", "recognised, %", "own labels, test clips, %"]
+        together, honest = _honest(results, attack)
+        count = f"{together} of {honest}"
+        rows.append([f"{SHARE if attack else 0:.0%}", what, _mean(made), count, _mean(own), _mean(test)])
+    header = ["attackers", "describing", "classes made of one sound", "honest users given one class", "recognised, %",
+              "own labels, test clips, %"]  # fmt: skip
     seeds = ", ".join(map(str, results.seeds(attacked(None))))
     return (
         f"{POISONED_USERS} users meet the same new sound before round 3 of {POISONED_ROUNDS}; attackers describe "
-        "it by the impressions and the profile of another class, or by noise. Recognised: test clips of the sound that "
-        f"a user's distilled model takes for the class that this user was given. Seed {seeds}.\n\n"
+        "it by the impressions and the profile of another class, or by noise. At best all honest users are given one "
+        "class; several classes of one sound count against each other. Recognised: test clips of the sound that a "
+        f"user's distilled model takes for the class that this user was given. Seed {seeds}.\n\n"
         + markdown_table(header, rows)
     )
+
+
+def _honest(results: Results, attack: str | None) -> tuple[int, int]:
+    """Return how many users who do not attack were given the class that most of them were given, and how many are."""
+    together = honest = 0
+    for run, outcome in results.by_name[attacked(attack)]:
+        faults = FaultsSection(SHARE if attack else 0.0)
+        attackers = {user + 1 for user in attacking_devices(faults, POISONED_USERS, run.seed)}
+        given = {item["user"]: item["class_id"] for item in _reports(outcome.figures)
+                 if item["user"] not in attackers and item["class_id"] is not None}  # fmt: skip
+        together += max(Counter(given.values()).values(), default=0)
+        honest += POISONED_USERS - len(attackers)
+    return together, honest
 
 
 def _reports(figures: Figures) -> list[dict[str, Any]]:

@@ -98,6 +98,7 @@ def test_the_text_has_the_published_figures_beside_ours_and_the_gain():
     text = zero_shot.section(results(("c8", "c8")))
     assert "| keywords, 3 users, user 2 | 91.9 → 95.3 | +3.4 | 75.0 ± 0.0 | 80.0 ± 0.0 | +5.0 ± 0.0 |" in text
     assert "| keywords, 3 users | 2 of 2 | 90.0 | 37.5 | 2.0 |" in text
+    assert "| 0% | no attackers | 1.0 | 4 of 12 |" in text  # two of six users reported the sound, in each of two runs
 
 
 def test_every_form_is_judged_by_the_model_that_listens_beside_the_one_without_a_fleet():
