@@ -31,7 +31,10 @@ RATES = {
 TUNED_ALONE_SEED = TUNING_SEEDS[0]  # of ten users, over all rounds
 POISONED_ROUNDS = 5
 DISTILLED = 2  # passes over the public set after a round
-_COST_S = {("keywords", 3): 20.0, ("keywords", 10): 130.0, ("sounds", 3): 10.0, ("sounds", 10): 45.0}
+_COST_S = {
+    ("keywords", 3): 40.0, ("keywords", 10): 195.0, ("sounds", 3): 20.0, ("sounds", 6): 20.0, ("sounds", 10): 90.0,
+}  # fmt: skip
+_TRAINING = 0.3  # share of that which is training on clips, and all that there is without a fleet
 
 
 def runs(scale: Scale) -> list[Run]:
@@ -85,10 +88,12 @@ class _Making:
         return found
 
     def _run(self, name: str, seed: int, form: str, users: int, rounds: int, rate: float, **more: Any) -> Run:  # noqa: ANN401
-        passes = 32 if self.full else APPLICATIONS[self.application].passes[users]
+        usual = APPLICATIONS[self.application].passes[users]
+        passes = 32 if self.full else usual
         local: dict[str, Any] = {"epochs": passes, "learning_rate": rate}
         work = {"application": self.application, "users": users, "rounds": rounds, "seed": seed, **self.fixed}
-        cost = _COST_S.get((self.application, users), 15.0) * rounds / SIZES.get(users, rounds)
+        share = _TRAINING * passes / usual + (0.0 if form in WITHOUT else 1.0 - _TRAINING)
+        cost = _COST_S[self.application, users] * share * rounds / SIZES.get(users, rounds)
         if form in WITHOUT:
             call = Call(without_fleet, {"kind": form, "local": local, **work})
         else:
