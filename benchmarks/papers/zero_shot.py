@@ -8,6 +8,7 @@ from itertools import pairwise, product
 from statistics import fmean, stdev
 from typing import Any
 
+from benchmarks.demo.deal import deal
 from benchmarks.demo.outcome import Report, RoundOutcome, new_classes
 from benchmarks.demo.paper import ARCHITECTURES, SHOWN_AS
 from benchmarks.papers.report import Claim, Results, claims_table, gain, markdown_table, mean_and_spread, verdict
@@ -44,8 +45,8 @@ PAPER = "Gudur & Perepu 2021"
 
 _FORMS = {
     PUBLIC_ONLY: "public only", ALONE: "alone",
-    SCORES: "the paper's: own clips, then the fleet's scores", LITERAL: "the same to the letter",
-    LABELS: "the default: own clips and public labels",
+    SCORES: "own clips, then the fleet's scores (the paper's)", LITERAL: "the same to the letter",
+    LABELS: "own clips and public labels (the default)",
 }  # fmt: skip
 # What has fewer seeds than the paper's form with 3 users at the small scale.
 _RARE = {
@@ -101,10 +102,10 @@ def accuracy(kind: str, user: int | None = None, rounds: slice = _ALL) -> Callab
     return mean
 
 
-def gains(results: Results, name: str, rounds: slice = _ALL) -> list[float]:
+def gains(results: Results, name: str, rounds: slice = _ALL, user: int | None = None) -> list[float]:
     """Return by how many points the fleet's scores are better than the users' own models, seed by seed."""
     kinds = ("local_accuracy", "global_accuracy")
-    local, fleet = (results.values(name, accuracy(kind, rounds=rounds)) for kind in kinds)
+    local, fleet = (results.values(name, accuracy(kind, user, rounds)) for kind in kinds)
     return [after - before for before, after in zip(local, fleet, strict=True)]
 
 
@@ -128,7 +129,7 @@ def listening(results: Results, name: str) -> list[float]:
 
 
 def _setting(results: Results) -> str:
-    shown = "; ".join(f"user {number}: {SHOWN_AS[name]}" for number, name in enumerate(ARCHITECTURES, 1))
+    shown = ", ".join(f"user {number} has a {SHOWN_AS[name]}" for number, name in enumerate(ARCHITECTURES, 1))
     seeds = ", ".join(map(str, results.seeds(fleet_name("keywords", 3, SCORES))))
     words, sounds = APPLICATIONS["keywords"].passes, APPLICATIONS["sounds"].passes
     return (
@@ -175,16 +176,17 @@ def _scores(results: Results) -> str:
         for user, (before, after) in zip((1, 2, 3, None), [*published.users, published.average], strict=True):
             label = f"{application}, 3 users, {f'user {user}' if user else 'average'}"
             rows.append([label, *_printed(before, after), *_row(results, name, user)])
-        more = [fleet_name(application, 3, LITERAL), *([SHARED] if application == "sounds" else [])]
-        rows += [[name, "", "", *_row(results, name, None)] for name in more]
+        more = {f"{application}, 3 users, to the letter": fleet_name(application, 3, LITERAL)}
+        more |= {SHARED: SHARED} if application == "sounds" else {}
+        rows += [[label, "", "", *_row(results, name, None)] for label, name in more.items()]
         name = fleet_name(application, 10, SCORES)
         rows.append([f"{application}, 10 users", *_printed(*chosen.heterogeneous), *_row(results, name, None)])
     return (
         "Local: the user's own model on the public recordings of its labels, before it learns from the fleet; global: "
         "the fleet's scores on the same; both in %, means over the iterations. Scores are divided by the sum of beta, "
-        "label by label; the literal form adds them up. Where recordings are shared, each clip is dealt for itself, so "
-        "that slices of one recording are in the public set and with users: the paper does not say that it kept them "
-        "apart.\n\n" + markdown_table(header, rows)
+        "label by label. The form to the letter adds them up, so that labels of several owners outgrow those of one. "
+        "Where recordings are shared, each clip is dealt for itself, so that slices of one recording are in the public "
+        "set and with users: the paper does not say that it kept them apart.\n\n" + markdown_table(header, rows)
     )
 
 
@@ -470,7 +472,8 @@ def _reasons(results: Results, application: str, users: int) -> list[str]:
     """Return what else the runs show about a gain, a sentence each."""
     name = fleet_name(application, users, SCORES)
     first, last = (fmean(gains(results, name, rounds)) for rounds in (_FIRST, _LAST))
-    found = [f"In the first three rounds it is {first:+.1f}, in the last three {last:+.1f}."]
+    found = [*_fewer_clips(results, application, users)]
+    found.append(f"In the first three rounds it is {first:+.1f}, in the last three {last:+.1f}.")
     if application == "sounds" and users == 3:
         shared, beside = fmean(results.values(SHARED, accuracy("local_accuracy"))), fmean(gains(results, SHARED))
         found.append(
@@ -478,8 +481,9 @@ def _reasons(results: Results, application: str, users: int) -> list[str]:
             f"{shared:.1f} %, and the gain is {beside:+.1f}."
         )
     if users == 3:
-        literal = fmean(gains(results, fleet_name(application, users, LITERAL)))
-        found.append(f"By the equations to the letter it is {literal:+.1f}.")
+        literal = fleet_name(application, users, LITERAL)
+        each = ", ".join(f"{fmean(gains(results, literal, user=user)):+.1f}" for user in range(1, users + 1))
+        found.append(f"By the equations to the letter it is {fmean(gains(results, literal)):+.1f} (by user: {each}).")
     else:
         taken = fmean(map(_taken_for_new, results.figures(name)))
         found.append(f"Models take {taken:.0f} % of the test clips of their users' first labels for new classes.")
@@ -487,6 +491,16 @@ def _reasons(results: Results, application: str, users: int) -> list[str]:
     found.append(f"It is the scores' gain: the model that listens has {own:.1f} %, alone {alone:.1f} %.")
     failed = _failures(results, application) if users == 10 else ""
     return [*found, failed] if failed else found
+
+
+def _fewer_clips(results: Results, application: str, users: int) -> list[str]:
+    """Return how many clips a user has in a round, before new sounds come, if these are fewer than published."""
+    found = results.figures(fleet_name(application, users, SCORES))
+    ours = fmean(row["clips"] for figures in found for entry in figures["rounds"][:2] for row in entry["users"])
+    labels = deal(APPLICATIONS[application].labels).devices
+    published = fmean(len(labels[number % 3]) for number in range(users)) * fmean(APPLICATIONS[application].clips)
+    few = ours < 0.9 * published
+    return [f"A user trains on {ours:.0f} clips in a round (published: about {published:.0f})."] if few else []
 
 
 def _taken_for_new(figures: Figures) -> float:
