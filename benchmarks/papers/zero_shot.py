@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise, product
-from statistics import fmean, stdev
-from typing import Any
+from collections.abc import Sequence
+from itertools import product
+from statistics import fmean
 
-from benchmarks.demo.deal import deal
-from benchmarks.demo.outcome import Report, RoundOutcome, new_classes
 from benchmarks.demo.paper import ARCHITECTURES, SHOWN_AS
-from benchmarks.papers.report import Claim, Results, claims_table, gain, markdown_table, mean_and_spread, verdict
-from benchmarks.papers.run import Figures
+from benchmarks.papers.report import Results, claims_table, gain, markdown_table, mean_and_spread
+from benchmarks.papers.zero_shot_claims import WEAKER, claims
+from benchmarks.papers.zero_shot_figures import (
+    ALL_ROUNDS,
+    LAST_ROUNDS,
+    accuracy,
+    failures,
+    fallen,
+    gains,
+    heard,
+    listening,
+)
+from benchmarks.papers.zero_shot_new_sounds import discovered, poisoned
 from benchmarks.papers.zero_shot_runs import (
     ALONE,
     DISTILLED,
     LABELS,
     LITERAL,
-    POISONED,
-    POISONED_ROUNDS,
     PUBLIC_ONLY,
     SCORES,
-    SHARE,
     SHARED,
     SIZES,
     TRIALS,
@@ -37,8 +41,7 @@ from benchmarks.papers.zero_shot_runs import (
     trial,
 )
 from benchmarks.papers.zero_shot_runs import runs as runs
-from benchmarks.papers.zero_shot_users import APPLICATIONS, POISONED_USERS
-from fleet_simulator.experiment.faults import FaultsSection, attacking_devices
+from benchmarks.papers.zero_shot_users import APPLICATIONS
 
 TITLE = "Zero-shot learning of new classes among users with models and labels of their own"
 PAPER = "Gudur & Perepu 2021"
@@ -57,75 +60,16 @@ _OF_FALLS = (
     "\nUsers of three whose model fell by 20 points or more on own clips from one round to the next, and what the "
     "others of their fleet gained against alone: {}. The rates were chosen after five rounds.\n"
 )
-_FELL = 20.0  # points from one round to the next
-_FAILED = 40.0  # % of own clips, below which a network alone counts as failed
-_WEAKER = 5.0  # points by which local models may be behind the published ones where a gain over them is reproduced
-_ALL, _FIRST, _LAST = slice(None), slice(3), slice(-3, None)  # rounds
-# docs/pi.md and docs/models.md hold these figures: instructions of cnn2 on ARMv7, counted, and files.
-_ON_A_BOARD = [
-    Claim(
-        "An epoch on a Raspberry Pi 2 takes 1.2 s, an inference 11 ms", "1.2 s, 11 ms",
-        "0.68 million instructions a training sample, 0.44 million an inference (`cnn2`)", "in part",
-        "Counted, not timed: no board was at hand ([pi.md](pi.md#instructions-on-armv7)). A core of 900 MHz that "
-        "executes one a cycle takes 0.8 s for 1,000 clips and 0.5 ms for an inference.",
-    ),
-    Claim(
-        "Models of 520, 350 and 270 kB", "520, 350, 270 kB", "bundles of 134, 149 and 144 kB", "yes",
-        "Smaller ([models.md](models.md#networks)).",
-    ),
-]  # fmt: skip
 
 
 def section(results: Results) -> str:
     """Return the tables: by the paper's measure, by the models that listen, new classes, attackers, tuning, claims."""
     lines = [_setting(results), "### By the paper's measure: the fleet's scores over the users' own models"]
     lines += [_scores(results), "### The model that the device listens with", _listening(results)]
-    lines += ["### New classes", _discovered(results)]
-    lines += ["### Attackers who poison a new sound", _poisoned_reports(results)]
-    lines += ["### Tuning of the learning rate", _tuning(results), claims_table(_claims(results))]
+    lines += ["### New classes", discovered(results)]
+    lines += ["### Attackers who poison a new sound", poisoned(results)]
+    lines += ["### Tuning of the learning rate", _tuning(results), claims_table(claims(results))]
     return "\n".join(lines)
-
-
-def accuracy(kind: str, user: int | None = None, rounds: slice = _ALL) -> Callable[[Figures], float]:
-    """Return what takes a mean accuracy in % out of a run's figures.
-
-    Args:
-        kind: such as ``local_accuracy``; rounds that were not judged by it do not count.
-        user: counts from 1; None: the mean over all.
-        rounds: which count.
-    """
-
-    def mean(figures: Figures) -> float:
-        rows = (row for entry in figures["rounds"][rounds] for row in entry["users"])
-        return fmean(row[kind] for row in rows if kind in row and user in (None, row["user"]))
-
-    return mean
-
-
-def gains(results: Results, name: str, rounds: slice = _ALL, user: int | None = None) -> list[float]:
-    """Return by how many points the fleet's scores are better than the users' own models, seed by seed."""
-    kinds = ("local_accuracy", "global_accuracy")
-    local, fleet = (results.values(name, accuracy(kind, user, rounds)) for kind in kinds)
-    return [after - before for before, after in zip(local, fleet, strict=True)]
-
-
-def heard(name: str, what: str) -> Callable[[Figures], float]:
-    """Return what takes the mean accuracy in % of the models that users listen with out of a run's figures.
-
-    Args:
-        name: of the run; it says whether there was a fleet.
-        what: ``own`` (held-out clips of the user) or ``strangers``.
-    """
-    if name.split(", rate")[0].endswith(WITHOUT):
-        return lambda figures: fmean(user[what] for user in figures["users"])
-    key = {"own": "own_after", "strangers": "held_out_after"}[what]
-    return lambda figures: fmean(user[key] for user in figures["rounds"][-1]["users"])
-
-
-def listening(results: Results, name: str) -> list[float]:
-    """Return what a form is judged and tuned by, seed by seed: the mean of own and strangers', in %."""
-    own, strangers = (results.values(name, heard(name, what)) for what in ("own", "strangers"))
-    return [(one + other) / 2 for one, other in zip(own, strangers, strict=True)]
 
 
 def _setting(results: Results) -> str:
@@ -133,12 +77,12 @@ def _setting(results: Results) -> str:
     seeds = ", ".join(map(str, results.seeds(fleet_name("keywords", 3, SCORES))))
     words, sounds = APPLICATIONS["keywords"].passes, APPLICATIONS["sounds"].passes
     return (
-        f"Schedule, labels and clips in a round are the paper's. Of three users, {shown}. Of ten users, every third "
-        "is alike, and some get another network in the course of the rounds, as in the paper's table 3. Hidden "
-        "layers use ReLU: the paper's softmax is taken to be the output's. Keywords are the log-mel archive's, about "
+        f"Schedule and labels are the paper's, and so are the clips in a round, less a fifth that is held out. "
+        f"Of three users, {shown}. Of ten users, every third is alike, and some get another network in the course of "
+        "the rounds, as in the paper's table 3. Hidden layers use ReLU: the paper's softmax is taken to be the output's. Keywords are the log-mel archive's, about "
         "240 of each in the public set (paper: 300); sounds are the UrbanSound8K subset's, fewer than 40 in a round "
         "where ten users share them. No speaker and no original recording is in two of: public set, test clips, a "
-        "user's clips; the paper says nothing of that. A fifth of every user's clips is held out.\n\n"
+        "user's clips; the paper says nothing of that.\n\n"
         f"Passes over the clips of a round: {words[3]} of keywords and {sounds[3]} of sounds, with ten users "
         f"{words[10]} and {sounds[10]}; the paper does not say how many. Seeds {seeds}{_rare(results)}. The learning "
         "rate was chosen by the accuracy of the models that users listen with, on other seeds, with as many trials for "
@@ -146,7 +90,7 @@ def _setting(results: Results) -> str:
         "and ten users those of three. A run whose training diverges is run again at half the rate; a rate at which "
         "one did was not chosen.\n\n"
         "A claimed gain is reproduced if ours, the mean over all iterations, is as large, over local models that are "
-        f"at most {_WEAKER:g} points less accurate than the published ones: weak models are easily improved. Else it "
+        f"at most {WEAKER:g} points less accurate than the published ones: weak models are easily improved. Else it "
         "is reproduced in part if it is larger than its standard deviation over the seeds.\n"
     )
 
@@ -155,17 +99,6 @@ def _rare(results: Results) -> str:
     """Return which runs have one seed."""
     single = [what for what, name in _RARE.items() if len(results.by_name[name]) == 1]
     return f"; seed 1 alone of {', '.join(single)}" if single else ""
-
-
-def fallen(figures: Figures) -> list[tuple[int, str]]:
-    """Return which users' models lost 20 points or more on own clips from one round to the next, and when."""
-    found = []
-    for before, after in pairwise(figures["rounds"]):
-        for was, now in zip(before["users"], after["users"], strict=True):
-            if was["own_after"] - now["own_after"] >= _FELL:
-                when = f"in round {after['round']} ({was['own_after']:.0f} to {now['own_after']:.0f} %)"
-                found.append((now["user"], when))
-    return found
 
 
 def _scores(results: Results) -> str:
@@ -198,7 +131,7 @@ def _row(results: Results, name: str, user: int | None) -> list[str]:
     """Return local, global, the gain, and the gain of the last three rounds."""
     local, fleet, *late = (
         results.values(name, accuracy(f"{kind}_accuracy", user, rounds))
-        for rounds in (_ALL, _LAST) for kind in ("local", "global")
+        for rounds in (ALL_ROUNDS, LAST_ROUNDS) for kind in ("local", "global")
     )  # fmt: skip
     return [mean_and_spread(local), mean_and_spread(fleet), gain(fleet, local), gain(late[1], late[0])]
 
@@ -219,7 +152,7 @@ def _listening(results: Results) -> str:
         if users == 3 and form not in WITHOUT:
             falls += _falls(results, application, form)
     failed = [f"\nTen users, {application}: {text}\n" for application in APPLICATIONS
-              if (text := _failures(results, application))]  # fmt: skip
+              if (text := failures(results, application))]  # fmt: skip
     return (
         "Own clips: those that the user never trains on, of old labels and new. Strangers: test clips of the "
         "user's labels, of speakers or recordings that nobody trained on. After the last round, means over users, in "
@@ -261,25 +194,6 @@ def _falls(results: Results, application: str, form: str) -> list[str]:
     return found
 
 
-def _failures(results: Results, application: str) -> str:
-    """Return how many networks of ten users alone failed, and what the others have; nothing where none did."""
-    alone, fleet = (fleet_name(application, 10, form) for form in (ALONE, SCORES))
-    listens = {run.seed: outcome.figures["rounds"][-1]["users"] for run, outcome in results.by_name[fleet]}
-    count, pairs = 0, []
-    for run, outcome in results.by_name[alone]:
-        for row, base in zip(listens[run.seed], outcome.figures["users"], strict=True):
-            count += 1
-            if base["own"] >= _FAILED:
-                pairs.append((row["own_after"] + row["held_out_after"], base["own"] + base["strangers"]))
-    if not pairs or len(pairs) == count:
-        return ""
-    ours, theirs = (fmean(column) / 2 for column in zip(*pairs, strict=True))
-    return (
-        f"{count - len(pairs)} of {count} networks alone failed (below {_FAILED:g} % on own clips); of the other users "
-        f"the model that listens has {ours:.1f} %, alone {theirs:.1f} %."
-    )
-
-
 def _samples(results: Results, application: str, users: int, form: str) -> str:
     """Return on how many thousand samples a user's model is trained, passes over the public set included."""
 
@@ -292,106 +206,6 @@ def _samples(results: Results, application: str, users: int, form: str) -> str:
     public = of(PUBLIC_ONLY, 3)  # ten users have as many labels, and as many public clips of each
     after = public * DISTILLED / APPLICATIONS[application].passes[3] * SIZES[users] / SIZES[3]
     return f"{after + of(ALONE, users) + (public if form == LABELS else 0.0):.0f}"
-
-
-def _discovered(results: Results) -> str:
-    rows = []
-    for application, users in product(APPLICATIONS, SIZES):
-        name = fleet_name(application, users, SCORES)
-        rows.append([f"{application}, {users} users", *_found(results.figures(name))])
-    header = ["", "new sounds matched rightly", "recognised where heard, %", "where not heard, %", "taken for them, %"]
-    return (
-        "New sounds come without a name, and nobody says how many there are. Matched rightly: all users who met the "
-        "sound were given one class, and no other sound was. Recognised: test clips of it that the distilled model "
-        "names rightly among all its classes, after the last round; taken for them: test clips of the user's first "
-        "labels. Who never heard a sound has but its data impressions.\n\n" + markdown_table(header, rows)
-    )
-
-
-def _found(runs_of: Sequence[Figures]) -> list[str]:
-    matched, known = matches(runs_of)
-    rows = [item for figures in runs_of for row in figures["rounds"][-1]["users"] for item in row["new_classes"]]
-    return [
-        f"{matched} of {known}",
-        _mean(item["recognised"] for item in rows if item["heard"]),
-        _mean(item["recognised"] for item in rows if not item["heard"]),
-        _mean(item["mistaken"] for item in rows),
-    ]
-
-
-def matches(runs_of: Sequence[Figures]) -> tuple[int, int]:
-    """Return how many new sounds were matched rightly in runs, and how many there were."""
-    classes = [_new_classes(figures) for figures in runs_of]
-    return sum(sum(one.values()) for one in classes), sum(map(len, classes))
-
-
-def _new_classes(figures: Figures) -> dict[str, bool]:
-    """Return which new sounds were matched rightly, by the rule of the demonstration."""
-    owners: dict[str, tuple[str, ...]] = {}
-    rounds = []
-    for entry in figures["rounds"]:
-        reports = tuple(Report(str(item["user"]), item["label"], item["class_id"]) for item in entry["reports"])
-        rounds.append(RoundOutcome(entry["round"], 0.0, (), reports))
-        for item in entry["arrivals"]:
-            user = (str(item["user"]),)
-            owners[item["label"]] = tuple(dict.fromkeys(owners.get(item["label"], ()) + user))
-    return {item.label: item.matched for item in new_classes(rounds, owners)}
-
-
-def _in_several_rounds(figures: Figures) -> set[str]:
-    """Return the new sounds that were reported in more than one round."""
-    rounds: dict[str, set[int]] = {}
-    for entry in figures["rounds"]:
-        for item in entry["reports"]:
-            rounds.setdefault(item["label"], set()).add(entry["round"])
-    return {label for label, found in rounds.items() if len(found) > 1}
-
-
-def _poisoned_reports(results: Results) -> str:
-    rows = []
-    for attack in (None, *POISONED):
-        runs_of = results.figures(attacked(attack))
-        made = [float(len({item["class_id"] for item in _reports(figures)} - {None})) for figures in runs_of]
-        own = [item["recognised"] for figures in runs_of for item in _own_classes(figures)]
-        test = [row["held_out_after"] for figures in runs_of for row in figures["rounds"][-1]["users"]]
-        what = POISONED[attack] if attack else "no attackers"
-        together, honest = _honest(results, attack)
-        count = f"{together} of {honest}"
-        rows.append([f"{SHARE if attack else 0:.0%}", what, _mean(made), count, _mean(own), _mean(test)])
-    header = ["attackers", "describing", "classes made of one sound", "honest users given one class", "recognised, %",
-              "own labels, test clips, %"]  # fmt: skip
-    seeds = ", ".join(map(str, results.seeds(attacked(None))))
-    return (
-        f"{POISONED_USERS} users meet the same new sound before round 3 of {POISONED_ROUNDS}; attackers describe "
-        "it by the impressions and the profile of another class, or by noise. At best all honest users are given one "
-        "class; several classes of one sound count against each other. Recognised: test clips of the sound that a "
-        f"user's distilled model takes for the class that this user was given. Seed {seeds}.\n\n"
-        + markdown_table(header, rows)
-    )
-
-
-def _honest(results: Results, attack: str | None) -> tuple[int, int]:
-    """Return how many users who do not attack were given the class that most of them were given, and how many are."""
-    together = honest = 0
-    for run, outcome in results.by_name[attacked(attack)]:
-        faults = FaultsSection(SHARE if attack else 0.0)
-        attackers = {user + 1 for user in attacking_devices(faults, POISONED_USERS, run.seed)}
-        given = {item["user"]: item["class_id"] for item in _reports(outcome.figures)
-                 if item["user"] not in attackers and item["class_id"] is not None}  # fmt: skip
-        together += max(Counter(given.values()).values(), default=0)
-        honest += POISONED_USERS - len(attackers)
-    return together, honest
-
-
-def _reports(figures: Figures) -> list[dict[str, Any]]:
-    return [item for entry in figures["rounds"] for item in entry["reports"]]
-
-
-def _own_classes(figures: Figures) -> list[dict[str, Any]]:
-    """Return how every user, in the end, recognises the classes that were made of its own reports."""
-    given = {(item["user"], item["class_id"]) for item in _reports(figures)}
-    rows = figures["rounds"][-1]["users"]
-    return [item for row in rows for item in row["new_classes"] if (row["user"], item["class_id"]) in given]
 
 
 def _tuning(results: Results) -> str:
@@ -420,100 +234,3 @@ def _tuned_alone(results: Results, application: str) -> list[str]:
     chosen = rate_of(application, ALONE)
     cells = [f"**{fmean(of):.1f}**" if rate == chosen else f"{fmean(of):.1f}" for rate, of in found.items()]
     return [f"{application}, 10 users: {_FORMS[ALONE]}", *cells, *[""] * len(TRIALS)]
-
-
-def _claims(results: Results) -> list[Claim]:
-    claims = [_gained(results, application, users) for users, application in product(SIZES, APPLICATIONS)]
-    return [*claims, _matched(results), *_ON_A_BOARD]
-
-
-def _matched(results: Results) -> Claim:
-    """Return the claim of new classes, with how much of it depends on when their owners met them."""
-    runs_of = {users: [figures for application in APPLICATIONS
-                       for figures in results.figures(fleet_name(application, users, SCORES))]
-               for users in SIZES}  # fmt: skip
-    counts = {users: matches(figures) for users, figures in runs_of.items()}
-    whole = all(matched == known for matched, known in counts.values())
-    by_rounds: dict[bool, list[bool]] = {False: [], True: []}
-    for figures in (figures for of in runs_of.values() for figures in of):
-        late = _in_several_rounds(figures)
-        for label, right in _new_classes(figures).items():
-            by_rounds[label in late].append(right)
-    at_once, apart = by_rounds.values()
-    why = (
-        f"Reported in one round: {sum(at_once)} of {len(at_once)}; by users who met it in different rounds: "
-        f"{sum(apart)} of {len(apart)}. Without a name, a later report becomes a class of its own "
-        "([class-discovery.md](class-discovery.md#limits)). The paper shows two of its cases as figures."
-    )
-    return Claim(
-        "New classes are matched among users who share no labels of them", "all",
-        "; ".join(f"{users} users: {matched} of {known}" for users, (matched, known) in counts.items()),
-        verdict([matched == known for matched, known in counts.values()]), "" if whole else why,
-    )  # fmt: skip
-
-
-def _gained(results: Results, application: str, users: int) -> Claim:
-    """Return the claim of a fleet's gain, judged by the rule that the section states."""
-    name = fleet_name(application, users, SCORES)
-    ours, local = gains(results, name), fmean(results.values(name, accuracy("local_accuracy")))
-    before, after = _average(application, users)
-    whole = fmean(ours) >= after - before and local >= before - _WEAKER
-    beyond = fmean(ours) > (stdev(ours) if len(ours) > 1 else 0.0)
-    levels = f"Local models have {local:.1f} % (published: {before:.1f})."
-    return Claim(
-        f"{application.capitalize()}, {users} users: global over local accuracy, points",
-        f"+{after - before:.2f}", gain(ours, [0.0] * len(ours), 2),
-        "yes" if whole else "in part" if beyond else "no",
-        " ".join([levels, *_reasons(results, application, users)]),
-    )  # fmt: skip
-
-
-def _reasons(results: Results, application: str, users: int) -> list[str]:
-    """Return what else the runs show about a gain, a sentence each."""
-    name = fleet_name(application, users, SCORES)
-    first, last = (fmean(gains(results, name, rounds)) for rounds in (_FIRST, _LAST))
-    found = [*_fewer_clips(results, application, users)]
-    found.append(f"In the first three rounds it is {first:+.1f}, in the last three {last:+.1f}.")
-    if application == "sounds" and users == 3:
-        shared, beside = fmean(results.values(SHARED, accuracy("local_accuracy"))), fmean(gains(results, SHARED))
-        found.append(
-            "Where slices of one recording are in the public set and with users, local models have "
-            f"{shared:.1f} %, and the gain is {beside:+.1f}."
-        )
-    if users == 3:
-        literal = fleet_name(application, users, LITERAL)
-        each = ", ".join(f"{fmean(gains(results, literal, user=user)):+.1f}" for user in range(1, users + 1))
-        found.append(f"By the equations to the letter it is {fmean(gains(results, literal)):+.1f} (by user: {each}).")
-    else:
-        taken = fmean(map(_taken_for_new, results.figures(name)))
-        found.append(f"Models take {taken:.0f} % of the test clips of their users' first labels for new classes.")
-    own, alone = (fmean(listening(results, one)) for one in (name, fleet_name(application, users, ALONE)))
-    found.append(f"It is the scores' gain: the model that listens has {own:.1f} %, alone {alone:.1f} %.")
-    failed = _failures(results, application) if users == 10 else ""
-    return [*found, failed] if failed else found
-
-
-def _fewer_clips(results: Results, application: str, users: int) -> list[str]:
-    """Return how many clips a user has in a round, before new sounds come, if these are fewer than published."""
-    found = results.figures(fleet_name(application, users, SCORES))
-    ours = fmean(row["clips"] for figures in found for entry in figures["rounds"][:2] for row in entry["users"])
-    labels = deal(APPLICATIONS[application].labels).devices
-    published = fmean(len(labels[number % 3]) for number in range(users)) * fmean(APPLICATIONS[application].clips)
-    few = ours < 0.9 * published
-    return [f"A user trains on {ours:.0f} clips in a round (published: about {published:.0f})."] if few else []
-
-
-def _taken_for_new(figures: Figures) -> float:
-    """Return the share of clips of users' first labels that they take for new classes after the last round, in %."""
-    return fmean(sum(item["mistaken"] for item in row["new_classes"]) for row in figures["rounds"][-1]["users"])
-
-
-def _average(application: str, users: int) -> tuple[float, float]:
-    """Return the published accuracies, local and global, in %."""
-    chosen = APPLICATIONS[application]
-    return chosen.published.average if users == 3 else chosen.heterogeneous
-
-
-def _mean(values: Iterable[float]) -> str:
-    found = list(values)
-    return f"{fmean(found):.1f}" if found else "-"

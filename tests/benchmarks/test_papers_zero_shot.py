@@ -7,8 +7,8 @@ import pytest
 from benchmarks.papers import zero_shot
 from benchmarks.papers.report import CLAIMS, Results
 from benchmarks.papers.run import Call, Outcome, Run
-from benchmarks.papers.zero_shot import fallen, gains, listening
 from benchmarks.papers.zero_shot_alone import KINDS, users_alone
+from benchmarks.papers.zero_shot_figures import fallen, gains, listening
 from benchmarks.papers.zero_shot_runs import (
     ALONE,
     LABELS,
