@@ -57,8 +57,8 @@ _RARE = {
     "shared recordings": SHARED, "attackers": attacked(None),
 }  # fmt: skip
 _OF_FALLS = (
-    "\nUsers of three whose model fell by 20 points or more on own clips from one round to the next, and what the "
-    "others of their fleet gained against alone: {}. The rates were chosen after five rounds.\n"
+    "\nWith three users, models that fell by 20 points or more on own clips from one round to the next, and what the "
+    "other users of the run have over alone: {}. The rates were chosen after five rounds.\n"
 )
 
 
@@ -77,7 +77,7 @@ def _setting(results: Results) -> str:
     seeds = ", ".join(map(str, results.seeds(fleet_name("keywords", 3, SCORES))))
     words, sounds = APPLICATIONS["keywords"].passes, APPLICATIONS["sounds"].passes
     return (
-        f"Schedule and labels are the paper's, and so are the clips in a round, less a fifth that is held out. "
+        "Schedule and labels are the paper's, and so are the clips in a round, less a fifth that is held out. "
         f"Of three users, {shown}. Of ten users, every third is alike, and some get another network in the course of "
         "the rounds, as in the paper's table 3. Hidden layers use ReLU: the paper's softmax is taken to be the "
         "output's. Keywords are the log-mel archive's, about 240 of each in the public set (paper: 300). Sounds are "
