@@ -54,7 +54,7 @@ _FORMS = {
 # What has fewer seeds than the paper's form with 3 users at the small scale.
 _RARE = {
     "the default": fleet_name("keywords", 3, LABELS), "the form to the letter": fleet_name("keywords", 3, LITERAL),
-    "shared recordings": SHARED, "attackers": attacked(None),
+    "shared recordings": SHARED, "attackers": attacked(None), "ten users": fleet_name("keywords", 10, SCORES),
 }  # fmt: skip
 _OF_FALLS = (
     "\nWith three users, models that fell by 20 points or more on own clips from one round to the next, and what the "
