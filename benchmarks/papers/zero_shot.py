@@ -91,8 +91,8 @@ def _setting(results: Results) -> str:
         "one did was not chosen.\n\n"
         "A claimed gain is reproduced if ours, the mean over all iterations, is as large, over local models that are "
         f"at most {WEAKER:g} points less accurate than the published ones: weak models are easily improved. Else it "
-        "is reproduced in part if it is larger than its standard deviation over the seeds, or than 0 where there is one "
-        "seed.\n"
+        "is reproduced in part if it is larger than its standard deviation over the seeds, or than 0 where there is "
+        "one seed.\n"
     )
 
 
