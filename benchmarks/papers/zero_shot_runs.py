@@ -16,7 +16,7 @@ SCORES, LITERAL, LABELS = "scores", "scores, literal", "labels"
 WITHOUT = tuple(KINDS)[:2]
 ALONE, PUBLIC_ONLY = WITHOUT
 # How many seeds each form has at the small scale, by the number of users; at the full scale all have five.
-SEEDS = {3: {SCORES: 2, ALONE: 2, PUBLIC_ONLY: 2, LABELS: 1, LITERAL: 0}, 10: {SCORES: 0}}
+SEEDS = {3: {SCORES: 2, ALONE: 2, PUBLIC_ONLY: 2, LABELS: 1, LITERAL: 1}, 10: {SCORES: 1, ALONE: 1}}
 SHARED = "sounds, 3 users, recordings shared"
 POISONED = {"poisoned_impressions": "another class", "noise": "noise"}
 SHARE = 1 / 3  # of the attackers
@@ -28,9 +28,13 @@ RATES = {
     "keywords": {ALONE: 0.08, PUBLIC_ONLY: 0.08, SCORES: 0.04, LABELS: 0.08},
     "sounds": {ALONE: 0.02, PUBLIC_ONLY: 0.02, SCORES: 0.04, LABELS: 0.02},
 }
+TUNED_ALONE_SEED = TUNING_SEEDS[0]  # of ten users, over all rounds
 POISONED_ROUNDS = 5
 DISTILLED = 2  # passes over the public set after a round
-_COST_S = {("keywords", 3): 20.0, ("keywords", 10): 130.0, ("sounds", 3): 10.0, ("sounds", 10): 45.0}
+_COST_S = {
+    ("keywords", 3): 40.0, ("keywords", 10): 195.0, ("sounds", 3): 20.0, ("sounds", 6): 20.0, ("sounds", 10): 90.0,
+}  # fmt: skip
+_TRAINING = 0.3  # share of that which is training on clips, and all that there is without a fleet
 
 
 def runs(scale: Scale) -> list[Run]:
@@ -59,10 +63,13 @@ class _Making:
         return [
             self._run(trial(self.application, form, rate), seed, form, 3, TUNING_ROUNDS, rate)
             for seed in TUNING_SEEDS for form in TUNED for rate in TRIALS
+        ] + [
+            self._run(trial(self.application, ALONE, rate, 10), TUNED_ALONE_SEED, ALONE, 10, SIZES[10], rate)
+            for rate in TRIALS
         ]  # fmt: skip
 
     def fleet(self, users: int) -> list[Run]:
-        """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's."""
+        """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's and of models alone."""
         found = []
         for form, seeds in SEEDS[users].items():
             for seed in range(1, 6 if self.full else 1 + seeds):
@@ -75,16 +82,18 @@ class _Making:
         rate, found = rate_of(self.application, SCORES), []
         for seed in range(1, 6 if self.full else 2):
             found.append(self._run(SHARED, seed, SCORES, 3, SIZES[3], rate, by_speaker=False))
-            for attack in (None, *POISONED) if self.full else ():
+            for attack in (None, *POISONED):
                 more = {"attackers": SHARE if attack else 0.0, "attack": attack or "noise"}
                 found.append(self._run(attacked(attack), seed, SCORES, POISONED_USERS, POISONED_ROUNDS, rate, **more))
         return found
 
     def _run(self, name: str, seed: int, form: str, users: int, rounds: int, rate: float, **more: Any) -> Run:  # noqa: ANN401
-        passes = 32 if self.full else APPLICATIONS[self.application].passes[users]
+        usual = APPLICATIONS[self.application].passes[users]
+        passes = 32 if self.full else usual
         local: dict[str, Any] = {"epochs": passes, "learning_rate": rate}
         work = {"application": self.application, "users": users, "rounds": rounds, "seed": seed, **self.fixed}
-        cost = _COST_S.get((self.application, users), 15.0) * rounds / SIZES.get(users, rounds)
+        share = _TRAINING * passes / usual + (0.0 if form in WITHOUT else 1.0 - _TRAINING)
+        cost = _COST_S[self.application, users] * share * rounds / SIZES.get(users, rounds)
         if form in WITHOUT:
             call = Call(without_fleet, {"kind": form, "local": local, **work})
         else:
@@ -98,9 +107,9 @@ def rate_of(application: str, form: str) -> float:
     return RATES[application][SCORES if form == LITERAL else form]
 
 
-def trial(application: str, form: str, rate: float) -> str:
+def trial(application: str, form: str, rate: float, users: int = 3) -> str:
     """Return the name of a tuning trial's runs."""
-    return f"{application}, {form}, rate {rate:g}"
+    return f"{application}, {form if users == 3 else f'{users} users, {form}'}, rate {rate:g}"
 
 
 def fleet_name(application: str, users: int, form: str) -> str:
