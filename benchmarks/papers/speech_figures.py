@@ -32,11 +32,14 @@ def compared(results: Results) -> list[tuple[str, str]]:
     return [(base, one) for base in BASELINES for one in settings if f"{base}, {one}" in results.by_name]
 
 
-def published_savings(baseline: str, setting: str) -> tuple[float | str, float | str]:
-    """Return what the paper saves against a baseline, in per cent, of all rounds and to convergence."""
+def published_savings(baseline: str, setting: str) -> tuple[float | str, float | str, float | str]:
+    """Return what the paper saves, in per cent: of all rounds, to convergence of all rounds, and of convergence.
+
+    Its FedAvg does not converge, so it takes all of FedAvg's rounds; its FedProx does.
+    """
     if baseline == "FedAvg":
-        return SAVED[setting], SAVED_TO_CONVERGENCE[setting]
-    return (SAVED_PROX, SAVED_PROX_TO_CONVERGENCE) if setting == "{}/{}".format(*SETTINGS[0]) else ("", "")
+        return SAVED[setting], SAVED_TO_CONVERGENCE[setting], ""
+    return (SAVED_PROX, "", SAVED_PROX_TO_CONVERGENCE) if setting == "{}/{}".format(*SETTINGS[0]) else ("", "", "")
 
 
 def own(figures: Figures, model: str) -> float:
@@ -87,6 +90,12 @@ def savings(results: Results, base: str, other: str) -> tuple[list[float], list[
         found.append((speech(second) / speech(first), converged(second)[1] / speech(first), same))
     columns = [[100 * (1 - value) for value in column] for column in zip(*found, strict=True)]
     return columns[0], columns[1], columns[2]
+
+
+def saved_converging(results: Results, base: str, other: str) -> list[float]:
+    """Return what a method saves of another's speech in per cent, each until its own convergence, seed by seed."""
+    pairs = zip(results.figures(base), results.figures(other), strict=True)
+    return [100 * (1 - converged(second)[1] / converged(first)[1]) for first, second in pairs]
 
 
 def group_errors(results: Results, name: str, model: str, group: int | None) -> list[float]:

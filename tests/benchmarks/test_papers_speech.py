@@ -182,6 +182,13 @@ def test_a_saving_to_convergence_holds_in_part_where_the_baseline_saves_as_much(
     assert "saves 54.0 % of its rounds" in one.why
 
 
+def test_fedprox_is_stopped_at_its_own_convergence(results):
+    base, other = "FedProx, 30/50", "FedProx, dynamic, 30/50"
+    first, second = (speech_figures.converged(results.figures(name)[0])[1] for name in (base, other))
+    assert speech_figures.saved_converging(results, base, other) == [pytest.approx(100 * (1 - second / first))] * 2
+    assert speech_figures.saved_converging(results, base, base) == [0.0] * 2
+
+
 def test_methods_are_as_published():
     assert speech.method_of("FedAvg").selection.name == "uniform"
     prox = speech.method_of("FedProx", 30)
