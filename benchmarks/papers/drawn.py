@@ -114,7 +114,7 @@ PICTURES: dict[str, Sequence[Picture]] = {
         ),
         over_clips(
             "speech-personalisation",
-            "Speech recognition: character error rate on a device's own test over the utterances that it trains on; a "
+            "Speech recognition: character error rate on a device's own test over the utterances of a pass; a "
             "mark is a device.",
             {method: _speech(method) for method in _SPEECH},
             "character error rate, %",

@@ -1,6 +1,6 @@
 """Spoken digit strings and command phrases of known speakers, made of Speech Commands' words (log-mel pictures).
 
-A phrase is two or three words of one speaker: digits, commands, or commands and a number. Each word's silence is cut
+A phrase is three or four words of one speaker, as many as fit: digits, commands, or both. Each word's silence is cut
 off by its energy. Between the words, before and after them are pauses, of the quietest frames of the same recordings.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ HOP_S = 0.01
 FRAMES = preset("utterance").frames
 """Frames of an utterance, 2.56 s; what is left after its last word is a pause."""
 LEAST_CLIPS = 10  # of a speaker
+MANY_CLIPS = 15  # of a speaker of a device or of the server; who has fewer is of the start
 _NOTHING = -9.5  # logarithm of a frame's power below which it holds zeros (forty bands of 1e-6 are -10.1)
 _LOUD = 0.3  # share of the way from a recording's quiet to its loud frames at which a word begins and ends
 _MARGIN = 4  # frames kept before and after a word: weak sounds as in "six" and "stop"
@@ -36,6 +37,10 @@ _GAP = 12  # frames within a word that may be silent, as before the t of "right"
 _LONGEST = 70  # frames of a word
 _QUIET = 20  # frames of a recording from which pauses are made
 _PAUSE = (4, 16)  # frames between words
+# How recordings of a start differ from pass to pass, so that other speakers are heard too.
+_SPEED = (0.85, 1.15)  # of a word
+_PITCH = (0.92, 1.08)  # by which bands move, as longer and shorter vocal tracts move them
+_MASKED = (7, 9, 9)  # most bands, and most frames twice, that are hidden (Park et al. 2019)
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,11 @@ class Word:
     text: str
     power: Floats
     quiet: Floats
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return len(self.power) * HOP_S
 
 
 @dataclass(frozen=True)
@@ -83,16 +93,18 @@ class Counts:
 
     Attributes:
         devices: speakers of every device.
-        train: phrases of a device's speaker to train on.
-        test: others of the same speaker, of other recordings.
+        train: phrases of a device's speaker in a pass; they are made anew for every pass, of the same recordings.
+        held_out: phrases of the same speaker by which a device chooses its model, of other recordings.
+        test: phrases of the same speaker that judge it, of yet others.
         development: speakers by which the server chooses, and phrases of each.
         server_test: speakers that judge the global model, and phrases of each.
     """
 
     devices: tuple[int, ...] = (20,) * 5 + (40,) * 3 + (60,) * 2
-    train: int = 4
-    test: int = 2
-    development: tuple[int, int] = (40, 4)
+    train: int = 2
+    held_out: int = 2
+    test: int = 4
+    development: tuple[int, int] = (40, 3)
     server_test: tuple[int, int] = (20, 8)
 
 
@@ -101,13 +113,15 @@ class Deal:
     """Who has which phrases; no speaker is in two parts.
 
     Attributes:
-        train: of every device.
-        test: of every device's speakers, of recordings that ``train`` does not have.
+        train: of every device the recordings of each of its speakers.
+        held_out: phrases of the same speakers, of other recordings: by them a device chooses what it listens with.
+        test: phrases of the same speakers, of recordings that neither of these has.
         development: of the server's speakers for choices.
         server_test: of the server's speakers for tests.
     """
 
-    train: list[Utterances]
+    train: list[list[list[Word]]]
+    held_out: list[Utterances]
     test: list[Utterances]
     development: Utterances
     server_test: Utterances
@@ -165,7 +179,7 @@ def _loudest_part(active: Ints, energy: Floats) -> tuple[int, int]:
 
 
 def phrases(speaker: Sequence[Word], count: int, rng: np.random.Generator) -> Utterances:
-    """Make phrases of one speaker's words, each of two or three of them, none twice in a phrase."""
+    """Make phrases of one speaker's words, each of three or four of them if they fit, none twice in a phrase."""
     made = [_phrase(_chosen(speaker, rng), rng) for _ in range(count)]
     x, texts, spans = zip(*made, strict=True)
     return Utterances(np.stack(x), texts, spans)
@@ -173,7 +187,7 @@ def phrases(speaker: Sequence[Word], count: int, rng: np.random.Generator) -> Ut
 
 def _chosen(speaker: Sequence[Word], rng: np.random.Generator) -> list[Word]:
     """Draw the words of a phrase: digits or commands where the speaker has enough of them, else both."""
-    count = int(rng.integers(2, 4))
+    count = int(rng.integers(3, 5))
     kinds = [[word for word in speaker if word.text in kind] for kind in (DIGITS, COMMANDS)]
     possible = [kind for kind in kinds if len(kind) >= count] or [list(speaker)]
     pool = possible[int(rng.integers(len(possible)))] if rng.random() < 0.75 else list(speaker)
@@ -197,6 +211,38 @@ def _phrase(chosen: Sequence[Word], rng: np.random.Generator) -> tuple[Floats, s
 
 def _pause(quiet: Floats, frames: int, rng: np.random.Generator) -> Floats:
     return np.asarray(quiet[rng.integers(len(quiet), size=frames)])
+
+
+def varied(speaker: Sequence[Word], rng: np.random.Generator) -> list[Word]:
+    """Return recordings as if each word were said slower or faster."""
+    return [replace(word, power=_at_speed(word.power, float(rng.uniform(*_SPEED)))) for word in speaker]
+
+
+def _at_speed(power: Floats, speed: float) -> Floats:
+    frames = min(_LONGEST, round(len(power) * speed))
+    return np.asarray(power[np.arange(frames) * len(power) // frames])
+
+
+def disguised(utterances: Utterances, rng: np.random.Generator) -> Utterances:
+    """Return phrases as if others said them, with a few bands and frames hidden."""
+    x = utterances.x.copy()
+    for row in x:
+        row[:] = _moved(row, float(rng.uniform(*_PITCH)))
+        mean = row.mean()
+        for bands, most in zip((row.T, row, row), _MASKED, strict=True):
+            width = int(rng.integers(most))
+            first = int(rng.integers(len(bands) - width))
+            bands[first : first + width] = mean
+    return replace(utterances, x=x)
+
+
+def _moved(row: Floats, factor: float) -> Floats:
+    """Return log powers, float32 [frames, bands], with every band taken from ``factor`` times its place."""
+    last = row.shape[1] - 1
+    place = np.minimum(np.arange(last + 1) * factor, last)
+    below = place.astype(np.int64)
+    share = (place - below).astype(np.float32)
+    return np.asarray(row[:, below] * (1 - share) + row[:, np.minimum(below + 1, last)] * share)
 
 
 def joined(parts: Sequence[Utterances]) -> Utterances:
@@ -240,54 +286,60 @@ class Speakers:
             CorpusError: it is no such archive.
         """
         self._archive, self._clips = archive, _listed(archive)
-        self._order: list[str] = np.random.default_rng(0).permutation(list(self._clips)).tolist()
+        order: list[str] = np.random.default_rng(0).permutation(list(self._clips)).tolist()
+        many = {speaker for speaker in order if len(self._clips[speaker]) >= MANY_CLIPS}
+        self._few = [speaker for speaker in order if speaker not in many]
+        self._many = [speaker for speaker in order if speaker in many]
 
     def pretrained(self, count: int) -> list[str]:
-        """Return the speakers of a start, the same ones for every deal."""
-        return self._order[:count]
+        """Return the speakers of a start, the same ones for every deal, of those with few recordings."""
+        return self._few[:count]
 
     def words_of(self, speakers: Sequence[str]) -> list[list[Word]]:
         """Read the words of each of some speakers."""
         read = iter(words(self._archive, [entry for speaker in speakers for entry in self._clips[speaker]]))
         return [[next(read) for _ in self._clips[speaker]] for speaker in speakers]
 
-    def deal(self, counts: Counts, seed: int, kept: int) -> Deal:
-        """Give speakers to devices and to the server, and make their phrases; a seed's deal is always the same.
+    def deal(self, counts: Counts, seed: int) -> Deal:
+        """Give speakers to devices and to the server, and make tests; a seed's deal is always the same.
 
         Args:
             counts: of speakers and phrases.
             seed: of who gets whom.
-            kept: speakers of the start, who are left out.
 
         Raises:
             BenchmarkError: there are not enough speakers.
         """
         sizes = (*counts.devices, counts.development[0], counts.server_test[0])
-        others = self._order[kept:]
-        if len(others) < sum(sizes):
+        if len(self._many) < sum(sizes):
             raise BenchmarkError(
-                f"{self._archive} has {len(others)} speakers beside the start's {kept}, a deal takes {sum(sizes)}; "
-                "use the whole archive, or fewer speakers"
+                f"{self._archive} has {len(self._many)} speakers with {MANY_CLIPS} recordings or more, a deal takes "
+                f"{sum(sizes)}; use the whole archive, or fewer speakers"
             )
-        order = np.random.default_rng([seed, 1]).permutation(others)[: sum(sizes)].tolist()
+        order = np.random.default_rng([seed, 1]).permutation(self._many)[: sum(sizes)].tolist()
         left, rng = iter(self.words_of(order)), np.random.default_rng([seed, 2])
-        train, test = [], []
+        train, held_out, test = [], [], []
         for speakers in counts.devices:
-            pairs = [_two_parts(next(left), counts, rng) for _ in range(speakers)]
-            train.append(joined([first for first, _ in pairs]))
-            test.append(joined([second for _, second in pairs]))
+            parts = [_parts(next(left), counts, rng) for _ in range(speakers)]
+            train.append([part[0] for part in parts])
+            held_out.append(joined([part[1] for part in parts]))
+            test.append(joined([part[2] for part in parts]))
         server = [
             joined([phrases(next(left), each, rng) for _ in range(speakers)])
             for speakers, each in (counts.development, counts.server_test)
         ]
-        return Deal(train, test, server[0], server[1])
+        return Deal(train, held_out, test, server[0], server[1])
 
 
-def _two_parts(speaker: Sequence[Word], counts: Counts, rng: np.random.Generator) -> tuple[Utterances, Utterances]:
-    """Return a speaker's phrases to train on, and others of recordings that those do not have."""
+def _parts(
+    speaker: Sequence[Word], counts: Counts, rng: np.random.Generator
+) -> tuple[list[Word], Utterances, Utterances]:
+    """Return a speaker's recordings to train on, and phrases of a seventh and of three tenths of them."""
     found = [speaker[index] for index in rng.permutation(len(speaker))]
-    kept = max(3, len(found) * 3 // 10)
-    return phrases(found[kept:], counts.train, rng), phrases(found[:kept], counts.test, rng)
+    tested, held_out = (max(3, len(found) * share // 70) for share in (21, 10))
+    test, held, train = np.split(np.arange(len(found)), [tested, tested + held_out])
+    first, second, third = ([found[index] for index in part] for part in (train, held, test))
+    return first, phrases(second, counts.held_out, rng), phrases(third, counts.test, rng)
 
 
 @functools.lru_cache(maxsize=2)

@@ -19,7 +19,7 @@ from aggregator_server.selection.contract import History
 from aggregator_server.strategies.personalisation import schedule
 from aggregator_server.strategies.plan_methods import complete
 from benchmarks.papers.selection_clips import drawing
-from benchmarks.papers.speech_data import Deal, Utterances
+from benchmarks.papers.speech_data import Deal, Utterances, Word, joined, phrases
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
 from edge_client.speech.ctc import character_error_rate, greedy, indices, text_of
@@ -28,7 +28,7 @@ from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.messages import Choice
 from fleet_protocol.tensors import Arrays
 
-_GLOBAL, _GROUPS, _LOCAL, _CENTRAL = 1, 2, 3, 4  # what a random order is for
+_GLOBAL, _GROUPS, _LOCAL, _CENTRAL, _HEARD = 1, 2, 3, 4, 5  # what a random order is for
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Personal:
 
     Attributes:
         rate: step size.
-        passes: over the device's own utterances, after its group's rounds.
+        passes: over phrases of the device's own recordings, after its group's rounds.
         groups: settings of ``group_balanced``.
     """
 
@@ -83,18 +83,21 @@ class Part:
 class SpeechFleet:
     """One deal of speakers, and the model that its devices train.
 
+    A pass is over phrases that are made anew of the device's recordings, a fixed number of each speaker.
+
     Attributes:
-        sizes: utterances that each device has to train on.
+        sizes: utterances in a pass of each device.
         start: the weights before the first round.
     """
 
-    def __init__(self, model: ModelRuntime, deal: Deal, seed: int) -> None:
-        """Take the model's weights as the start."""
+    def __init__(self, model: ModelRuntime, deal: Deal, each: int, seed: int) -> None:
+        """Take the model's weights as the start; ``each``: phrases of each speaker in a pass."""
         self.model, self.seed, self.start = model, seed, model.get_weights()
-        self.train = [self._part(part) for part in deal.train]
+        self._recordings, self._each = deal.train, each
+        self.held_out = [self._part(part) for part in deal.held_out]
         self.tests = [self._part(part) for part in deal.test]
         self.development, self.server_test = self._part(deal.development), self._part(deal.server_test)
-        self.sizes = [len(part.texts) for part in self.train]
+        self.sizes = [each * len(speakers) for speakers in deal.train]
         manifest = model.manifest
         self._layout = Layout(manifest.layers, {name: tuple(shape) for name, shape in manifest.weight_shapes.items()})
 
@@ -129,9 +132,9 @@ class SpeechFleet:
             history = History(number, tuple(entry["loss"] for entry in entries))
             members = draw(history, (self.seed, number))
             clock = time.process_time()
-            weights, loss = self._round(weights, members, method, (_GLOBAL, number))
+            weights, loss, seconds = self._round(weights, members, method, (_GLOBAL, number))
             entries.append({
-                "devices": members, "loss": loss, "seconds": sum(self.train[one].seconds for one in members),
+                "devices": members, "loss": loss, "seconds": seconds,
                 "processor_s": time.process_time() - clock,
                 "development": self.error_rate(weights, self.development),
             })  # fmt: skip
@@ -139,43 +142,55 @@ class SpeechFleet:
 
     def _round(
         self, weights: Arrays, members: Sequence[int], method: Method, purpose: tuple[int, ...]
-    ) -> tuple[Arrays, float]:
-        """Let devices pass once over their utterances; return the mean of their weights and their median loss."""
-        trained, losses = dict[int, Arrays](), list[float]()
+    ) -> tuple[Arrays, float, float]:
+        """Let devices pass once; return the mean of their weights, their median loss and the seconds of speech."""
+        trained, losses, seconds = dict[int, Arrays](), list[float](), 0.0
         optimiser = Optimiser(method.rate, proximal=method.proximal)
         for one in members:
-            trained[one], loss = self._trained(weights, one, optimiser, 1, purpose)
+            trained[one], loss, heard = self._trained(weights, one, optimiser, 1, purpose)
             losses.append(loss)
+            seconds += heard
         order = sorted(members, key=str)
         updates = stack_updates(self._layout, {str(one): partial(trained.__getitem__, one) for one in order})
         sizes = np.array([self.sizes[one] for one in order], np.float64)
         rule = Choice("weighted_mean", {"by_size": method.by_size})
         mean, _, _ = aggregate_weights(rule, updates, sizes, weights, {})
-        return mean, float(np.median(losses))
+        return mean, float(np.median(losses)), seconds
 
     def _trained(
         self, weights: Arrays, device: int, optimiser: Optimiser, passes: int, purpose: tuple[int, ...]
-    ) -> tuple[Arrays, float]:
-        """Return what a device makes of weights in some passes, and the last one's mean loss."""
-        rng, part = np.random.default_rng([self.seed, *purpose, device]), self.train[device]
+    ) -> tuple[Arrays, float, float]:
+        """Return what a device makes of weights in some passes, the last one's mean loss, and the seconds of speech."""
+        rng = np.random.default_rng([self.seed, *purpose, device])
         self.model.set_weights(weights)
-        loss = float("nan")
+        loss, seconds = float("nan"), 0.0
         for _ in range(passes):
+            part = self._phrases(self._recordings[device], rng)
             loss = train_epoch(self.model, part.x, part.transcripts, optimiser, rng)
-        return self.model.get_weights(), loss
+            seconds += part.seconds
+        return self.model.get_weights(), loss, seconds
 
-    def alone(self, how: Personal, passes: int) -> list[float]:
-        """Return the error rates of devices that train the start on their own utterances only."""
-        return [self._fine_tuned(self.start, device, how.rate, passes) for device in range(len(self.train))]
+    def _phrases(self, speakers: Sequence[Sequence[Word]], rng: np.random.Generator) -> Part:
+        """Return the phrases of a pass."""
+        return self._part(joined([phrases(speaker, self._each, rng) for speaker in speakers]))
+
+    def recorded(self) -> list[float]:
+        """Return the seconds of speech in each device's recordings to train on, without pauses."""
+        return [sum(word.seconds for speaker in device for word in speaker) for device in self._recordings]
+
+    def alone(self, rate: float, passes: int) -> list[float]:
+        """Return the error rates of devices that train the start on their own recordings only."""
+        trained = [self._fine_tuned(self.start, device, rate, passes) for device in range(len(self.sizes))]
+        return [self.error_rate(weights, part) for weights, part in zip(trained, self.tests, strict=True)]
 
     def central(self, rate: float, passes: int) -> Arrays:
-        """Return what the start becomes on all devices' utterances together: what a fleet can come to."""
-        x = np.concatenate([part.x for part in self.train])
-        said = [transcript for part in self.train for transcript in part.transcripts]
+        """Return what the start becomes on all devices' recordings together: what a fleet can come to."""
+        everybody = [speaker for device in self._recordings for speaker in device]
         rng = np.random.default_rng([self.seed, _CENTRAL])
         self.model.set_weights(self.start)
         for _ in range(passes):
-            train_epoch(self.model, x, said, Optimiser(rate), rng)
+            part = self._phrases(everybody, rng)
+            train_epoch(self.model, part.x, part.transcripts, Optimiser(rate), rng)
         return self.model.get_weights()
 
     def personal(self, weights: Arrays, how: Personal) -> list[dict[str, Any]]:
@@ -185,7 +200,9 @@ class SpeechFleet:
 
         Returns:
             For each device ``utterances``, ``group``, ``passes``, and the error rates ``global``, ``local`` and
-            ``group_balanced`` on its own test.
+            ``group_balanced`` on its own test; ``global_heard`` and ``group_balanced_heard``, on phrases of recordings
+            that it trains on. It listens with the group-balanced model, or with the global one where that has fewer
+            errors on the phrases held out: ``listening`` on its own test, ``strangers`` on the server's.
         """
         settings = complete("personalisation", Choice("group_balanced", dict(how.groups))).settings
         planned = schedule({str(device): size for device, size in enumerate(self.sizes)}, settings)
@@ -194,17 +211,28 @@ class SpeechFleet:
             members = [int(name) for name in names]
             start = weights
             for number in range(rounds):
-                start, _ = self._round(start, members, Method(Choice("all", {}), how.rate), (_GROUPS, group, number))
+                method = Method(Choice("all", {}), how.rate)
+                start, _, _ = self._round(start, members, method, (_GROUPS, group, number))
             for device in members:
-                found[device] = {
-                    "device": device, "utterances": self.sizes[device], "group": group, "passes": rounds + how.passes,
-                    "global": self.error_rate(weights, self.tests[device]),
-                    "local": self._fine_tuned(weights, device, how.rate, rounds + how.passes),
-                    "group_balanced": self._fine_tuned(start, device, how.rate, how.passes),
-                }  # fmt: skip
+                about = {"device": device, "utterances": self.sizes[device], "group": group}
+                about["passes"] = rounds + how.passes
+                found[device] = about | self._judged(weights, start, device, how, rounds)
         return [found[device] for device in sorted(found)]
 
-    def _fine_tuned(self, weights: Arrays, device: int, rate: float, passes: int) -> float:
-        """Return the error rate on a device's own test of weights that it has trained further."""
-        trained, _ = self._trained(weights, device, Optimiser(rate), passes, (_LOCAL,))
-        return self.error_rate(trained, self.tests[device])
+    def _judged(self, weights: Arrays, group: Arrays, device: int, how: Personal, rounds: int) -> dict[str, float]:
+        """Return a device's error rates with the global model, and fine-tuned from that and from its group's."""
+        models = {
+            "global": weights,
+            "local": self._fine_tuned(weights, device, how.rate, rounds + how.passes),
+            "group_balanced": self._fine_tuned(group, device, how.rate, how.passes),
+        }
+        heard = self._phrases(self._recordings[device], np.random.default_rng([self.seed, _HEARD, device]))
+        rates = {name: self.error_rate(model, self.tests[device]) for name, model in models.items()}
+        both = ("group_balanced", "global")
+        rates |= {f"{name}_heard": self.error_rate(models[name], heard) for name in both}
+        kept = min(both, key=lambda name: self.error_rate(models[name], self.held_out[device]))
+        return rates | {"listening": rates[kept], "strangers": self.error_rate(models[kept], self.server_test)}
+
+    def _fine_tuned(self, weights: Arrays, device: int, rate: float, passes: int) -> Arrays:
+        """Return weights that a device has trained further on its own recordings."""
+        return self._trained(weights, device, Optimiser(rate), passes, (_LOCAL,))[0]

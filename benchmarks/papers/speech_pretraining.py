@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.papers.speech_data import Speakers, Utterances, aligned, joined, phrases
+from benchmarks.papers.speech_data import Speakers, Utterances, aligned, disguised, joined, phrases, varied
 from benchmarks.papers.speech_start import Pretraining
 from edge_client.speech.ctc import BLANK, indices
 from fleet_protocol.atomic_files import write_durably
@@ -111,17 +111,14 @@ def _ctc(logits: Tensor, texts: Tensor, lengths: Tensor) -> Tensor:
 
 def pretrained(bundle: Bundle, speakers: Speakers, how: Pretraining) -> tuple[Arrays, list[float]]:
     """Return a network's weights after pretraining, and the mean loss of every pass."""
-    words, rng, trainer = (
-        speakers.words_of(speakers.pretrained(how.speakers)),
-        np.random.default_rng(7),
-        Trainer(bundle),
-    )
+    rng, trainer = np.random.default_rng(7), Trainer(bundle)
+    words = speakers.words_of(speakers.pretrained(how.speakers))
     plan = [("aligned", how.rate)] * how.aligned
     plan += [("ctc", how.rate * (how.passes - number) / how.passes) for number in range(how.passes)]
     plan += [("settled", how.settled_rate)] * how.settled
     losses = []
     for kind, rate in plan:
-        heard = joined([phrases(of_speaker, how.each, rng) for of_speaker in words])
+        heard = disguised(joined([phrases(varied(speaker, rng), how.each, rng) for speaker in words]), rng)
         losses.append(trainer.train(heard, kind, rate, rng))
     return trainer.weights, losses
 

@@ -54,21 +54,21 @@ def shared_model(
 
 def without_fleet(
     archive: Path, bundle: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int,
-    personal: Personal, passes: int,
+    rate: float, passes: int,
 ) -> Figures:  # fmt: skip
     """Return what the start is worth, and what devices make of it alone; see :func:`shared_model`.
 
     Returns:
         ``development`` and ``server_test`` of the start; ``devices`` with the error rates ``start`` and ``alone`` on
-        their own tests; ``seconds`` of speech in their training; and ``processor_s``.
+        their own tests; ``seconds`` of speech in their recordings to train on; and ``processor_s``.
     """
     fleet, clock = _fleet(archive, bundle, folder, counts, pretraining, seed), time.process_time()
-    tested, trained = fleet.tested(fleet.start, "start"), fleet.alone(personal, passes)
+    tested, trained = fleet.tested(fleet.start, "start"), fleet.alone(rate, passes)
     return {
         "development": fleet.error_rate(fleet.start, fleet.development),
         "server_test": fleet.error_rate(fleet.start, fleet.server_test),
         "devices": [device | {"alone": alone} for device, alone in zip(tested, trained, strict=True)],
-        "seconds": [part.seconds for part in fleet.train],
+        "seconds": fleet.recorded(),
         "processor_s": time.process_time() - clock,
     }  # fmt: skip
 
@@ -104,7 +104,7 @@ def _fleet(
     archive: Path, bundle: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int
 ) -> SpeechFleet:
     model = ModelRuntime.open(started(bundle, archive, pretraining, folder))
-    return SpeechFleet(model, Speakers(archive).deal(counts, seed, pretraining.speakers), seed)
+    return SpeechFleet(model, Speakers(archive).deal(counts, seed), counts.train, seed)
 
 
 def draws(

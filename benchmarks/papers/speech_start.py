@@ -27,7 +27,7 @@ class Pretraining:
 
     Attributes:
         speakers: how many.
-        each: phrases of a speaker in a pass; they are made anew for every pass.
+        each: phrases of a speaker in a pass; they are made anew for every pass, disguised and at other speeds.
         aligned: passes with each letter at its place in its word, before CTC takes over.
         passes: of CTC by Adam.
         rate: Adam's step size; it falls to nothing over these passes.
@@ -36,13 +36,13 @@ class Pretraining:
         settled_rate: step size of these.
     """
 
-    speakers: int = 170
-    each: int = 4
-    aligned: int = 20
-    passes: int = 25
+    speakers: int = 800
+    each: int = 2
+    aligned: int = 8
+    passes: int = 40
     rate: float = 0.004
-    settled: int = 8
-    settled_rate: float = 0.0015
+    settled: int = 3
+    settled_rate: float = 0.0003
 
 
 def started(bundle: Path, archive: Path, how: Pretraining, folder: Path) -> Path:
