@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from benchmarks.papers.fedmlac_claims import claims
@@ -12,13 +11,12 @@ from benchmarks.papers.fedmlac_figures import (
     CONDITIONS,
     FEDMLAC,
     FLEETS_OF_FIVE,
-    LONGER,
     METHODS,
     NO_LPA,
     PUBLISHED,
-    REHEARSED,
     SCORES,
     TUNED_ON,
+    Tuning,
     has,
     local,
     local_on_own,
@@ -29,34 +27,21 @@ from benchmarks.papers.fedmlac_figures import (
     thousands,
     trial_score,
 )
+from benchmarks.papers.fedmlac_often_tables import often_tuning, often_visited
 from benchmarks.papers.gained import WITHOUT, own_and_strangers
 from benchmarks.papers.report import Results, gain, markdown_table, mean_and_spread
 from benchmarks.papers.run import Figures
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """What was tried.
-
-    Attributes:
-        seeds: it was tried on.
-        trials: by method.
-        chosen: of these.
-    """
-
-    seeds: Sequence[int]
-    trials: Mapping[str, Sequence[str]]
-    chosen: Mapping[str, str]
-
-
-def tables(results: Results, tuning: Tuning) -> str:
-    """Return all of FedMLAC's tables."""
+def tables(results: Results, tuning: Tuning, often: Tuning) -> str:
+    """Return all of FedMLAC's tables; ``often``: what was tried with devices that are visited often."""
     parts = {
         "By the paper's measure: the mean of the local models": _by_local_models(results),
         "By the model that a device listens with": _listening(results),
         "Five networks in one fleet": _five(results),
+        "Visited often": often_visited(results),
         "Where the difference comes from": _reasons(results),
-        "Tuning": "" if results.full else _tuning(results, tuning),
+        "Tuning": "" if results.full else _tuning(results, tuning) + often_tuning(results, often),
     }
     sections = [f"### {heading}\n{text}" for heading, text in parts.items() if text]
     return "\n".join([_setting(results), *sections, claims(results)])
@@ -144,20 +129,19 @@ _HEADER = ["", "thousand clips", *(f"{what}, {name}" for name in TUNED_ON for wh
 
 
 def _listening(results: Results) -> str:
-    of = {method: method for method in METHODS} | {LONGER: LONGER}
     return (
         "Every device takes three passes over its clips and public labels, from the round's model or, with FedMLAC,\n"
         "from its own. It listens with the better of the two on clips that it held out. Own are clips of the device\n"
         "that nothing was trained on or chosen by, with right labels; strangers are speakers whom no device has. The\n"
         "models without a fleet are `crnn_base`, trained for as many passes as FedMLAC's own models. \"Thousand\n"
         'clips" counts what was trained on in the rounds. FedMLAC trains two networks on a clip and asks both,\n'
-        "which takes twice the time (last column under Tuning). FedAvg with twice the rounds has as much compute.\n\n"
-        + markdown_table(_HEADER, _rows(results, of, FEDMLAC))
+        "which takes twice the time (last column under Tuning).\n\n"
+        + markdown_table(_HEADER, _rows(results, {method: method for method in METHODS}, FEDMLAC))
     )
 
 
 def _five(results: Results) -> str:
-    names = {label: f"{label}, {FLEETS_OF_FIVE}" for label in (FEDMLAC, NO_LPA, REHEARSED)}
+    names = {label: f"{label}, {FLEETS_OF_FIVE}" for label in (FEDMLAC, NO_LPA)}
     rows = _rows(results, names, names[FEDMLAC])
     scores = [mean_and_spread([100 * found[key] for found in results.figures(SCORES)]) for key in ("own", "strangers")]
     rows.append(["`zero_shot`", "", *scores, "", ""])
@@ -169,8 +153,7 @@ def _five(results: Results) -> str:
         "Each device has a random one of the paper's five networks; FedAvg, FedProx and FedOPT cannot run. The\n"
         "plug-in is `crnn_lite`. Models as above. `zero_shot` shares scores of the public set and trains on its\n"
         "labels as well; the simulator gives its users no wrong labels. The strategy `prototypes` has no\n"
-        "networks to compare: its devices share a pretrained front end. With public labels, one seed,\n"
-        "FedMLAC rehearses them after every step, at a rate that was chosen without that.\n\n"
+        "networks to compare: its devices share a pretrained front end.\n\n"
         + markdown_table(_HEADER, rows)
         + "\nThe local models, before they are fine-tuned:\n\n"
         + markdown_table([_HEADER[0], *_HEADER[2:]], locals_)
