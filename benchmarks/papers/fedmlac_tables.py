@@ -21,6 +21,8 @@ from benchmarks.papers.fedmlac_figures import (
     local,
     local_on_own,
     lost,
+    often,
+    often_visits,
     published_loss,
     quickest,
     shared,
@@ -33,15 +35,15 @@ from benchmarks.papers.report import Results, gain, markdown_table, mean_and_spr
 from benchmarks.papers.run import Figures
 
 
-def tables(results: Results, tuning: Tuning, often: Tuning) -> str:
-    """Return all of FedMLAC's tables; ``often``: what was tried with devices that are visited often."""
+def tables(results: Results, tuning: Tuning, often_tuned: Tuning) -> str:
+    """Return all of FedMLAC's tables; ``often_tuned``: what was tried with devices that are visited often."""
     parts = {
         "By the paper's measure: the mean of the local models": _by_local_models(results),
         "By the model that a device listens with": _listening(results),
         "Five networks in one fleet": _five(results),
         "Visited often": often_visited(results),
         "Where the difference comes from": _reasons(results),
-        "Tuning": "" if results.full else _tuning(results, tuning) + often_tuning(results, often),
+        "Tuning": "" if results.full else _tuning(results, tuning) + often_tuning(results, often_tuned),
     }
     sections = [f"### {heading}\n{text}" for heading, text in parts.items() if text]
     return "\n".join([_setting(results), *sections, claims(results)])
@@ -51,11 +53,12 @@ def _setting(results: Results) -> str:
     figures, seeds = results.figures(f"{FEDMLAC}, {CLEAN}")[0], results.seeds(f"{FEDMLAC}, {CLEAN}")
     devices, visits = len(figures["devices"]), len(figures["rounds"])
     clips = fmean(entry["clips"] for entry in figures["devices"])
+    later = f"; visited often {often_visits(results)}" if has(results, often(FEDMLAC, CLEAN)) else ""
     rows = [
         ["devices, in a round", f"{devices}, all", "2,618, 20 %"],
         ["clips of a device to train on", f"{clips:.0f}", "40"],
         ["words", "10", "35"],
-        ["visits of a device, passes in each", f"{visits}, 1", "about 1,000, 1"],
+        ["visits of a device, of one pass", f"{visits}{later}", "about 1,000"],
         ["seeds", " and ".join(map(str, seeds)), "five runs"],
     ]
     return (
