@@ -15,7 +15,7 @@ CLEAN, HALF_WRONG = TUNED_ON = ("clean", "wrong 50%")
 NOISE, WRONG = ("10 dB on devices", "10 dB everywhere"), ("wrong 30%", HALF_WRONG)
 CONDITIONS = (CLEAN, *WRONG, *NOISE)
 NO_LPA = "FedMLAC without LPA"
-OFTEN = "visited often"
+OFTEN, PAPERS_RATE = "visited often", "FedAvg, rate 0.01"
 FLEETS_OF_FIVE, SCORES = "five networks", "zero_shot, five networks"
 # Bai et al. 2025, tables 4, 6 and 7: accuracy on Speech Commands in per cent, in METHODS' order. The paper does not say
 # whether its test clips have noise too.
@@ -27,6 +27,7 @@ PUBLISHED: dict[str, tuple[float, ...]] = {
 }  # fmt: skip
 # Table 5: with all devices in a round, clean; FedMLAC over each of BASELINES.
 ALL_DEVICES_LEAD = (3.18, 3.03, 0.92)
+Where = Callable[[Figures], dict[str, float]]
 _GUESSED = 10.0  # in per cent, of ten words
 
 
@@ -90,21 +91,17 @@ def stopped(figures: Figures) -> dict[str, float]:
     return max(stops(figures), key=lambda entry: entry["public"])
 
 
-def often_means(
-    results: Results, condition: str, where: Callable[[Figures], dict[str, float]] = at_the_end
-) -> dict[str, float]:
-    """Return the local models' accuracy on strangers' clips where devices are visited often, in per cent, by method.
+def often_means(results: Results, condition: str, key: str, where: Where = at_the_end) -> dict[str, float]:
+    """Return means over seeds where devices are visited often, in per cent, by method.
 
     Args:
         results: of all runs.
         condition: methods that were not run under it are left out; all are where nothing was visited often.
-        where: which of the rounds after which they were judged.
+        key: which figure: ``accuracy`` of the shared model, ``local_strangers``, ``local_own`` and the like.
+        where: which of the rounds after which devices were judged.
     """
-    names = {method: often(method, condition) for method in METHODS if has(results, often(method, condition))}
-    return {
-        method: fmean(100 * where(figures)["local_strangers"] for figures in results.figures(name))
-        for method, name in names.items()
-    }
+    names = {of: often(of, condition) for of in (*METHODS, PAPERS_RATE) if has(results, often(of, condition))}
+    return {of: fmean(100 * where(one)[key] for one in results.figures(name)) for of, name in names.items()}
 
 
 def quickest(results: Results, method: str, trials: Sequence[str]) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.papers.fedmlac_figures import CLEAN, FEDMLAC, FLEETS_OF_FIVE, HALF_WRONG, often
+from benchmarks.papers.fedmlac_figures import CLEAN, FEDMLAC, FLEETS_OF_FIVE, HALF_WRONG, PAPERS_RATE, often
 from benchmarks.papers.fedmlac_methods import FIVE, LISTENING, Method, fedavg, fedmlac, fedopt
 from benchmarks.papers.fedmlac_visits import visited
 from benchmarks.papers.run import Call, Run
@@ -27,7 +27,9 @@ TRIALS: Mapping[str, Mapping[str, Method]] = {
     },
 }  # fmt: skip
 CHOSEN = {"FedAvg": "0.08", "FedOPT": "0.04, server's 0.01", FEDMLAC: "0.16, a 0.1"}
-METHODS: Mapping[str, Method] = {name: trials[CHOSEN[name]] for name, trials in TRIALS.items()}
+METHODS: Mapping[str, Method] = {name: trials[CHOSEN[name]] for name, trials in TRIALS.items()} | {
+    PAPERS_RATE: fedavg(0.01)
+}
 CONDITIONS = {CLEAN: ("FedAvg", FEDMLAC), HALF_WRONG: tuple(METHODS)}
 """Which methods are run under which."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from benchmarks.papers.fedmlac_figures import (
     FEDMLAC,
@@ -10,9 +10,11 @@ from benchmarks.papers.fedmlac_figures import (
     HALF_WRONG,
     METHODS,
     OFTEN,
+    PAPERS_RATE,
     PUBLISHED,
     TUNED_ON,
     Tuning,
+    Where,
     at_the_end,
     has,
     local,
@@ -23,7 +25,6 @@ from benchmarks.papers.fedmlac_figures import (
 )
 from benchmarks.papers.gained import WITHOUT, own_and_strangers
 from benchmarks.papers.report import Results, markdown_table, mean_and_spread
-from benchmarks.papers.run import Figures
 
 
 def often_visited(results: Results) -> str:
@@ -48,10 +49,10 @@ def often_visited(results: Results) -> str:
 
 def _there(results: Results) -> list[tuple[str, str]]:
     """Return conditions and methods that were run."""
-    return [(c, method) for c in TUNED_ON for method in METHODS if has(results, often(method, c))]
+    return [(c, method) for c in TUNED_ON for method in (*METHODS, PAPERS_RATE) if has(results, often(method, c))]
 
 
-def _cell(results: Results, name: str, key: str, where: Callable[[Figures], Mapping[str, float]]) -> str:
+def _cell(results: Results, name: str, key: str, where: Where) -> str:
     return mean_and_spread(results.values(name, lambda figures: 100 * where(figures)[key]))
 
 
@@ -62,7 +63,7 @@ def _by_local_models(results: Results) -> str:
         after = " and ".join(f"{stopped(figures)['round']:.0f}" for figures in results.figures(name))
         rows.append([
             f"{condition}, {method}",
-            f"{mean_and_spread(results.values(name, local))} ({PUBLISHED[condition][METHODS.index(method)]:.1f})",
+            mean_and_spread(results.values(name, local)) + _published(condition, method),
             mean_and_spread(results.values(name, local_on_own)),
             _cell(results, name, "accuracy", at_the_end),
             after,
@@ -75,6 +76,11 @@ def _by_local_models(results: Results) -> str:
     return markdown_table(header, rows)
 
 
+def _published(condition: str, method: str) -> str:
+    """Return the paper's figure in brackets; that rate is all methods' there."""
+    return f" ({PUBLISHED[condition][METHODS.index(method)]:.1f})" if method in METHODS else ""
+
+
 def _over_visits(results: Results, rounds: Sequence[int]) -> str:
     rows = []
     for condition, method in _there(results):
@@ -84,7 +90,7 @@ def _over_visits(results: Results, rounds: Sequence[int]) -> str:
     return markdown_table(["", *map(str, rounds)], rows)
 
 
-def _own_and_strangers(results: Results, name: str, where: Callable[[Figures], Mapping[str, float]]) -> list[str]:
+def _own_and_strangers(results: Results, name: str, where: Where) -> list[str]:
     if not has(results, name):
         return ["", ""]
     return [_cell(results, name, key, where) for key in ("listening_own", "listening_strangers")]
