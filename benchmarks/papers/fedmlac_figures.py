@@ -104,10 +104,9 @@ def often_means(results: Results, condition: str, key: str, where: Where = at_th
     return {of: fmean(100 * where(one)[key] for one in results.figures(name)) for of, name in names.items()}
 
 
-def quickest(results: Results, method: str, trials: Sequence[str]) -> float:
-    """Return how long the quickest of a method's trials took, in seconds: others may have shared the processor."""
-    names = [name for name in results.by_name if name.startswith(tuple(f"{method} {trial}" for trial in trials))]
-    return min(outcome.seconds for name in names for _, outcome in results.by_name[name])
+def quickest(results: Results, name: str) -> float:
+    """Return how long the quickest of a name's runs took, in seconds."""
+    return min(outcome.seconds for _, outcome in results.by_name[name])
 
 
 def has(results: Results, name: str) -> bool:
@@ -117,24 +116,18 @@ def has(results: Results, name: str) -> bool:
 
 def lost(results: Results, method: str, condition: str) -> list[float]:
     """Return the points that a method's local models lose to a condition, seed by seed."""
-    clean, hurt = (results.values(f"{method}, {name}", local) for name in (CLEAN, condition))
-    return [before - after for before, after in zip(clean, hurt, strict=True)]
+    clean, hurt = (_by_seed(results, f"{method}, {name}") for name in (CLEAN, condition))
+    return [clean[seed] - after for seed, after in hurt.items() if seed in clean]
+
+
+def _by_seed(results: Results, name: str) -> dict[int, float]:
+    return dict(zip(results.seeds(name), results.values(name, local), strict=True))
 
 
 def published_loss(method: str, condition: str) -> float:
     """Return the points that a method loses to a condition in the paper."""
     place = METHODS.index(method)
     return PUBLISHED[CLEAN][place] - PUBLISHED[condition][place]
-
-
-def trial_score(results: Results, method: str, trial: str) -> float:
-    """Return what a trial is judged by, in per cent: the local models' mean over both conditions.
-
-    Of ``zero_shot``, which has one condition, the mean of own and strangers' clips.
-    """
-    if method == SCORES:
-        return fmean(50 * (found["own"] + found["strangers"]) for found in results.figures(f"{method} {trial}"))
-    return fmean(fmean(results.values(f"{method} {trial}, {name}", local)) for name in TUNED_ON)
 
 
 def _mean(figures: Figures, name: str) -> float:
