@@ -210,7 +210,7 @@ def _tuning(tuning: Tuning) -> str:
         f"Seed {' and '.join(map(str, tuning.seeds))}, as many trials of every method, of as many visits as above, by\n"
         "the mean of the local models, clean and with half of the labels wrong; of `zero_shot` by own and strangers'\n"
         "clips, clean. One choice serves all conditions. The command does not repeat these trials. The rate is\n"
-        "followed by FedProx' mu, FedOPT's server rate, and FedMLAC's a. Not tuned: momentum 0.9, LPA's shares (0.1 and 0.1),\n"
-        "FedMLAC's five passes of warm-up at 0.02. Thirteen runs in fleets of other sizes came first, with the same\n"
-        "seed: six of FedAvg and seven of FedMLAC.\n\n" + markdown_table(["", *("trial",) * 5], rows)
+        "followed by FedProx' mu, FedOPT's server rate, and FedMLAC's a. Not tuned: momentum 0.9, LPA's shares\n"
+        "(0.1 and 0.1), FedMLAC's five passes of warm-up at 0.02. Thirteen runs in fleets of other sizes came first,\n"
+        "with the same seed: six of FedAvg and seven of FedMLAC.\n\n" + markdown_table(["", *("trial",) * 5], rows)
     )
