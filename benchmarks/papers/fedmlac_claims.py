@@ -111,8 +111,8 @@ def _less_lost(results: Results, what: str, conditions: Sequence[str]) -> Claim:
 
 
 def _lost_by_often(results: Results, condition: str) -> dict[str, float]:
-    before, after = (often_means(results, name, "local_strangers") for name in (CLEAN, condition))
-    return {name: before[name] - after[name] for name in before if name in after}
+    there = [name for name in METHODS if all(has(results, often(name, c)) for c in (CLEAN, condition))]
+    return {name: fmean(lost(results, f"{OFTEN}: {name}", condition)) for name in there}
 
 
 def _each(losses: Mapping[str, float], names: Sequence[str]) -> str:

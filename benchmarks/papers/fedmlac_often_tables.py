@@ -35,7 +35,8 @@ def often_visited(results: Results) -> str:
     return (
         f"The same devices and clips, {rounds[-1]} rounds of all devices. The devices' models were judged after\n"
         f"{', '.join(map(str, rounds))} of them. A server that stops keeps the round of these whose shared model\n"
-        "knows most of the public set, on which no method trains in the rounds. By the paper's measure, in %:\n\n"
+        "knows most of the public set, on which no method trains in the rounds. By the paper's measure, in %;\n"
+        "the paper does not say whose clips it tests on. A cell without a spread is of one seed.\n\n"
         + _by_local_models(results)
         + "\nThe local models on strangers' clips, over the visits:\n\n"
         + _over_visits(results, rounds)
