@@ -32,7 +32,7 @@ METHODS: Mapping[str, Method] = {name: trials[CHOSEN[name]] for name, trials in 
 }
 CONDITIONS = {CLEAN: ("FedAvg", FEDMLAC), HALF_WRONG: tuple(METHODS)}
 """Which methods are run under which."""
-ONE_SEED: frozenset[str] = frozenset()
+ONE_SEED = frozenset([often(PAPERS_RATE, HALF_WRONG), *(often(of, CLEAN) for of in CONDITIONS[CLEAN])])
 """Names of runs that have the first seed alone, so that the table ends in time."""
 
 

@@ -107,8 +107,8 @@ def test_where_devices_are_visited_often_a_lead_is_told_from_one_over_models_tha
     assert wrong.ours.endswith("40 visits: +20.0 (FedAvg), +20.0 (FedOPT), on own clips +20.0 (FedAvg), +20.0 (FedOPT)")
     assert wrong.why.endswith(
         "40 visits, the shared models at the end and where a server would have stopped: FedAvg 30.0 and 60.0, FedOPT "
-        "30.0 and 60.0, FedMLAC 50.0 and 50.0: FedAvg learns wrong labels by heart where nobody stops it; at the "
-        "paper's rate of 0.01 its local models end 20.0 points behind FedMLAC's"
+        "30.0 and 60.0, FedMLAC 50.0 and 50.0: FedAvg learns wrong labels by heart where nobody stops it; FedMLAC's "
+        "local models lead those of FedAvg at the paper's rate of 0.01 by +20.0 points, on own clips by +20.0"
     )
 
 
