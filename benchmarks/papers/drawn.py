@@ -51,7 +51,18 @@ def _speech(method: str) -> dict[str, Series]:
     }
 
 
+def _often(condition: str) -> dict[str, Series]:
+    fedavg, mutual = (f"visited often: {method}, {condition}" for method in ("FedAvg", "FedMLAC"))
+    return {
+        "FedAvg, shared": (fedavg, share("accuracy")),
+        "FedAvg, local": (fedavg, share("local_strangers")),
+        "FedMLAC, plug-in": (mutual, share("accuracy")),
+        "FedMLAC, own": (mutual, share("local_strangers")),
+    }
+
+
 _MLAC = ("FedAvg", "FedProx", "FedOPT", "FedMLAC")
+_LABELS = ("clean", "wrong 50%")
 _UI = ("FedAvg", "FedMMD (logits)", "FedOPT", "FedKWS-UI")
 _UI_SETTINGS = ("DSCNN, 12 steps", "base, 50 steps")
 _SELECTED = {"FedAvg": ("FedAvg", "FedAvg, R = 50"), "FedProx": ("FedProx 0.1", "FedProx 0.1, R = 30")}
@@ -73,7 +84,14 @@ PICTURES: dict[str, Sequence[Picture]] = {
             "fedmlac",
             "FedMLAC against its baselines: accuracy of the shared model on people whom no device has heard, over the "
             "rounds; clean labels, and half of the labels wrong.",
-            {title: _accuracy({method: f"{method}, {title}" for method in _MLAC}) for title in ("clean", "wrong 50%")},
+            {title: _accuracy({method: f"{method}, {title}" for method in _MLAC}) for title in _LABELS},
+            "accuracy, %",
+        ),
+        over_rounds(
+            "fedmlac-often",
+            "FedMLAC and FedAvg where devices are visited often: accuracy of the shared model, and mean of the local "
+            "ones, on people whom no device has heard, over the rounds; clean labels, and half of the labels wrong.",
+            {title: _often(title) for title in _LABELS},
             "accuracy, %",
         ),
     ],

@@ -11,27 +11,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchmarks.papers import fedmlac_often
 from benchmarks.papers.fedmlac_figures import (
     CLEAN,
     FEDMLAC,
     FLEETS_OF_FIVE,
     HALF_WRONG,
-    LONGER,
     NO_LPA,
     NOISE,
-    REHEARSED,
     SCORES,
     TUNED_ON,
     WRONG,
+    Tuning,
 )
+from benchmarks.papers.fedmlac_methods import FIVE, LISTENING, WARM_UP, Method, fedavg, fedmlac, fedopt
 from benchmarks.papers.fedmlac_scores import shared_scores
-from benchmarks.papers.fedmlac_tables import Tuning, tables
+from benchmarks.papers.fedmlac_tables import tables
 from benchmarks.papers.keywords import KEYWORDS, keyword_clips
-from benchmarks.papers.published import LPA, MEAN
+from benchmarks.papers.published import LPA
 from benchmarks.papers.report import Results
 from benchmarks.papers.run import Call, Run
 from benchmarks.papers.scale import Scale
-from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import (
     BaselinesSection,
@@ -45,48 +45,24 @@ TITLE = "FedMLAC: mutual learning and layer-wise pruning aggregation"
 PAPER = "Bai et al. 2025, FedMLAC"
 
 SEEDS, TUNING_SEEDS = (1, 2), (100,)
-OWN, PLUG_IN = "crnn_base", "crnn_lite"
-FIVE = ("crnn_tiny", "crnn_lite", "crnn_mid", "crnn_base", "crnn_deep")
 MOST_PASSES = 100  # of models without a fleet
 TEST, PUBLIC = 0.25, 0.05  # shares of the speakers
+HELD_OUT = 0.2  # of a device's clips
 PUBLIC_OF_A_WORD = 18  # of zero_shot
 SCORES_RATES, SCORES_RATE = (0.01, 0.02, 0.05, 0.1, 0.2), 0.05
-WARM_UP: dict[str, Value] = {"warm_up": 5, "warm_up_rate": 0.02}
-# What a device listens with: the round's model, or its own, after three passes over own clips and public labels.
-LISTENING: dict[str, Value] = {"name": "local", "epochs": 3}
-
-
-@dataclass(frozen=True)
-class Method:
-    """A method and its settings; ``own``: the architectures of the devices' own models, if they have any."""
-
-    strategy: str
-    local: Mapping[str, Value]
-    aggregation: Mapping[str, Value] = field(default_factory=lambda: MEAN)
-    shared: str = OWN
-    own: tuple[str, ...] = ()
-
-
-def _fedmlac(rate: float, share: float) -> Method:
-    return Method("fedmlac", {"learning_rate": rate, "own_share": share} | WARM_UP, LPA, PLUG_IN, (OWN,))
-
-
-def _fedopt(rate: float, server: float) -> Method:
-    return Method("fedopt", {"learning_rate": rate}, MEAN | {"server_learning_rate": server})
-
 
 TRIALS: Mapping[str, Mapping[str, Method]] = {
-    "FedAvg": {f"{rate:g}": Method("fedavg", {"learning_rate": rate}) for rate in (0.01, 0.02, 0.04, 0.08, 0.16)},
+    "FedAvg": {f"{rate:g}": fedavg(rate) for rate in (0.01, 0.02, 0.04, 0.08, 0.16)},
     "FedProx": {
         f"{rate:g}, mu {mu:g}": Method("fedprox", {"learning_rate": rate, "proximal": mu})
         for rate, mu in ((0.04, 0.01), (0.04, 0.1), (0.08, 0.01), (0.08, 0.1), (0.16, 0.01))
     },
     "FedOPT": {
-        f"{rate:g}, server's {server:g}": _fedopt(rate, server)
+        f"{rate:g}, server's {server:g}": fedopt(rate, server)
         for rate, server in ((0.04, 0.003), (0.04, 0.01), (0.04, 0.03), (0.08, 0.003), (0.08, 0.01))
     },
     FEDMLAC: {
-        f"{rate:g}, a {share:g}": _fedmlac(rate, share)
+        f"{rate:g}, a {share:g}": fedmlac(rate, share)
         for rate, share in ((0.04, 0.1), (0.04, 0.3), (0.08, 0.3), (0.16, 0.3), (0.16, 0.6))
     },
 }  # fmt: skip
@@ -153,12 +129,12 @@ def experiment(
     warm_up = int(WARM_UP["warm_up"])
     rounds = RoundsSection(
         count=size.rounds, strategy=method.strategy, seed=seed, evaluate_every=max(1, size.rounds // 10),
-        local={"epochs": 1, "rehearsal": 0.0, **method.local}, aggregation=dict(method.aggregation),
+        local=method.settings, aggregation=dict(method.aggregation),
         selection={"name": "uniform", "fraction": size.share} if size.share < 1 else {},
     )  # fmt: skip
     return Experiment(
         keyword_clips(scale, speakers=size.speakers, test=TEST, public=PUBLIC, **condition.noise),
-        FleetSection(devices=size.devices, held_out=0.2, local_models=True),
+        FleetSection(devices=size.devices, held_out=HELD_OUT, local_models=True),
         ModelSection(bundles[method.shared], tuple(bundles[name] for name in method.own)),
         rounds,
         FaultsSection(wrong_labels=condition.wrong),
@@ -168,9 +144,13 @@ def experiment(
 
 
 def runs(scale: Scale) -> list[Run]:
-    """Return the trials, every method's runs under every condition, and those that take FedMLAC apart."""
+    """Return every method's runs under every condition, those that take FedMLAC apart, and those of many visits.
+
+    The trials of :data:`TRIALS` are not among them: they take as long as all that is reported.
+    """
     size = FULL if scale.full else SMALL
-    found = [] if scale.full else list(_trials(scale))
+    often = None if scale.full else _often(scale)
+    found = list(often.trials(TUNING_SEEDS)) if often else []
     for seed in SEEDS:
         for name, condition in CONDITIONS.items():
             alone = name in TUNED_ON
@@ -180,32 +160,24 @@ def runs(scale: Scale) -> list[Run]:
         for name in TUNED_ON:
             found += _parts(scale, name, seed, size)
         found.append(_scores(scale, SCORES, SCORES_RATE, seed, size))
-    return found
+    return [*found, *often.reported(SEEDS)] if often else found
 
 
-def _trials(scale: Scale) -> Iterator[Run]:
-    for seed in TUNING_SEEDS:
-        for name in TUNED_ON:
-            for of, trials in TRIALS.items():
-                for trial, method in trials.items():
-                    label = f"{of} {trial}, {name}"
-                    yield _run(scale, label, method, CONDITIONS[name], seed, SMALL, judged=False)
-        for rate in SCORES_RATES:
-            yield _scores(scale, f"{SCORES} {rate:g}", rate, seed, SMALL)
+def _often(scale: Scale) -> fedmlac_often.OftenVisited:
+    """Return the fleet of the other runs, with the same clips on the same devices."""
+    data = {"source": "log_mel", "path": scale.data("gsc_v2_logmel_jpg.zip"), "labels": KEYWORDS}
+    data |= {"speakers": SMALL.speakers, "test": TEST, "public": PUBLIC}
+    fleet = {"devices": SMALL.devices, "held_out": HELD_OUT, "local_models": True}
+    return fedmlac_often.OftenVisited(data, fleet, _bundles(scale))
 
 
 def _parts(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
     """Yield what takes FedMLAC apart, and the fleets of several architectures."""
     condition, mutual = CONDITIONS[name], METHODS[FEDMLAC]
-    longer = replace(size, rounds=2 * size.rounds)
-    if name == HALF_WRONG:
-        yield _run(scale, f"{LONGER}, {name}", METHODS["FedAvg"], condition, seed, longer)
     five = replace(mutual, own=FIVE)
     parts = {FEDMLAC: five}
     if name == CLEAN:
         parts[NO_LPA] = replace(five, aggregation=LPA | {"v_h": 0.0, "v_l": 0.0})
-        if seed == SEEDS[0]:
-            parts[REHEARSED] = replace(five, local={**five.local, "rehearsal": 1.0})
     for label, method in parts.items():
         alone = label == FEDMLAC
         yield _run(scale, f"{label}, {FLEETS_OF_FIVE}, {name}", method, condition, seed, size, alone=alone)
@@ -236,4 +208,6 @@ def section(results: Results) -> str:
     """Return the tables."""
     trials = {name: tuple(of) for name, of in TRIALS.items()} | {SCORES: tuple(f"{rate:g}" for rate in SCORES_RATES)}
     chosen = CHOSEN | {SCORES: f"{SCORES_RATE:g}"}
-    return tables(results, Tuning(TUNING_SEEDS, trials, chosen))
+    often = {name: tuple(of) for name, of in fedmlac_often.TRIALS.items()}
+    tuned = Tuning(TUNING_SEEDS, trials, chosen), Tuning(TUNING_SEEDS, often, fedmlac_often.CHOSEN)
+    return tables(results, *tuned)
