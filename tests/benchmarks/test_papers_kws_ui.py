@@ -87,6 +87,7 @@ def test_the_text_says_where_it_is_ahead_and_where_it_is_not():
     assert "| warm start | 25.0 ± 0.0 |" in ahead
     assert "| alone |  |  |  | 30.0 ± 0.0 | 30.0 ± 0.0 |  |  |" in ahead
     assert "- DSCNN, 12 steps: +28.0 ± 0.0 over FedOPT, the best of the four others; +38.0 ± 0.0 over FedAvg;" in ahead
+    assert "- DSCNN, 12 steps, the first seed, own clips and strangers: public clips alone 30.0 and 30.0 %," in ahead
     claims = ahead.split(CLAIMS)[1]
     assert "| 12 local steps, each at its own rate: +28.0 ± 0.0 over FedOPT | yes |" in claims
     assert "FedAvg never; FedKWS-UI after 3 to 3 rounds in 2 of 2 seeds | in part |" in claims
@@ -111,6 +112,7 @@ def test_the_lead_at_equal_rates_is_told_from_the_lead_at_each_ones_best():
     assert claim.reproduced == "yes"
     assert "FedAvg +5.0 ± 0.0; FedOPT -6.0 ± 0.0; FedKWS-UI +0.0 ± 0.0" in claim.why
     assert "chose: +0.0 ± 0.0 over FedAvg" in claim.why
+    assert "more than half of the lead is one of the rate" in claim.why
 
 
 def test_the_full_scale_has_a_table_for_every_network_and_no_claims_of_the_small_one():
