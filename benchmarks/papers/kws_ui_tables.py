@@ -34,6 +34,7 @@ CHOSEN = {"FedAvg": 0.003, "FedOPT": 0.003, OURS: 0.01}
 """Rates of the trials with 48 steps, with seed 100."""
 _BEST_FEDERATED = 0.8639  # the best of any compared method with 12 classes, section 5 of the paper
 _LARGE = 1.0  # points; a lead from which on it is large
+_PLANNED = 2  # seeds; what was played with more got them after these had been looked at
 _TESTS = 5  # that an accuracy is the mean of
 _SAMPLE_SECONDS = 0.001  # of a simulated device for a clip that it trains on
 
@@ -256,15 +257,17 @@ def _published_steps_claim(results: Results) -> Claim:
     apart = {name: _apart(results, chosen[OURS], chosen[name]) for name in ("FedAvg", "FedOPT")}
     own = ", ".join(f"{_signed(differences)} over {name}" for name, differences in apart.items())
     leads = _differences(results, high, OURS, _best(results, high))
+    verdicts = {judged(leads, _LARGE), judged(leads[:_PLANNED], _LARGE)}
     of_rate = fmean(leads) > 0 and min(map(fmean, apart.values())) < fmean(leads) / 2
     lower = "; ".join(
         f"{name} {_signed(_apart(results, f'{low}: {name}', f'{high}: {name}'))}" for name in ("FedAvg", "FedOPT", OURS)
     )
     return Claim(
         "the same with the paper's 50 local steps, at the lowest rate of its grid (0.01)",
-        "a figure only", equal, judged(leads, _LARGE),
+        "a figure only", equal, verdicts.pop() if len(verdicts) == 1 else "in part",
         f"{_OF_RATE if of_rate else ''}what 0.003 changes against 0.01, below which the paper did not go: {lower}. "
-        f"Each at the rate that the trials chose: {own}",
+        f"Each at the rate that the trials chose: {own}. The lead at 0.01 with the {_PLANNED} seeds that were planned: "
+        f"{_signed(leads[:_PLANNED])}",
     )  # fmt: skip
 
 
