@@ -27,7 +27,7 @@ from benchmarks.papers.ablation_variants import (
 )
 from benchmarks.papers.gained import WITHOUT, own_and_strangers
 from benchmarks.papers.keywords import keyword_clips
-from benchmarks.papers.report import Results, gain, markdown_table
+from benchmarks.papers.report import Results, bold, gain, markdown_table
 from benchmarks.papers.run import Figures, Run
 from benchmarks.papers.scale import Scale
 from fleet_simulator.experiment.faults import FaultsSection
@@ -176,7 +176,7 @@ def _tuning(results: Results) -> str:
     rows = []
     for name in VARIANTS:
         scores = {trial: f"{score(results, name, trial):.1f}" for trial in TRIALS}
-        rows.append([name, *(f"**{text}**" if trial == CHOSEN[name] else text for trial, text in scores.items())])
+        rows.append([name, *(bold(text, trial == CHOSEN[name]) for trial, text in scores.items())])
     figures = results.figures(f"{PLAN}, {TRIALS[0]}")[0]
     return (
         f"{len(figures['devices'])} devices, the plan with {len(figures['rounds'])} rounds, seeds "

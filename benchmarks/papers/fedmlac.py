@@ -111,9 +111,7 @@ def _bundles(scale: Scale) -> dict[str, Path]:
     return scale.bundles(FIVE, "--batch", "16", "--capacity", "12")
 
 
-def experiment(
-    scale: Scale, method: Method, condition: Condition, seed: int, size: Size, *, judged: bool, alone: bool
-) -> Experiment:
+def experiment(scale: Scale, method: Method, condition: Condition, seed: int, size: Size, *, alone: bool) -> Experiment:
     """Return a run.
 
     Args:
@@ -122,8 +120,7 @@ def experiment(
         condition: under which.
         seed: of everything random.
         size: of the fleet.
-        judged: whether the model that devices listen with is made as well.
-        alone: whether that which devices would have without a fleet is, too.
+        alone: whether the models that devices would have without a fleet are made as well.
     """
     bundles = _bundles(scale)
     warm_up = int(WARM_UP["warm_up"])
@@ -138,7 +135,7 @@ def experiment(
         ModelSection(bundles[method.shared], tuple(bundles[name] for name in method.own)),
         rounds,
         FaultsSection(wrong_labels=condition.wrong),
-        personalisation=dict(LISTENING) if judged else {},
+        personalisation=dict(LISTENING),
         baselines=BaselinesSection(passes=min(size.rounds + warm_up, MOST_PASSES)) if alone else None,
     )
 
@@ -185,11 +182,11 @@ def _parts(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
 
 def _run(
     scale: Scale, name: str, method: Method, condition: Condition, seed: int, size: Size,
-    *, judged: bool = True, alone: bool = False,
+    *, alone: bool = False,
 ) -> Run:  # fmt: skip
     visits = size.rounds * size.devices * size.share
-    cost = visits * (0.19 if method.own else 0.1) + 8 * judged + 50 * alone
-    work = experiment(scale, method, condition, seed, size, judged=judged, alone=alone)
+    cost = visits * (0.19 if method.own else 0.1) + 8 + 50 * alone
+    work = experiment(scale, method, condition, seed, size, alone=alone)
     return Run(name, seed, work, cost_s=cost)
 
 

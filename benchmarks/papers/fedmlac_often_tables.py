@@ -23,8 +23,8 @@ from benchmarks.papers.fedmlac_figures import (
     stopped,
     stops,
 )
-from benchmarks.papers.gained import WITHOUT, own_and_strangers
-from benchmarks.papers.report import Results, markdown_table, mean_and_spread
+from benchmarks.papers.gained import WITHOUT, own_and_strangers_cells
+from benchmarks.papers.report import Results, bold, markdown_table, mean_and_spread
 
 
 def often_visited(results: Results) -> str:
@@ -97,14 +97,9 @@ def _own_and_strangers(results: Results, name: str, where: Where) -> list[str]:
     return [_cell(results, name, key, where) for key in ("listening_own", "listening_strangers")]
 
 
-def _without(results: Results, name: str, kind: str) -> list[str]:
-    pairs = [own_and_strangers(figures, kind) for figures in results.figures(name)]
-    return [mean_and_spread(values) for values in zip(*pairs, strict=True)]
-
-
 def _listening(results: Results) -> str:
     rows = [
-        [label, *(cell for c in TUNED_ON for cell in _without(results, f"{FEDMLAC}, {c}", kind))]
+        [label, *(cell for c in TUNED_ON for cell in own_and_strangers_cells(results, f"{FEDMLAC}, {c}", kind))]
         for label, kind in WITHOUT.items()
     ]
     for method in METHODS:
@@ -118,7 +113,7 @@ def _listening(results: Results) -> str:
 
 def _five(results: Results) -> str:
     name, before = often(f"{FEDMLAC}, {FLEETS_OF_FIVE}", HALF_WRONG), f"{FEDMLAC}, {FLEETS_OF_FIVE}, {HALF_WRONG}"
-    rows = [[label, *_without(results, before, kind), "", ""] for label, kind in WITHOUT.items()]
+    rows = [[label, *own_and_strangers_cells(results, before, kind), "", ""] for label, kind in WITHOUT.items()]
     for label, where in ((FEDMLAC, at_the_end), (f"{FEDMLAC}, stopped", stopped)):
         cells = [_cell(results, name, key, where) for key in ("local_own", "local_strangers")]
         rows.append([label, *_own_and_strangers(results, name, where), *cells])
@@ -133,15 +128,7 @@ def often_tuning(results: Results, tuning: Tuning) -> str:
     for method, trials in tuning.trials.items():
         names = {trial: often(f"{method} {trial}", HALF_WRONG) for trial in trials}
         scores = {trial: mean_and_spread(results.values(name, local)) for trial, name in names.items()}
-        rows.append(
-            [
-                method,
-                *(
-                    f"**{t}: {score}**" if t == tuning.chosen[method] else f"{t}: {score}"
-                    for t, score in scores.items()
-                ),
-            ]
-        )
+        rows.append([method, *(bold(f"{t}: {score}", t == tuning.chosen[method]) for t, score in scores.items())])
     visits = len(results.figures(often(f"{FEDMLAC} {tuning.chosen[FEDMLAC]}", HALF_WRONG))[0]["rounds"])
     return (
         f"\nFor the devices that are {OFTEN}: seed {' and '.join(map(str, tuning.seeds))}, {visits} visits, the local\n"

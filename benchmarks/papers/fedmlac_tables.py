@@ -30,8 +30,8 @@ from benchmarks.papers.fedmlac_figures import (
     thousands,
 )
 from benchmarks.papers.fedmlac_often_tables import often_tuning, often_visited
-from benchmarks.papers.gained import WITHOUT, own_and_strangers
-from benchmarks.papers.report import Results, gain, markdown_table, mean_and_spread
+from benchmarks.papers.gained import WITHOUT, own_and_strangers, own_and_strangers_cells
+from benchmarks.papers.report import Results, bold, gain, markdown_table, mean_and_spread
 from benchmarks.papers.run import Figures
 
 
@@ -108,22 +108,16 @@ def _lost(results: Results, method: str, condition: str) -> str:
     return f"{mean_and_spread(lost(results, method, condition))} ({published_loss(method, condition):.1f})"
 
 
-def _own_strangers(results: Results, name: str, kind: str = "listening") -> list[str]:
-    pairs = [own_and_strangers(figures, kind) for figures in results.figures(name)]
-    return [mean_and_spread(values) for values in zip(*pairs, strict=True)]
-
-
 def _rows(results: Results, of: Mapping[str, str], judge: str) -> list[list[str]]:
     """Return rows of models without a fleet, and of runs by their labels: own and strangers' under each condition."""
     rows = [
-        [label, "", *(cell for c in TUNED_ON for cell in _own_strangers(results, f"{judge}, {c}", kind))]
+        [label, "", *(cell for c in TUNED_ON for cell in own_and_strangers_cells(results, f"{judge}, {c}", kind))]
         for label, kind in WITHOUT.items()
     ]
     for label, name in of.items():
         there = [c for c in TUNED_ON if has(results, f"{name}, {c}")]
-        cells = [
-            cell for c in TUNED_ON for cell in (_own_strangers(results, f"{name}, {c}") if c in there else ("", ""))
-        ]
+        pairs = [own_and_strangers_cells(results, f"{name}, {c}") if c in there else ("", "") for c in TUNED_ON]
+        cells = [cell for pair in pairs for cell in pair]
         rows.append([label, f"{fmean(results.values(f'{name}, {there[0]}', thousands)):.0f}", *cells])
     return rows
 
@@ -203,7 +197,7 @@ def _course(figures: Sequence[Figures]) -> list[str]:
 
 def _tuning(tuning: Tuning) -> str:
     rows = [
-        [method, *(f"**{trial}**" if trial == tuning.chosen[method] else trial for trial in trials)]
+        [method, *(bold(trial, trial == tuning.chosen[method]) for trial in trials)]
         for method, trials in tuning.trials.items()
     ]
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from benchmarks.papers.report import Results, mean_and_spread
 from benchmarks.papers.run import Figures
 
 # Kinds of model that a run with baselines judges (docs/simulator.md).
@@ -26,6 +27,12 @@ def own_and_strangers(figures: Figures, kind: str = "listening") -> tuple[float,
         return _GUESSED, _GUESSED
     strangers = [float(entry[f"{kind}_strangers"]) for entry in _judged(figures)]
     return 100 * fmean(own_accuracies(figures, kind)), 100 * fmean(strangers)
+
+
+def own_and_strangers_cells(results: Results, name: str, kind: str = "listening") -> list[str]:
+    """Return both, each as mean and spread over the seeds of a name's runs."""
+    pairs = [own_and_strangers(figures, kind) for figures in results.figures(name)]
+    return [mean_and_spread(values) for values in zip(*pairs, strict=True)]
 
 
 def worse_than_alone(figures: Figures, kind: str, alone: Sequence[float]) -> int:

@@ -13,6 +13,7 @@ from benchmarks.papers.keywords import KEYWORDS
 from benchmarks.papers.report import (
     Claim,
     Results,
+    agreed,
     claims_table,
     gain,
     markdown_table,
@@ -257,14 +258,14 @@ def _published_steps_claim(results: Results) -> Claim:
     apart = {name: _apart(results, chosen[OURS], chosen[name]) for name in ("FedAvg", "FedOPT")}
     own = ", ".join(f"{_signed(differences)} over {name}" for name, differences in apart.items())
     leads = _differences(results, high, OURS, _best(results, high))
-    verdicts = {judged(leads, _LARGE), judged(leads[:_PLANNED], _LARGE)}
+    level = agreed([judged(leads, _LARGE), judged(leads[:_PLANNED], _LARGE)])
     of_rate = fmean(leads) > 0 and min(map(fmean, apart.values())) < fmean(leads) / 2
     lower = "; ".join(
         f"{name} {_signed(_apart(results, f'{low}: {name}', f'{high}: {name}'))}" for name in ("FedAvg", "FedOPT", OURS)
     )
     return Claim(
         "the same with the paper's 50 local steps, at the lowest rate of its grid (0.01)",
-        "a figure only", equal, verdicts.pop() if len(verdicts) == 1 else "in part",
+        "a figure only", equal, level,
         f"{_OF_RATE if of_rate else ''}what 0.003 changes against 0.01, below which the paper did not go: {lower}. "
         f"Each at the rate that the trials chose: {own}. The lead at 0.01 with the {_PLANNED} seeds that were planned: "
         f"{_signed(leads[:_PLANNED])}",
@@ -302,8 +303,7 @@ def _part_claims(results: Results) -> list[Claim]:
     for method, (claim, published) in parts.items():
         titles = [title for title in (DSCNN, MANY_WORDS, BASE) if f"{title}: {method}" in results.by_name]
         ours = "; ".join(f"{title}: {_lead(results, title, method)}" for title in titles)
-        verdicts = {judged(_differences(results, title, OURS, method)) for title in titles}
-        found = verdicts.pop() if len(verdicts) == 1 else "in part"
+        found = agreed([judged(_differences(results, title, OURS, method)) for title in titles])
         claims.append(Claim(claim, published, ours, found, _WHY.get(method) or _parts_over_fedavg(results, titles)))
     return claims
 

@@ -100,6 +100,16 @@ def verdict(held: Sequence[bool]) -> str:
     return "yes" if all(held) else "in part" if any(held) else "no"
 
 
+def agreed(levels: Sequence[str]) -> str:
+    """Return what several judgements of a claim say together: their level where it is one, else ``in part``."""
+    return levels[0] if len(set(levels)) == 1 else "in part"
+
+
+def bold(text: str, chosen: bool) -> str:
+    """Return a cell of a table of trials, bold where it is what was chosen."""
+    return f"**{text}**" if chosen else text
+
+
 def smoothed(tests: Sequence[float]) -> Doubles:
     """Return the means of :data:`SMOOTHED` tests in a row, float64 [tests - 4]: a single test is off by a point."""
     return np.convolve(tests, np.full(SMOOTHED, 1 / SMOOTHED), "valid")

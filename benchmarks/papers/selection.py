@@ -16,6 +16,7 @@ from benchmarks.papers.report import (
     SMOOTHED,
     Claim,
     Results,
+    bold,
     claims_table,
     markdown_table,
     mean_and_spread,
@@ -232,11 +233,12 @@ def _tuning(results: Results) -> str:
     rows: list[list[Any]] = []
     for name in RATE:
         cells = {rate: fmean(results.values(trial(name, rate), ended)) for rate in RATES}
-        rows.append([name, *(_bold(value, rate == RATE[name]) for rate, value in cells.items())])
+        rows.append([name, *(bold(f"{value:.1f}", rate == RATE[name]) for rate, value in cells.items())])
     for personal, chosen in PERSONAL_RATE.items():
         names = {rate: trial(f"{SERVER_MODELS[0]}, {personal}", rate) for rate in PERSONAL_RATES}
         cells = {rate: fmean(results.values(name, _personal)) for rate, name in names.items()}
-        rows.append([f"fine-tuning: {personal}", *(_bold(value, rate == chosen) for rate, value in cells.items())])
+        printed = [bold(f"{value:.1f}", rate == chosen) for rate, value in cells.items()]
+        rows.append([f"fine-tuning: {personal}", *printed])
     pairs = zip(RATES, PERSONAL_RATES, strict=True)
     header = ["", *(f"{rate:g}, fine-tuning {personal:g}" for rate, personal in pairs)]
     return (
@@ -257,10 +259,6 @@ def ended(figures: Figures) -> float:
 
 def _personal(figures: Figures) -> float:
     return 100 * fmean(entry["personal"] for entry in figures["devices"])
-
-
-def _bold(value: float, chosen: bool) -> str:
-    return f"**{value:.1f}**" if chosen else f"{value:.1f}"
 
 
 def _time_claims(results: Results) -> list[Claim]:

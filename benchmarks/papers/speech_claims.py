@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from benchmarks.papers.report import Claim, Results, mean_and_spread
+from benchmarks.papers.report import Claim, Results, agreed, mean_and_spread
 from benchmarks.papers.selection_personal import FEWER
 from benchmarks.papers.speech_figures import (
     BASELINES,
@@ -44,7 +44,7 @@ def claims(results: Results, setting: str) -> list[Claim]:
         Claim(
             "dynamic selection needs less training than FedAvg, all rounds against all",
             ", ".join(f"{value} %" for value in SAVED.values()), f"{ours}; by draws {means} %",
-            _all_level([_level(value, SAVED[one]) for one, value in saved.items()]), by_draws,
+            agreed([_level(value, SAVED[one]) for one, value in saved.items()]), by_draws,
         ),
         Claim(
             "less than FedProx, all rounds against all", f"{SAVED_PROX} %", f"{prox_saved:.1f} % ({setting})",
@@ -84,10 +84,6 @@ def _converging_claim(results: Results, setting: str) -> Claim:
         "until convergence, against FedProx until its convergence", "26 to 27 %", f"{mean_and_spread(saved)} %",
         _level(fmean(saved), 26.0), f"both until the same error: {mean_and_spread(same)} % saved",
     )  # fmt: skip
-
-
-def _all_level(levels: Sequence[str]) -> str:
-    return levels[0] if len(set(levels)) == 1 else "in part"
 
 
 def _best_error(results: Results) -> Claim:

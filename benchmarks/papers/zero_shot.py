@@ -7,7 +7,7 @@ from itertools import product
 from statistics import fmean
 
 from benchmarks.demo.paper import ARCHITECTURES, SHOWN_AS
-from benchmarks.papers.report import Results, claims_table, gain, markdown_table, mean_and_spread
+from benchmarks.papers.report import Results, bold, claims_table, gain, markdown_table, mean_and_spread
 from benchmarks.papers.zero_shot_claims import WEAKER, claims
 from benchmarks.papers.zero_shot_figures import (
     ALL_ROUNDS,
@@ -215,8 +215,7 @@ def _tuning(results: Results) -> str:
         names = {rate: trial(application, form, rate) for rate in TRIALS}
         cells = []
         for rate, name in names.items():
-            text = f"{fmean(listening(results, name)):.1f}"
-            cells.append(f"**{text}**" if rate == rate_of(application, form) else text)
+            cells.append(bold(f"{fmean(listening(results, name)):.1f}", rate == rate_of(application, form)))
         more = [f"{fmean(gains(results, name)):+.1f}" if form == SCORES else "" for name in names.values()]
         rows.append([f"{application}: {_FORMS[form]}", *cells, *more])
     rows += [_tuned_alone(results, application) for application in APPLICATIONS]
@@ -233,5 +232,5 @@ def _tuned_alone(results: Results, application: str) -> list[str]:
     """Return the row of ten users without a fleet."""
     found = {rate: listening(results, trial(application, ALONE, rate, 10)) for rate in TRIALS}
     chosen = rate_of(application, ALONE)
-    cells = [f"**{fmean(of):.1f}**" if rate == chosen else f"{fmean(of):.1f}" for rate, of in found.items()]
+    cells = [bold(f"{fmean(of):.1f}", rate == chosen) for rate, of in found.items()]
     return [f"{application}, 10 users: {_FORMS[ALONE]}", *cells, *[""] * len(TRIALS)]
