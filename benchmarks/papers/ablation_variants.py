@@ -11,7 +11,7 @@ from fleet_simulator.experiment.faults import FaultsSection
 
 SEEDS, TUNING_SEEDS = (1, 2, 3), (100, 101)
 ATTACKERS = FaultsSection(0.2, "sign_flip", 4.0)
-TRIMMED: dict[str, Value] = {"name": "trimmed_mean", "trim": 0.2}
+SCREENED: dict[str, Value] = {"name": "screened_mean"}
 LOCAL: dict[str, Value] = {"name": "local"}
 FINE_TUNING = 20  # ten passes over own clips, and as many public ones
 BATCHES = 3  # of a pass over some forty clips, which are what a method counts that counts steps
@@ -49,7 +49,7 @@ class Variant:
 
     strategy: str = "fedavg"
     local: Mapping[str, Value] = field(default_factory=dict)
-    aggregation: Mapping[str, Value] = field(default_factory=lambda: TRIMMED)
+    aggregation: Mapping[str, Value] = field(default_factory=lambda: SCREENED)
     selection: Mapping[str, Value] = field(default_factory=dict)
     personal: Mapping[str, Value] = field(default_factory=lambda: LOCAL)
     each_pass: float = 2.0
@@ -66,6 +66,7 @@ class Variant:
 PLAN = "the plan"
 VARIANTS = {
     PLAN: Variant(),
+    "a trimmed mean": Variant(aggregation={"name": "trimmed_mean", "trim": 0.2}),
     "a weighted mean": Variant(aggregation={"name": "weighted_mean"}),
     "LPA": Variant(aggregation={"name": "lpa"}),
     "rehearsal by the fleet's opinion": Variant(local={"rehearsal_by": "opinion"}),
@@ -81,7 +82,7 @@ VARIANTS = {
     # In the end it draws the large devices, most of the time.
     "three in ten devices, drawn dynamically": Variant(selection={"name": "dynamic", "fraction": 0.3}, each_pass=2.2),
 }
-RULES = (PLAN, "a weighted mean", "LPA")
+RULES = (PLAN, "a trimmed mean", "a weighted mean", "LPA")
 # The best of the tuning trials: learning rate and passes in a round.
 CHOSEN = dict.fromkeys(VARIANTS, Trial(0.3, 2)) | {
     "LPA": Trial(0.2, 2),

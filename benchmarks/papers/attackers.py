@@ -113,7 +113,7 @@ def section(results: Results) -> str:
         "",
         "Nothing is tuned for a rule but the default, which was chosen on seeds 100 to 105",
         "([methods.md](methods.md#the-screened-mean)). All rules train on the same clips: compute is equal.",
-        "[The ablation](#which-parts-earn-their-place-in-the-recommended-plan) judges three rules by the models that",
+        "[The ablation](#which-parts-earn-their-place-in-the-recommended-plan) judges four rules by the models that",
         "devices listen with.",
         "",
         "Attackers' own clips are lost whatever the rule. The mean of the honest devices alone loses",

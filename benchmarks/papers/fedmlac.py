@@ -23,6 +23,7 @@ from benchmarks.papers.fedmlac_figures import (
     TUNED_ON,
     WRONG,
     Tuning,
+    some,
 )
 from benchmarks.papers.fedmlac_methods import FIVE, LISTENING, WARM_UP, Method, fedavg, fedmlac, fedopt
 from benchmarks.papers.fedmlac_scores import shared_scores
@@ -104,6 +105,7 @@ class Size:
     share: float = 1.0
 
 
+SOME_DEVICES, IN_SOME = 0.3, ("FedAvg", "FedOPT", FEDMLAC)
 SMALL, FULL = Size(10, 20, 240), Size(1600, 5000, None, 0.2)
 
 
@@ -141,7 +143,7 @@ def experiment(scale: Scale, method: Method, condition: Condition, seed: int, si
 
 
 def runs(scale: Scale) -> list[Run]:
-    """Return every method's runs under every condition, those that take FedMLAC apart, and those of many visits.
+    """Return every method's runs under every condition, with fewer devices in a round, in parts, and of many visits.
 
     The trials of :data:`TRIALS` are not among them: they take as long as all that is reported.
     """
@@ -156,6 +158,7 @@ def runs(scale: Scale) -> list[Run]:
                 found.append(_run(scale, f"{of}, {name}", METHODS[of], condition, seed, size, alone=judge))
         for name in TUNED_ON:
             found += _parts(scale, name, seed, size)
+            found += [] if scale.full else _some(scale, name, seed, size)
         found.append(_scores(scale, SCORES, SCORES_RATE, seed, size))
     return [*found, *often.reported(SEEDS)] if often else found
 
@@ -178,6 +181,13 @@ def _parts(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
     for label, method in parts.items():
         alone = label == FEDMLAC
         yield _run(scale, f"{label}, {FLEETS_OF_FIVE}, {name}", method, condition, seed, size, alone=alone)
+
+
+def _some(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
+    """Yield rounds of some of the devices, which are visited as often as where a round is of all."""
+    size = replace(size, share=SOME_DEVICES, rounds=round(size.rounds / SOME_DEVICES))
+    for of in IN_SOME:
+        yield _run(scale, some(of, name), METHODS[of], CONDITIONS[name], seed, size)
 
 
 def _run(

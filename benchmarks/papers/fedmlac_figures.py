@@ -16,6 +16,7 @@ NOISE, WRONG = ("10 dB on devices", "10 dB everywhere"), ("wrong 30%", HALF_WRON
 CONDITIONS = (CLEAN, *WRONG, *NOISE)
 NO_LPA = "FedMLAC without LPA"
 OFTEN, PAPERS_RATE = "visited often", "FedAvg, rate 0.01"
+SOME = "30% of the devices in a round"
 FLEETS_OF_FIVE, SCORES = "five networks", "zero_shot, five networks"
 # Bai et al. 2025, tables 4, 6 and 7: accuracy on Speech Commands in per cent, in METHODS' order. The paper does not say
 # whether its test clips have noise too.
@@ -64,6 +65,11 @@ def local_on_own(figures: Figures) -> float:
 def thousands(figures: Figures) -> float:
     """Return on how many thousand clips the rounds trained; a simulated second is a thousand."""
     return float(sum(entry["device_seconds"] for entry in figures["rounds"]))
+
+
+def some(of: str, condition: str) -> str:
+    """Return the name of a run whose rounds are of some of the devices."""
+    return f"{of}, {SOME}, {condition}"
 
 
 def often(of: str, condition: str) -> str:

@@ -15,6 +15,7 @@ from benchmarks.papers.fedmlac_figures import (
     NO_LPA,
     PUBLISHED,
     SCORES,
+    SOME,
     TUNED_ON,
     WRONG,
     Tuning,
@@ -27,6 +28,7 @@ from benchmarks.papers.fedmlac_figures import (
     published_loss,
     quickest,
     shared,
+    some,
     thousands,
 )
 from benchmarks.papers.fedmlac_often_tables import often_tuning, often_visited
@@ -54,8 +56,9 @@ def _setting(results: Results) -> str:
     devices, visits = len(figures["devices"]), len(figures["rounds"])
     clips = fmean(entry["clips"] for entry in figures["devices"])
     later = f"; visited often {often_visits(results)}" if has(results, often(FEDMLAC, CLEAN)) else ""
+    fewer = "; 3 where the row says so" if has(results, some(FEDMLAC, CLEAN)) else ""
     rows = [
-        ["devices, in a round", f"{devices}, all", "2,618, 20 %"],
+        ["devices, in a round", f"{devices}, all{fewer}", "2,618, 20 %"],
         ["clips of a device to train on", f"{clips:.0f}", "40"],
         ["words", "10", "35"],
         ["visits of a device, of one pass", f"{visits}{later}", "about 1,000"],
@@ -71,12 +74,14 @@ def _setting(results: Results) -> str:
 def _by_local_models(results: Results) -> str:
     header = ["", *METHODS]
     ours, on_own, shared_models, losses = [], [], [], []
-    for condition in CONDITIONS:
+    for condition in (*CONDITIONS, *(f"{SOME}, {name}" for name in TUNED_ON)):
         found = {method: f"{method}, {condition}" for method in METHODS}
+        if not any(has(results, name) for name in found.values()):
+            continue
         ours.append([condition, *(_beside(results, name, m, condition) for m, name in found.items())])
         on_own.append([condition, *(_cell(results, name, local_on_own) for name in found.values())])
         shared_models.append([condition, *(_cell(results, name, shared) for name in found.values())])
-        if condition != CLEAN:
+        if condition in CONDITIONS and condition != CLEAN:
             losses.append([condition, *(_lost(results, m, condition) for m in METHODS)])
     return (
         'The paper reports "the averaged performance of all local client models at the end of training". Of FedMLAC\n'
@@ -99,7 +104,8 @@ def _cell(results: Results, name: str, figure: object) -> str:
 
 def _beside(results: Results, name: str, method: str, condition: str) -> str:
     cell = _cell(results, name, local)
-    return cell and f"{cell} ({PUBLISHED[condition][METHODS.index(method)]:.1f})"
+    published = PUBLISHED.get(condition)
+    return f"{cell} ({published[METHODS.index(method)]:.1f})" if cell and published else cell
 
 
 def _lost(results: Results, method: str, condition: str) -> str:
