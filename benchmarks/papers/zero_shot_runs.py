@@ -16,7 +16,7 @@ SCORES, LITERAL, LABELS = "scores", "scores, literal", "labels"
 WITHOUT = tuple(KINDS)[:2]
 ALONE, PUBLIC_ONLY = WITHOUT
 # How many seeds each form has at the small scale, by the number of users; at the full scale all have five.
-SEEDS = {3: {SCORES: 2, ALONE: 2, PUBLIC_ONLY: 2, LABELS: 1, LITERAL: 1}, 10: {SCORES: 1, ALONE: 1}}
+SEEDS = {3: {SCORES: 2, ALONE: 2, PUBLIC_ONLY: 2, LABELS: 1, LITERAL: 1}, 10: {SCORES: 2, ALONE: 2}}
 SHARED = "sounds, 3 users, recordings shared"
 POISONED = {"poisoned_impressions": "another class", "noise": "noise"}
 SHARE = 1 / 3  # of the attackers
