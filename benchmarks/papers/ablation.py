@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
-from benchmarks.papers.ablation_claims import cells, judged, plan_claims
+from benchmarks.papers.ablation_claims import cells, judged, plan_claims, short
 from benchmarks.papers.ablation_variants import (
     ATTACKERS,
     BATCHES,
@@ -104,6 +104,7 @@ def section(results: Results) -> str:
     figures = results.figures(PLAN)[0]
     sizes = sorted(int(entry["clips"]) for entry in figures["devices"])
     lines = [
+        short(results),
         f"{len(sizes)} devices with {sizes[0]} to {sizes[-1]} clips of ten keywords to train on (of seed "
         f"{SEEDS[0]}, {fmean(sizes):.0f} on average), by people of their own; a tenth of the people are public, three "
         "tenths are strangers. The network is `crnn_tiny`. The plan is FedAvg with the screened mean, rehearsal by "

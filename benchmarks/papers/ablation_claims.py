@@ -6,6 +6,7 @@ from statistics import fmean
 
 from benchmarks.papers.ablation_variants import PLAN
 from benchmarks.papers.gained import WITHOUT, own_accuracies, own_and_strangers, worse_than_alone
+from benchmarks.papers.in_short import in_short
 from benchmarks.papers.report import Claim, Results, claims_table, gain, mean_and_spread
 
 # What the plan leaves out or exchanges, and what is claimed of the part.
@@ -15,6 +16,17 @@ PARTS = {
     "no personalisation": "Personalisation earns its place in the plan",
 }
 _EARNS = 2.0  # points
+
+
+def short(results: Results) -> str:
+    """Return what a device has by taking part, and what it has without."""
+    (own, strangers, worse), (alone_own, alone_strangers, _) = (
+        cells(results, PLAN, kind) for kind in ("listening", "alone")
+    )
+    return in_short(
+        f"A device that takes part recognises {own} % of its own clips and {strangers} % of strangers' (alone: "
+        f"{alone_own} and {alone_strangers}); {worse} devices do worse than alone.",
+    )
 
 
 def plan_claims(results: Results) -> str:

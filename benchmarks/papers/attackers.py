@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
 
+from benchmarks.papers.in_short import in_short
 from benchmarks.papers.keywords import KEYWORDS, keyword_clips
 from benchmarks.papers.pictures import ByName
 from benchmarks.papers.published import LPA, MEAN
@@ -104,6 +105,7 @@ def section(results: Results) -> str:
     entry = results.figures(clean)[0]["rounds"][-1]
     alone = [f"{mean_and_spread(_lost_alone(results, rate))} at {rate:.0%}" for rate in RATES]
     lines = [
+        _short(results),
         f"{entry['devices']} devices with clips of ten keywords (`crnn_tiny`, FedAvg's training, {entry['round']}",
         "rounds, all devices in each); accuracy on speakers that no device has. The published rules are set for three",
         "attackers in ten, and count all clips. Losses are points below the weighted mean without attackers.",
@@ -124,6 +126,14 @@ def section(results: Results) -> str:
         lines += [f"### {_code(attack)}", _table(results, attack)]
     lines += ["### `sign_flip` of growing strength", _strengths_table(results), _verdict(results), "", _claims(results)]
     return "\n".join(lines)
+
+
+def _short(results: Results) -> str:
+    worst = [f"{rule} {max(_beyond(results, rule).values()):.1f}" for rule in RULES]
+    return in_short(
+        f"With {RATES[-1]:.0%} of the devices attacking, by the attack that does most harm, rules lose so many points "
+        f"more than the honest devices alone: {', '.join(worst)}.",
+    )
 
 
 def accuracy(figures: Figures) -> float:

@@ -35,12 +35,32 @@ from benchmarks.papers.fedmlac_figures import (
     stopped,
 )
 from benchmarks.papers.gained import own_and_strangers
+from benchmarks.papers.in_short import in_short
 from benchmarks.papers.report import Claim, Results, claims_table, gain, verdict
 
 _RULE = (
     "Reproduced: the mean over the seeds has the published sign against every method and at every level that was run;\n"
     "in part: against some or at some.\n\n"
 )
+
+
+def short(results: Results) -> str:
+    """Return what devices gain by it, over the method that is simpler and over none."""
+    over, alone = [], []
+    for condition in TUNED_ON:
+        mutual, single, five = (f"{name}, {condition}" for name in (FEDMLAC, "FedAvg", f"{FEDMLAC}, {FLEETS_OF_FIVE}"))
+        over.append(_of_strangers(results, mutual) - _of_strangers(results, single))
+        alone.append(_of_strangers(results, five) - _of_strangers(results, five, "alone"))
+    return in_short(
+        "The model that a device listens with, in points on strangers: where all devices can train one network, "
+        f"FedMLAC has {over[0]:+.1f} against FedAvg, with half of the labels wrong {over[1]:+.1f}. Where they have "
+        f"five networks, FedAvg cannot run, and FedMLAC has {alone[0]:+.1f} against training alone, with half of the "
+        f"labels wrong {alone[1]:+.1f}.",
+    )
+
+
+def _of_strangers(results: Results, name: str, kind: str = "listening") -> float:
+    return fmean(own_and_strangers(figures, kind)[1] for figures in results.figures(name))
 
 
 def claims(results: Results) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from benchmarks.papers.fedmlac_claims import claims
+from benchmarks.papers.fedmlac_claims import claims, short
 from benchmarks.papers.fedmlac_figures import (
     CLEAN,
     CONDITIONS,
@@ -48,7 +48,7 @@ def tables(results: Results, tuning: Tuning, often_tuned: Tuning) -> str:
         "Tuning": "" if results.full else _tuning(tuning) + often_tuning(results, often_tuned),
     }
     sections = [f"### {heading}\n{text}" for heading, text in parts.items() if text]
-    return "\n".join([_setting(results), *sections, claims(results)])
+    return "\n".join([short(results), _setting(results), *sections, claims(results)])
 
 
 def _setting(results: Results) -> str:

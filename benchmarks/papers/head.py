@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.papers.report import Claim, claims_of
+from benchmarks.papers.in_short import in_short_of
+from benchmarks.papers.report import CLAIM_COLUMNS, Claim, claims_of
 from benchmarks.papers.scale import Scale
 
 CLAIMS, PICTURES = "## All claims", "## Pictures"
@@ -20,8 +21,9 @@ _HOW_TO_READ = """\
 Auricle implements the methods of four papers ([methods.md](methods.md) cites and explains them). This page says what
 became of their claims, and of our own, on real recordings.
 
-- **In five minutes**: read [the table of all claims](#all-claims) and the pictures below it. The link of a row leads
-  to the section that measured it. A section has the sizes, the settings, every figure and its limits.
+- **In five minutes**: read [the papers in short](#all-claims), the claims below that you care about, and the pictures.
+  The link of a row leads to the section that measured it. A section has the sizes, the settings, every figure and its
+  limits.
 - **Reproduced** is `yes` where our runs show what the paper says, by the rule that the section states. It is `in part`
   where some of the settings show it, and `no` where none does. Then the last column gives the reason, and the run that
   shows it. A figure behind the published one stands here as it is.
@@ -72,20 +74,22 @@ def _all_claims(sections: Mapping[str, str], papers: Mapping[str, str]) -> str:
     by_title = {title: claims for title, text in sections.items() if (claims := claims_of(text))}
     if not by_title:
         return "None of the sections has claims yet.\n"
-    rows = ["| paper | claim | published | ours | reproduced | why |", "| --- | --- | --- | --- | --- | --- |"]
+    links = {title: f"[{papers.get(title, title)}](#{anchor(title)})" for title in by_title}
+    summary = [["paper", "yes", "in part", "no", "in short"], ["---", "---:", "---:", "---:", "---"]]
+    rows = [["paper", *CLAIM_COLUMNS], ["---"] * (1 + len(CLAIM_COLUMNS))]
     for title, claims in by_title.items():
-        link = f"[{papers.get(title, title)}](#{anchor(title)})"
-        for claim in claims:
-            cells = (link, claim.claim, claim.published, claim.ours, claim.reproduced, claim.why)
-            rows.append(f"| {' | '.join(cells)} |")
-    counts = "; ".join(f"{papers.get(title, title)}: {_count(claims)}" for title, claims in by_title.items())
-    everything = [claim for claims in by_title.values() for claim in claims]
-    return f"All: {_count(everything)}. {counts}.\n\n" + "\n".join(rows) + "\n"
+        summary.append([links[title], *_counts(claims), in_short_of(sections[title])])
+        rows += [[links[title], one.claim, one.published, one.ours, one.reproduced, one.why] for one in claims]
+    summary.append(["all", *_counts([claim for claims in by_title.values() for claim in claims]), ""])
+    return "\n".join([*map(_line, summary), "", *map(_line, rows)]) + "\n"
 
 
-def _count(claims: Sequence[Claim]) -> str:
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _counts(claims: Sequence[Claim]) -> list[str]:
+    """Return how many claims are reproduced, in part, and not."""
     said = [claim.reproduced.strip("* ").lower() for claim in claims]
     yes, no = said.count("yes"), said.count("no")
-    counts = [f"{yes} of {len(said)} reproduced"]
-    counts += [f"{len(said) - yes - no} in part"] if len(said) > yes + no else []
-    return ", ".join(counts + ([f"{no} not"] if no else []))
+    return [str(yes), str(len(said) - yes - no), str(no)]

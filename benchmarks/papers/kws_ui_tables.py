@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from benchmarks.papers.gained import WITHOUT, own_and_strangers
+from benchmarks.papers.in_short import in_short
 from benchmarks.papers.keywords import KEYWORDS
 from benchmarks.papers.report import (
     Claim,
@@ -71,11 +72,16 @@ def swing(figures: Figures) -> float:
 def tables(results: Results, explanation: str) -> str:
     """Return all of it; ``explanation``: what was compared, and how its settings were chosen."""
     titles = list(dict.fromkeys(name.split(": ")[0] for name in results.by_name))
-    parts = [explanation]
+    parts = [_short(results, titles), explanation]
     for title in titles:
         parts += [f"### {title}", _sizes(results, title), _table(results, title)]
     parts += ["### What the figures say", _verdict(results, titles)]
     return "\n".join([*parts, claims_table(_claims(results, titles))])
+
+
+def _short(results: Results, titles: Sequence[str]) -> str:
+    leads = (f"{_signed(_differences(results, title, OURS, 'FedAvg'))} ({title})" for title in titles)
+    return in_short(f"FedKWS-UI against FedAvg, in points on speakers never heard: {'; '.join(leads)}.")
 
 
 def _methods(results: Results, title: str) -> list[str]:

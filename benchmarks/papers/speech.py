@@ -22,7 +22,7 @@ from benchmarks.papers.run import Call, Run
 from benchmarks.papers.scale import Scale
 from benchmarks.papers.selection_clips import FRACTION, HOURS
 from benchmarks.papers.selection_personal import PUBLISHED
-from benchmarks.papers.speech_claims import claims
+from benchmarks.papers.speech_claims import claims, short
 from benchmarks.papers.speech_data import MANY_CLIPS, Counts
 from benchmarks.papers.speech_figures import (
     BASELINES,
@@ -115,6 +115,7 @@ def section(results: Results) -> str:
     setting = "{}/{}".format(*SETTINGS[0])
     return "\n".join(
         [
+            short(results, setting),
             _what(results),
             "",
             "### Global models: character error rates, %",

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from benchmarks.demo.paper import ARCHITECTURES, SHOWN_AS
 from benchmarks.papers.report import Results, bold, claims_table, gain, markdown_table, mean_and_spread
-from benchmarks.papers.zero_shot_claims import WEAKER, claims
+from benchmarks.papers.zero_shot_claims import WEAKER, claims, short
 from benchmarks.papers.zero_shot_figures import (
     ALL_ROUNDS,
     LAST_ROUNDS,
@@ -64,8 +64,9 @@ _OF_FALLS = (
 
 def section(results: Results) -> str:
     """Return the tables: by the paper's measure, by the models that listen, new classes, attackers, tuning, claims."""
-    lines = [_setting(results), "### By the paper's measure: the fleet's scores over the users' own models"]
-    lines += [_scores(results), "### The model that the device listens with", _listening(results)]
+    lines = [short(results), _setting(results)]
+    lines += ["### By the paper's measure: the fleet's scores over the users' own models", _scores(results)]
+    lines += ["### The model that the device listens with", _listening(results)]
     lines += ["### New classes", discovered(results)]
     lines += ["### Attackers who poison a new sound", poisoned(results)]
     lines += ["### Tuning of the learning rate", _tuning(results), claims_table(claims(results))]

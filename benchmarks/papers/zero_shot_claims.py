@@ -6,6 +6,7 @@ from itertools import product
 from statistics import fmean, stdev
 
 from benchmarks.demo.deal import deal
+from benchmarks.papers.in_short import in_short
 from benchmarks.papers.report import Claim, Results, gain, verdict
 from benchmarks.papers.zero_shot_figures import FIRST_ROUNDS, LAST_ROUNDS, accuracy, failures, gains, listening
 from benchmarks.papers.zero_shot_new_sounds import in_several_rounds, matched_rightly, matches, taken_for_new
@@ -26,6 +27,23 @@ _ON_A_BOARD = [
         "Smaller ([models.md](models.md#networks)).",
     ),
 ]  # fmt: skip
+
+
+def short(results: Results) -> str:
+    """Return what users gain by it."""
+    gained = [
+        f"{_over_alone(results, application, users):+.1f} on {application} of {users} users"
+        for users, application in product(SIZES, APPLICATIONS)
+    ]
+    return in_short(
+        "Users of different networks share scores of public clips. The model that a user listens with gains over",
+        f"training alone, in points: {', '.join(gained)}.",
+    )
+
+
+def _over_alone(results: Results, application: str, users: int) -> float:
+    fleet, alone = (fmean(listening(results, fleet_name(application, users, form))) for form in (SCORES, ALONE))
+    return fleet - alone
 
 
 def claims(results: Results) -> list[Claim]:

@@ -5,6 +5,7 @@ import pytest
 from benchmarks.papers import ablation, attackers, fedmlac, fedmlac_often
 from benchmarks.papers.document import section
 from benchmarks.papers.drawn import PICTURES
+from benchmarks.papers.in_short import in_short_of
 from benchmarks.papers.report import Claim, claims_of
 from benchmarks.papers.run import Outcome
 from benchmarks.papers.scale import Scale
@@ -61,9 +62,15 @@ def test_fedmlac_stands_beside_what_was_published(text):
             found["devices"] = [entry | {"local_strangers": 0.3}]
         return found | {"diverged": "so it did", "devices": []} if run.name == "FedOPT, wrong 50%" else found
 
-    found = text(fedmlac, changed)
+    found, spread = text(fedmlac, changed), "± 0.7"
     assert found.startswith("## FedMLAC")
-    spread = "± 0.7"
+    gained = "FedMLAC has +40.0 against FedAvg, with half of the labels wrong +40.0"
+    assert gained in in_short_of(found)
+    assert "FedMLAC has +50.0 against training alone" in in_short_of(found)
+    some = "30% of the devices in a round"
+    assert f"| {some}, clean | 38.5 {spread} |  | 38.5 {spread} | 78.5 {spread} |" in found
+    elsewhere = next(claim for claim in claims_of(found) if "10 to 100 %" in claim.claim)
+    assert f"; {some}, clean: +40.0 (FedAvg), +40.0 (FedOPT); {some}, wrong 50%: +40.0" in elsewhere.ours
     assert (
         f"| clean | 38.5 {spread} (80.2) | 38.5 {spread} (80.4) | 38.5 {spread} (83.3) | 78.5 {spread} (84.6) |"
         in found
@@ -153,7 +160,12 @@ def test_what_lpa_does_not_hold_against_is_told_with_what_the_table_shows_of_it(
         beaten = run.name in ("LPA, false_clips 30%", "LPA, sign_flip by 1 30%")
         return found | {"rounds": [found["rounds"][0] | {"accuracy": 0.2}]} if beaten else found
 
-    claim = claims_of(text(attackers, lost))[0]
+    claim = claims_of(whole := text(attackers, lost))[0]
+    assert in_short_of(whole) == (
+        "With 30% of the devices attacking, by the attack that does most harm, rules lose so many points more than the "
+        "honest devices alone: weighted mean 0.0, trimmed mean 0.0, Multi-Krum 0.0, LPA 32.0, screened mean (the "
+        "default) 0.0."
+    )
     assert claim.reproduced == "in part"
     assert claim.ours.startswith("holds against 5 of 7 attacks by 30% of the devices; costs -40.0 points")
     assert claim.why == (
@@ -201,6 +213,10 @@ def test_the_ablation_s_rows_stand_beside_alone_and_the_plan(text):
         return found | {"diverged": "so it did", "devices": []} if run.name == "LPA, attackers" else found
 
     found = text(ablation, worse)
+    assert in_short_of(found) == (
+        "A device that takes part recognises 50.0 ± 0.0 % of its own clips and 48.0 ± 1.0 % of strangers' (alone: "
+        "40.0 ± 0.0 and 38.0 ± 1.0); 0.0 devices do worse than alone."
+    )
     assert "| alone |  |  |  | 40.0 ± 0.0 | 38.0 ± 1.0 |  |  |  |" in found
     assert f"| the plan | {ablation.CHOSEN['the plan']} | 1 | 4 | 50.0 ± 0.0 | 48.0 ± 1.0 | 0.0 |  |  |" in found
     assert "| the plan, guarded |  |  |  | 70.0 ± 0.0 | 68.0 ± 1.0 | 0.0 |  |  |" in found

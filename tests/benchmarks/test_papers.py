@@ -50,7 +50,8 @@ def test_a_table_is_written_from_runs_that_are_done_once_each(bundles, tmp_path,
     table = TinyTable(bundles["ann3"], tmp_path)
     assert run(table, scale) == []
     text = (scale.output / "tiny.md").read_text()
-    assert text.startswith("## Made-up clips\n| run | accuracy, % | seeds |\n| --- | ---: | ---: |\n")
+    assert text.startswith("## Made-up clips\n**In short.** Little is learned.\n\n")
+    assert text.partition("\n\n")[2].startswith("| run | accuracy, % | seeds |\n| --- | ---: | ---: |\n")
     assert "| counted | 15.0 ± 7.1 | [1, 2] |" in text
     assert "| FedAvg | " in text
     assert sorted(table.calls.read_text().split()) == ["1", "2"]
@@ -152,7 +153,8 @@ def test_all_tables_together_make_the_document_and_the_pictures_from_nothing(nam
         picture = f"images/results-table-{name}.svg"
         assert f"![Accuracy over rounds: Table {name}.]({picture})" in text
         assert (document.parent / picture).read_text().lstrip().startswith("<?xml")
-    assert f"\nAll: 0 of {len(NAMES)} reproduced, {len(NAMES)} in part. Somebody 2020: 0 of 1 rep" in text
+        assert text.count(f"| {link} | 0 | 1 | 0 | Little is learned. |") == 1
+    assert f"\n| all | 0 | {len(NAMES)} | 0 |  |\n" in text
     assert json.loads((scale.output / "results.json").read_text())["tables"].keys() == set(NAMES)
     before = {path.name: path.read_bytes() for path in (tmp_path / "docs" / "images").iterdir()}
     assert run_tables(tables, scale, 1, document) == []
@@ -171,9 +173,8 @@ def test_one_table_replaces_its_own_section_of_a_document_of_the_same_scale(name
     section, text = (scale.output / "tiny.md").read_text(), document.read_text()
     assert text.endswith(f"\n\n{section}\n{other}")
     assert heads(document) == ["All claims", "Pictures", "Made-up clips", "Other"]
-    assert (
-        "All: 1 of 3 reproduced, 1 in part, 1 not. Somebody 2020: 0 of 1 reproduced, 1 in part; Other: 1 of 2" in text
-    )
+    summary = "| [Somebody 2020](#made-up-clips) | 0 | 1 | 0 | Little is learned. |\n"
+    assert f"{summary}| [Other](#other) | 1 | 0 | 1 |  |\n| all | 1 | 1 | 1 |  |\n" in text
     assert "| [Other](#other) | d | 3 | 1 | no | e |\n" in text
     assert "former" not in text
     document.write_text(of_full := former.replace("small", "full") + other)

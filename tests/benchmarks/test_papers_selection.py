@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from benchmarks.papers import selection_personal
+from benchmarks.papers.in_short import in_short_of
 from benchmarks.papers.report import CLAIMS, Results
 from benchmarks.papers.run import Call, Outcome, Run
 from benchmarks.papers.selection import compared, converged, method_run, reached, section
@@ -111,6 +112,8 @@ def test_errors_are_those_of_the_runs_by_the_devices_people(results):
 
 def test_the_text_has_published_figures_beside_ours_and_a_claim_for_each(results):
     text = section(results)
+    assert in_short_of(text).startswith("A dynamic draw of the devices saves 0.0, 0.0, 0.0 % of their time against an")
+    assert in_short_of(text).endswith("make 75 % and 75 % fewer errors than the shared one.")
     table, _, claims = text.partition(CLAIMS)
     assert (
         "| FedAvg, R = 30, group balanced | 10.0 ± 0.0 | 10.0 ± 0.0 | 10.0 ± 0.0 | 10.0 ± 0.0 | 75 | 50.0 ± 0.0 |"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from benchmarks.papers.in_short import in_short
 from benchmarks.papers.pictures import over_rounds, share
 from benchmarks.papers.report import Claim, claims_table, final_accuracy, markdown_table
 from benchmarks.papers.run import Call, Run
@@ -54,4 +55,5 @@ class TinyTable:
         rows = [["counted", results.cell("counted", lambda figures: figures["share"]), results.seeds("counted")]]
         rows.append(["FedAvg", results.cell("FedAvg", final_accuracy), len(results.figures("FedAvg")[0]["rounds"])])
         claim = Claim("a | b", "9", results.cell("counted", lambda figures: figures["share"]), "in part", "so\nit is")
-        return markdown_table(["run", "accuracy, %", "seeds"], rows) + "\n" + claims_table([claim])
+        table = markdown_table(["run", "accuracy, %", "seeds"], rows)
+        return "\n".join([in_short("Little", "is learned."), table, claims_table([claim])])
