@@ -270,7 +270,7 @@ def _published_steps_claim(results: Results) -> Claim:
         f"{name} {_signed(_apart(results, f'{low}: {name}', f'{high}: {name}'))}" for name in ("FedAvg", "FedOPT", OURS)
     )
     return Claim(
-        "the same with the paper's 50 local steps, at the lowest rate of its grid (0.01)",
+        "The same with the paper's 50 local steps, at the lowest rate of its grid (0.01)",
         "a figure only", equal, level,
         f"{_OF_RATE if of_rate else ''}what 0.003 changes against 0.01, below which the paper did not go: {lower}. "
         f"Each at the rate that the trials chose: {own}. The lead at 0.01 with the {_PLANNED} seeds that were planned: "
@@ -300,10 +300,10 @@ def _errors_claim(results: Results) -> Claim:
 
 def _part_claims(results: Results) -> list[Claim]:
     parts = {
-        "ALT alone": ("both parts are needed: more than ALT alone", "a figure only (35 classes)"),
-        "ALO alone": ("both parts are needed: more than ALO alone", "a figure only"),
-        "FedKWS-UI, lambda 0": ("negative distillation at lambda 0.001 helps", "a figure only"),
-        "FedKWS-UI, lambda 0.1": ("a large lambda (0.1) harms", "a figure only"),
+        "ALT alone": ("Both parts are needed: more than ALT alone", "a figure only (35 classes)"),
+        "ALO alone": ("Both parts are needed: more than ALO alone", "a figure only"),
+        "FedKWS-UI, lambda 0": ("Negative distillation at lambda 0.001 helps", "a figure only"),
+        "FedKWS-UI, lambda 0.1": ("A large lambda (0.1) harms", "a figure only"),
     }
     claims = []
     for method, (claim, published) in parts.items():
@@ -349,7 +349,7 @@ def _regularised_claim(results: Results) -> Claim:
 def _level_claim(results: Results) -> Claim:
     cells = "; ".join(_reached(results, BASE, method) for method in ("FedAvg", OURS))
     return Claim(
-        "the best compared federated model reaches 86.39 % with 12 classes", "86.39 %", f"{BASE}: {cells}",
+        "The best compared federated model reaches 86.39 % with 12 classes", "86.39 %", f"{BASE}: {cells}",
         "yes" if "never" not in cells else "in part" if "after" in cells else "no",
         f"on the pretrained front end; the DSCNN is too narrow and sees too few rounds: FedKWS-UI "
         f"{results.cell(f'{DSCNN}: {OURS}', accuracy)} %",
@@ -360,7 +360,7 @@ def _elsewhere_claim(results: Results) -> Claim:
     titles = [title for title in (TRANSFORMER, MANY_WORDS) if f"{title}: {OURS}" in results.by_name]
     held = [judged(_differences(results, title, OURS, "FedAvg")) != "no" for title in titles]
     return Claim(
-        "the same on ResNet, MHAttRNN and the Transformer, and with 35 classes", "a figure only",
+        "The same lead on ResNet, MHAttRNN and the Transformer, and with 35 classes", "a figure only",
         "; ".join(f"{title}: {_lead(results, title, 'FedAvg')}" for title in titles),
         "in part" if any(held) else "no",
         "one seed, against FedAvg alone; ResNet and MHAttRNN were not run: `make experiments FULL=1` plays them",

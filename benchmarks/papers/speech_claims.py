@@ -56,12 +56,12 @@ def claims(results: Results, setting: str) -> list[Claim]:
     ours = ", ".join(f"{value:.1f} % ({one})" for one, value in saved.items())
     return [
         Claim(
-            "dynamic selection needs less training than FedAvg, all rounds against all",
+            "Dynamic selection needs less training than FedAvg, all rounds against all",
             ", ".join(f"{value} %" for value in SAVED.values()), f"{ours}; by draws {means} %",
             agreed([_level(value, SAVED[one]) for one, value in saved.items()]), by_draws,
         ),
         Claim(
-            "less than FedProx, all rounds against all", f"{SAVED_PROX} %", f"{prox_saved:.1f} % ({setting})",
+            "It needs less than FedProx, all rounds against all", f"{SAVED_PROX} %", f"{prox_saved:.1f} % ({setting})",
             _level(prox_saved, SAVED_PROX), f"{DRAWN_FLEETS} fleets save {drawn[setting]['mean_prox']:.1f} ± "
             f"{drawn[setting]['spread_prox']:.1f} %: a draw by size is always for large devices",
         ),
@@ -87,7 +87,8 @@ def _converged_claim(results: Results, setting: str) -> Claim:
             f"FedAvg does not converge there, and does here: stopped at its own convergence it saves {itself:.1f} % of "
             f"its rounds itself; {why}"
         )
-    return Claim("until convergence, against all of FedAvg's rounds", "24 to 28 %", f"{saved:.1f} %", level, why)
+    claim = "It needs less until convergence than all of FedAvg's rounds"
+    return Claim(claim, "24 to 28 %", f"{saved:.1f} %", level, why)
 
 
 def _converging_claim(results: Results, setting: str) -> Claim:
@@ -95,7 +96,7 @@ def _converging_claim(results: Results, setting: str) -> Claim:
     base, other = f"FedProx, {setting}", f"FedProx, dynamic, {setting}"
     saved, same = saved_converging(results, base, other), savings(results, base, other)[2]
     return Claim(
-        "until convergence, against FedProx until its convergence", "26 to 27 %", f"{mean_and_spread(saved)} %",
+        "It needs less until convergence than FedProx until its own", "26 to 27 %", f"{mean_and_spread(saved)} %",
         _level(fmean(saved), 26.0), f"both until the same error: {mean_and_spread(same)} % saved",
     )  # fmt: skip
 
@@ -106,7 +107,7 @@ def _best_error(results: Results) -> Claim:
     errors, starts = (results.values(name, tested) for name in (best, "alone"))
     level = "yes" if 100 * max(errors) < _BEST else "in part" if 100 * fmean(errors) < _BEST else "no"
     return Claim(
-        "the best global model on the server's test", "in pictures only",
+        "Error of the best global model on the server's test", "in pictures only",
         f"{100 * fmean(errors):.1f} %: {_listed(errors)} of the deals ({best})", level,
         f"yes: below {_BEST:.0f} % in each deal, in part: on average; chosen by the development set. A deal's test has "
         f"20 speakers, and the start makes {_listed(starts)} on them. On the development set's 40 speakers "
@@ -133,7 +134,7 @@ def _equal_error(results: Results, setting: str) -> Claim:
     ]
     worst = 100 * max(points)
     return Claim(
-        "the same error with dynamic selection", "equal",
+        "The error is the same with dynamic selection", "equal",
         ", ".join(f"{100 * value:+.1f} points ({name})" for value, name in zip(points, BASELINES, strict=True)),
         "yes" if worst <= 1.0 else "no", "on the server's test; equal: at most one point more",
     )  # fmt: skip
@@ -142,7 +143,7 @@ def _equal_error(results: Results, setting: str) -> Claim:
 def _global_error(results: Results, name: str) -> Claim:
     groups = [fmean(group_errors(results, name, "global", group)) for group in range(len(GROUPS))]
     return Claim(
-        "error of the global model on the devices' tests", "13 to 20 %",
+        "Error of the global model on the devices' tests", "13 to 20 %",
         f"{min(groups):.1f} to {max(groups):.1f} % by group", "yes" if max(groups) <= 20 else "no",
         f"from a start of {fmean(group_errors(results, 'alone', 'start', None)):.1f} %; all devices' recordings in one "
         f"place, passed over as often, come to {fmean(group_errors(results, 'central', 'global', None)):.1f} % (first "
@@ -157,7 +158,7 @@ def _personal_claims(results: Results, name: str) -> list[Claim]:
     large = [fmean(group_errors(results, name, model, 2)) for model in ("local", "group_balanced")]
     return [
         Claim(
-            "personal models make fewer errors than the global one", f"{FEWER:.0f} %", f"{ours:.1f} %",
+            "Personal models make fewer errors than the global one", f"{FEWER:.0f} %", f"{ours:.1f} %",
             _level(ours, FEWER),
             f"traditional: {fewer(results, name, 'local', None):.1f} %. On phrases of recordings trained on, "
             f"{fewer_heard(results, name):.1f} % fewer, from an error of "
@@ -165,11 +166,12 @@ def _personal_claims(results: Results, name: str) -> list[Claim]:
             "larger steps harm (tuning, above)",
         ),
         Claim(
-            "most on the smallest devices", "15.5 %, 10.2 %, 6.8 %", ", ".join(f"{value:.1f} %" for value in groups),
+            "They gain most on the smallest devices", "15.5 %, 10.2 %, 6.8 %",
+            ", ".join(f"{value:.1f} %" for value in groups),
             "yes" if groups[0] == max(groups) else "no", "groups of 20, 40 and 60 speakers",
         ),
         Claim(
-            "group-balanced beats traditional fine-tuning on the smallest devices", "15.42 against 15.69 %",
+            "Group-balanced beats traditional fine-tuning on the smallest devices", "15.42 against 15.69 %",
             f"{small[1]:.1f} against {small[0]:.1f} %", "yes" if small[1] < small[0] else "no",
             f"as many passes in both; on the largest {large[1]:.1f} against {large[0]:.1f} %",
         ),
