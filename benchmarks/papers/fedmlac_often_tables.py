@@ -44,7 +44,6 @@ def often_visited(results: Results) -> str:
         + _listening(results)
         + "\nFive networks in this fleet, half of the labels wrong; local models are judged before the fine-tuning:\n\n"
         + _five(results)
-        + "\n"
     )
 
 
