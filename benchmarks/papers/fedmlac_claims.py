@@ -18,6 +18,7 @@ from benchmarks.papers.fedmlac_figures import (
     OFTEN,
     PAPERS_RATE,
     PUBLISHED,
+    SCORES,
     SOME,
     TUNED_ON,
     WRONG,
@@ -38,24 +39,28 @@ from benchmarks.papers.gained import own_and_strangers
 from benchmarks.papers.in_short import in_short
 from benchmarks.papers.report import Claim, Results, claims_table, gain, verdict
 
-_RULE = (
-    "Reproduced: the mean over the seeds has the published sign against every method and at every level that was run;\n"
-    "in part: against some or at some.\n\n"
+_LEAD = 1.0  # points
+RULE = (
+    "A claim is reproduced if the mean over the seeds is ahead by more than a point, against every method and at\n"
+    "every level that was run, and in part if it is against some or at some. A point is what another processor's\n"
+    "rounding changes: with the same seeds it made LPA's gain -0.9 on one machine and +0.6 on another."
 )
 
 
 def short(results: Results) -> str:
     """Return what devices gain by it, over the method that is simpler and over none."""
-    over, alone = [], []
+    over, without = [], []
     for condition in TUNED_ON:
         mutual, single, five = (f"{name}, {condition}" for name in (FEDMLAC, "FedAvg", f"{FEDMLAC}, {FLEETS_OF_FIVE}"))
         over.append(_of_strangers(results, mutual) - _of_strangers(results, single))
-        alone.append(_of_strangers(results, five) - _of_strangers(results, five, "alone"))
+        without.append(_of_strangers(results, five) - _of_strangers(results, five, "both"))
+    scores = fmean(results.values(SCORES, lambda found: 100 * found["strangers"]))
+    scores -= _of_strangers(results, f"{FEDMLAC}, {FLEETS_OF_FIVE}, {CLEAN}", "both")
     return in_short(
-        "The model that a device listens with, in points on strangers: where all devices can train one network, "
+        "The model that a device listens with, in points on strangers. Where all devices can train one network, "
         f"FedMLAC has {over[0]:+.1f} against FedAvg, with half of the labels wrong {over[1]:+.1f}. Where they have "
-        f"five networks, FedAvg cannot run, and FedMLAC has {alone[0]:+.1f} against training alone, with half of the "
-        f"labels wrong {alone[1]:+.1f}.",
+        "five networks, FedAvg cannot run; against own and public clips without a fleet FedMLAC has "
+        f"{without[0]:+.1f}, with half of the labels wrong {without[1]:+.1f}, and `zero_shot` {scores:+.1f}.",
     )
 
 
@@ -107,7 +112,7 @@ def _ahead(results: Results, condition: str, claim: str, why: str) -> Claim:
             some.pop(PAPERS_RATE, None)  # nobody tuned it
         ours += f"; {often_visits(results)} visits: {_with_names(later)}, on own clips {_with_names(own)}"
         leads += [*later.values(), *own.values()]
-    return Claim(claim, theirs, ours, verdict([points > 0 for points in leads]), why)
+    return Claim(claim, theirs, ours, verdict([points > _LEAD for points in leads]), why)
 
 
 def _with_names(points: Mapping[str, float]) -> str:
@@ -129,13 +134,13 @@ def _less_lost(results: Results, what: str, conditions: Sequence[str]) -> Claim:
     for condition in conditions:
         there = [name for name in BASELINES if has(results, f"{name}, {condition}")]
         losses = {name: fmean(lost(results, name, condition)) for name in (*there, FEDMLAC)}
-        held += [losses[FEDMLAC] < losses[name] for name in there]
+        held += [losses[name] - losses[FEDMLAC] > _LEAD for name in there]
         ours.append(f"{condition}: {losses[FEDMLAC]:.1f} for {_each(losses, there)}")
         theirs = {name: published_loss(name, condition) for name in (*there, FEDMLAC)}
         published.append(f"{theirs[FEDMLAC]:.1f} for {_each(theirs, there)}")
         if later := _lost_by_often(results, condition):
             again = [name for name in BASELINES if name in later]
-            held += [later[FEDMLAC] < later[name] for name in again]
+            held += [later[name] - later[FEDMLAC] > _LEAD for name in again]
             ours.append(f"{often_visits(results)} visits, {condition}: {later[FEDMLAC]:.1f} for {_each(later, again)}")
     return Claim(
         f"Loses fewer points to {what} than the baselines", "; ".join(dict.fromkeys(published)), "; ".join(ours),
@@ -194,7 +199,7 @@ def _pruned(results: Results) -> Claim:
     pruned, whole = (results.values(f"{name}, {FLEETS_OF_FIVE}, {CLEAN}", local) for name in (FEDMLAC, NO_LPA))
     return Claim(
         "Five networks: LPA improves the own models", "+1.8", gain(pruned, whole),
-        verdict([fmean(pruned) > fmean(whole)]), "of ten uploads it leaves out two, though nobody attacks",
+        verdict([fmean(pruned) - fmean(whole) > _LEAD]), "of ten uploads it leaves out two, though nobody attacks",
     )  # fmt: skip
 
 
@@ -219,7 +224,7 @@ def _elsewhere(results: Results) -> Claim:
     return Claim(
         "FedMLAC leads on Urban Sound, on emotions, and with 10 to 100 % of the devices in a round",
         "1 to 5 points; all devices: " + _with_names(dict(zip(BASELINES, ALL_DEVICES_LEAD, strict=True))), ours,
-        verdict([lead > 0 for lead in points]),
+        verdict([lead > _LEAD for lead in points]),
         "the reason is the first row's. Urban Sound, emotions and other shares were left out",
     )  # fmt: skip
 
@@ -239,7 +244,7 @@ def _over_alone(results: Results, claim: str, published: str, fleet: str) -> Cla
                 alone = [own_and_strangers(of_seed[seed], "alone")[place] for seed in results.seeds(judged)]
                 points = results.values(judged, figure)
                 ours.append(f"{whose}, {told}: {gain(points, alone)}")
-                held.append(fmean(points) > fmean(alone))
+                held.append(fmean(points) - fmean(alone) > _LEAD)
     if has(results, often(f"{FEDMLAC}, {fleet}".removesuffix(", "), HALF_WRONG)):
         why += " (those of the many visits over alone after fewer)"
     return Claim(claim, published, "; ".join(ours), verdict(held), why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from benchmarks.papers.fedmlac_claims import claims, short
+from benchmarks.papers.fedmlac_claims import RULE, claims, short
 from benchmarks.papers.fedmlac_figures import (
     CLEAN,
     CONDITIONS,
@@ -68,6 +68,7 @@ def _setting(results: Results) -> str:
         "The baselines train `crnn_base`. With FedMLAC that is a device's own model, and `crnn_lite` the plug-in. The\n"
         "public set is 5 % of the speakers; only models that are fine-tuned and rows that say so train on it.\n\n"
         + markdown_table(["", "ours", "paper"], rows)
+        + f"\n{RULE}\n"
     )
 
 

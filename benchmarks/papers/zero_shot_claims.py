@@ -10,7 +10,7 @@ from benchmarks.papers.in_short import in_short
 from benchmarks.papers.report import Claim, Results, gain, verdict
 from benchmarks.papers.zero_shot_figures import FIRST_ROUNDS, LAST_ROUNDS, accuracy, failures, gains, listening
 from benchmarks.papers.zero_shot_new_sounds import in_several_rounds, matched_rightly, matches, taken_for_new
-from benchmarks.papers.zero_shot_runs import ALONE, LITERAL, SCORES, SHARED, SIZES, fleet_name
+from benchmarks.papers.zero_shot_runs import ALONE, LABELS, LITERAL, PUBLIC_ONLY, SCORES, SHARED, SIZES, fleet_name
 from benchmarks.papers.zero_shot_users import APPLICATIONS
 
 WEAKER = 5.0  # points by which local models may be behind the published ones where a gain over them is reproduced
@@ -31,19 +31,25 @@ _ON_A_BOARD = [
 
 def short(results: Results) -> str:
     """Return what users gain by it."""
-    gained = [
-        f"{_over_alone(results, application, users):+.1f} on {application} of {users} users"
-        for users, application in product(SIZES, APPLICATIONS)
-    ]
+    gained, with_labels, public = (
+        ", ".join(
+            f"{_over_alone(results, application, users, form)} on {application} of {users} users"
+            for users, application in product(sizes, APPLICATIONS)
+        )
+        for form, sizes in ((SCORES, SIZES), (LABELS, (3,)), (PUBLIC_ONLY, (3,)))
+    )
     return in_short(
         "Users of different networks share scores of public clips. The model that a user listens with gains over",
-        f"training alone, in points: {', '.join(gained)}.",
+        f"training alone, in points: {gained}. With the public clips' labels beside, the default: {with_labels}.",
+        f"Public clips without a fleet: {public}.",
     )
 
 
-def _over_alone(results: Results, application: str, users: int) -> float:
-    fleet, alone = (fmean(listening(results, fleet_name(application, users, form))) for form in (SCORES, ALONE))
-    return fleet - alone
+def _over_alone(results: Results, application: str, users: int, form: str) -> str:
+    """Return what is gained over training alone, with the seeds that both have."""
+    ours, alone = (fleet_name(application, users, of) for of in (form, ALONE))
+    theirs = dict(zip(results.seeds(alone), listening(results, alone), strict=True))
+    return gain(listening(results, ours), [theirs[seed] for seed in results.seeds(ours)])
 
 
 def claims(results: Results) -> list[Claim]:

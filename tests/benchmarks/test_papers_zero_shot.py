@@ -97,8 +97,10 @@ def results(class_ids, local=(80.0, 90.0)):
 
 def test_the_text_has_the_published_figures_beside_ours_and_the_gain():
     text = zero_shot.section(results(("c8", "c8")))
-    assert in_short_of(text).endswith("in points: +3.5 on keywords of 3 users, +3.5 on sounds of 3 users, "
-                                       "+3.5 on keywords of 10 users, +3.5 on sounds of 10 users.")  # fmt: skip
+    users = [f"+3.5 ± 0.0 on {what} of {number} users" for number in (3, 10) for what in ("keywords", "sounds")]
+    none = "+0.0 ± 0.0 on keywords of 3 users, +0.0 ± 0.0 on sounds of 3 users"
+    assert f"in points: {', '.join(users)}. With the" in in_short_of(text)
+    assert in_short_of(text).endswith(f"the default: {', '.join(users[:2])}. Public clips without a fleet: {none}.")
     assert "| keywords, 3 users, user 2 | 91.9 → 95.3 | +3.4 | 75.0 ± 0.0 | 80.0 ± 0.0 | +5.0 ± 0.0 |" in text
     assert "| keywords, 3 users | 2 of 2 | 90.0 | 37.5 | 2.0 |" in text
     assert "| 0% | no attackers | 1.0 | 4 of 12 |" in text  # two of six users reported the sound, in each of two runs
