@@ -108,7 +108,7 @@ def _best_error(results: Results) -> Claim:
     level = "yes" if 100 * max(errors) < _BEST else "in part" if 100 * fmean(errors) < _BEST else "no"
     return Claim(
         "Error of the best global model on the server's test", "in pictures only",
-        f"{100 * fmean(errors):.1f} %: {_listed(errors)} of the deals ({best})", level,
+        f"{100 * fmean(errors):.1f} %: in the deals {_listed(errors)} ({best})", level,
         f"yes: below {_BEST:.0f} % in each deal, in part: on average; chosen by the development set. A deal's test has "
         f"20 speakers, and the start makes {_listed(starts)} on them. On the development set's 40 speakers "
         f"that model makes {100 * fmean(results.values(best, development)):.1f} %, on the devices' own tests "
@@ -179,4 +179,4 @@ def _personal_claims(results: Results, name: str) -> list[Claim]:
 
 
 def _listed(shares: Sequence[float]) -> str:
-    return " and ".join(f"{100 * share:.1f} %" for share in shares)
+    return ", ".join(f"{100 * share:.1f} %" for share in shares)
