@@ -236,3 +236,13 @@ def test_the_ablation_s_rows_stand_beside_alone_and_the_plan(text):
     assert claims["A robust rule earns its place where a fifth of the devices attacks"].reproduced == "no"
     trials = found.partition("### Tuning")[2].partition("###")[0]
     assert trials.count("**") == 2 * len(ablation.VARIANTS)  # of eight trials each, the chosen one
+
+
+def test_the_ablation_tells_how_much_the_device_loses_that_the_plan_serves_worst(text):
+    def lost(run, found):
+        entry = found["devices"][0]
+        return found | {"devices": [entry | {"alone_own": 0.58}, *found["devices"][1:]]} if run.seed == 1 else found
+
+    claim = next(claim for claim in claims_of(text(ablation, lost)) if claim.claim.startswith("A device gains"))
+    assert "0.3 devices worse than alone" in claim.ours
+    assert "loses 8.0 points of its own clips" in claim.why
