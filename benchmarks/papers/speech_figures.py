@@ -114,6 +114,12 @@ def fewer(results: Results, name: str, model: str, group: int | None) -> float:
     return 100 * (1 - after / before)
 
 
+def fewer_by_deal(results: Results, name: str, model: str, group: int | None) -> list[float]:
+    """Return the same for every seed."""
+    pairs = zip(*(group_errors(results, name, one, group) for one in (model, "global")), strict=True)
+    return [100 * (1 - after / before) for after, before in pairs]
+
+
 def fewer_heard(results: Results, name: str) -> float:
     """Return by how much a personal model's error is below the global one's on recordings trained on, in %."""
     after = fmean(results.values(name, lambda one: own(one, "group_balanced_heard")))
