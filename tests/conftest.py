@@ -1,5 +1,6 @@
 """Fixtures that several test modules share: model bundles, ready or built once and kept under build/."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,11 @@ from tests.support.speech_package import models
 pytest_plugins = ["tests.support.browser", "tests.support.fixtures_aggregator", "tests.support.sound_server"]
 
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C, as do all programs that tests start: a shell's background job would have them ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -291,10 +291,13 @@ def test_beyond_this_machine_he_signs_in_first(page, shelf):
 @pytest.mark.parametrize("options", [["--json"], []])
 def test_watch_follows_the_same_source_in_the_terminal(shelf, options):
     command = [sys.executable, "-m", "edge_client.cli", "watch", *options, "--config", str(shelf.daemon.config)]
-    watch = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    lines = [watch.stdout.readline() for _ in range(2)]
-    watch.send_signal(signal.SIGINT)
-    _, errors = watch.communicate(timeout=180)
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+        try:
+            lines = [watch.stdout.readline() for _ in range(2)]
+            watch.send_signal(signal.SIGINT)
+            _, errors = watch.communicate(timeout=180)
+        finally:
+            watch.kill()
     assert watch.returncode == 0, errors
     if options:
         first, second = map(json.loads, lines)
