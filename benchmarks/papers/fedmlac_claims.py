@@ -87,6 +87,11 @@ def _mean(results: Results, method: str, condition: str) -> float:
     return fmean(results.values(f"{method}, {condition}", local))
 
 
+def _lead(results: Results, name: str, condition: str) -> float:
+    """Return by how many points FedMLAC is ahead of a baseline, by the mean of the local models."""
+    return _mean(results, FEDMLAC, condition) - _mean(results, name, condition)
+
+
 def _leads(results: Results, condition: str, key: str = "local_strangers") -> dict[str, float]:
     """Return FedMLAC's lead over each baseline with devices that are visited often, over the seeds that both have."""
     found = {}
@@ -103,7 +108,7 @@ def _by_seed(results: Results, name: str, key: str) -> dict[int, float]:
 
 
 def _ahead(results: Results, condition: str, claim: str, why: str) -> Claim:
-    leads = [_mean(results, FEDMLAC, condition) - _mean(results, name, condition) for name in BASELINES]
+    leads = [_lead(results, name, condition) for name in BASELINES]
     published = [PUBLISHED[condition][-1] - value for value in PUBLISHED[condition][:-1]]
     theirs, ours = (", ".join(f"{points:+.1f}" for points in some) for some in (published, leads))
     if later := _leads(results, condition):
@@ -210,15 +215,14 @@ def _five_alone(results: Results) -> Claim:
 
 def _elsewhere(results: Results) -> Claim:
     """Judge the shares of the devices that were run."""
-    leads = {name: _mean(results, FEDMLAC, CLEAN) - _mean(results, name, CLEAN) for name in BASELINES}
+    leads = {name: _lead(results, name, CLEAN) for name in BASELINES}
     later = _leads(results, CLEAN)
     ours = f"all devices, clean: {_with_names(leads)}"
     ours += f"; {often_visits(results)} visits: {_with_names(later)}" if later else ""
     points = [*leads.values(), *later.values()]
     for condition in TUNED_ON:
         there = [name for name in BASELINES if has(results, some(name, condition))]
-        ahead = {name: _mean(results, FEDMLAC, f"{SOME}, {condition}") - _mean(results, name, f"{SOME}, {condition}")
-                 for name in there}  # fmt: skip
+        ahead = {name: _lead(results, name, f"{SOME}, {condition}") for name in there}
         ours += f"; {SOME}, {condition}: {_with_names(ahead)}" if ahead else ""
         points += ahead.values()
     return Claim(

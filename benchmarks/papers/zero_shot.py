@@ -18,6 +18,7 @@ from benchmarks.papers.zero_shot_figures import (
     gains,
     heard,
     listening,
+    over_alone,
 )
 from benchmarks.papers.zero_shot_new_sounds import discovered, poisoned
 from benchmarks.papers.zero_shot_runs import (
@@ -169,11 +170,10 @@ def _against_alone(
     results: Results, name: str, values: Sequence[Sequence[float]], application: str, users: int
 ) -> list[str]:
     alone = fleet_name(application, users, ALONE)
-    found = []
-    for what, ours in zip(("own", "strangers"), values, strict=True):
-        base = dict(zip(results.seeds(alone), results.values(alone, heard(alone, what)), strict=True))
-        found.append(gain(ours, [base[seed] for seed in results.seeds(name)]))
-    return found
+    return [
+        over_alone(results, name, ours, alone, results.values(alone, heard(alone, what)))
+        for what, ours in zip(("own", "strangers"), values, strict=True)
+    ]
 
 
 def _falls(results: Results, application: str, form: str) -> list[str]:

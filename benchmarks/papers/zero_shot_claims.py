@@ -8,7 +8,15 @@ from statistics import fmean, stdev
 from benchmarks.demo.deal import deal
 from benchmarks.papers.in_short import in_short
 from benchmarks.papers.report import Claim, Results, gain, verdict
-from benchmarks.papers.zero_shot_figures import FIRST_ROUNDS, LAST_ROUNDS, accuracy, failures, gains, listening
+from benchmarks.papers.zero_shot_figures import (
+    FIRST_ROUNDS,
+    LAST_ROUNDS,
+    accuracy,
+    failures,
+    gains,
+    listening,
+    over_alone,
+)
 from benchmarks.papers.zero_shot_new_sounds import in_several_rounds, matched_rightly, matches, taken_for_new
 from benchmarks.papers.zero_shot_runs import ALONE, LABELS, LITERAL, PUBLIC_ONLY, SCORES, SHARED, SIZES, fleet_name
 from benchmarks.papers.zero_shot_users import APPLICATIONS
@@ -46,10 +54,8 @@ def short(results: Results) -> str:
 
 
 def _over_alone(results: Results, application: str, users: int, form: str) -> str:
-    """Return what is gained over training alone, with the seeds that both have."""
-    ours, alone = (fleet_name(application, users, of) for of in (form, ALONE))
-    theirs = dict(zip(results.seeds(alone), listening(results, alone), strict=True))
-    return gain(listening(results, ours), [theirs[seed] for seed in results.seeds(ours)])
+    name, alone = (fleet_name(application, users, of) for of in (form, ALONE))
+    return over_alone(results, name, listening(results, name), alone, listening(results, alone))
 
 
 def claims(results: Results) -> list[Claim]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from benchmarks.papers.report import Results
+from benchmarks.papers.report import Results, gain
 from benchmarks.papers.run import Figures
 from benchmarks.papers.zero_shot_runs import ALONE, SCORES, WITHOUT, fleet_name
 
@@ -55,6 +55,20 @@ def listening(results: Results, name: str) -> list[float]:
     """Return what a form is judged and tuned by, seed by seed: the mean of own and strangers', in %."""
     own, strangers = (results.values(name, heard(name, what)) for what in ("own", "strangers"))
     return [(one + other) / 2 for one, other in zip(own, strangers, strict=True)]
+
+
+def over_alone(results: Results, name: str, ours: Sequence[float], alone: str, theirs: Sequence[float]) -> str:
+    """Return what a run gains over the models without a fleet, seed by seed, with the seeds that the run has.
+
+    Args:
+        results: of all runs.
+        name: of the run.
+        ours: its figure of every seed.
+        alone: name of the runs without a fleet.
+        theirs: the same figure of these.
+    """
+    base = dict(zip(results.seeds(alone), theirs, strict=True))
+    return gain(ours, [base[seed] for seed in results.seeds(name)])
 
 
 def fallen(figures: Figures) -> list[tuple[int, str]]:
