@@ -11,3 +11,9 @@ def to_page(path: str, done: str) -> RedirectResponse:
     """Send the browser to a page that says what was done."""
     assert done in NOTES
     return RedirectResponse(f"{path}?note={done}", 303)
+
+
+def own_page(wanted: str) -> str:
+    """Return an address of this server: whoever makes up a link must not send people elsewhere."""
+    is_path = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
+    return wanted if is_path and wanted.isascii() and wanted.isprintable() else "/"
