@@ -55,6 +55,12 @@ class RoundView:
     share: int
     late: int
 
+    @property
+    def standing(self) -> str:
+        """How the round stands, in one word: ``open``, ``done``, ``failed`` or ``undone``."""
+        summary = self.detail.summary
+        return "undone" if summary.undone_by else summary.state
+
 
 def round_view(store: Store, round_id: int, now: float) -> RoundView:
     """Return a round with the state of each of its devices.
@@ -156,6 +162,13 @@ class Plane:
     matrix: tuple[tuple[tuple[int, int], ...], ...]
     known: tuple[tuple[str, str, str], ...]
     left_open: int
+
+
+def plane_of_round(view: RoundView) -> Plane | None:
+    """Return the picture of a round's discovery; None where no new sound was reported."""
+    discovery = view.detail.discovery
+    names = {info.device_id: info.name for info in view.detail.participants}
+    return None if discovery is None else plane_of(discovery, names)
 
 
 def plane_of(discovery: DiscoveryInfo, names: Mapping[str, str]) -> Plane:
