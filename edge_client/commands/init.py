@@ -7,7 +7,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import CONFIG, add_config, add_json
+from edge_client.commands import add_config, add_json
 from fleet_protocol.command_line import print_json
 from fleet_protocol.ready_bundles import FIRST_CHOICE
 
@@ -32,17 +32,19 @@ def add(commands: Commands) -> None:
     init.add_argument("--insecure-http", action="store_true", help="with --link: as for `auricle-edge join`")
     init.add_argument("--name", default=socket.gethostname()[:100] or "auricle", help="of the device (the host's)")
     init.add_argument(
-        "--state", metavar="FOLDER", help=f"(/var/lib/auricle, or state beside a FILE other than {CONFIG})"
+        "--state", metavar="FOLDER", help="(state beside FILE; of /etc/auricle/edge.toml: /var/lib/auricle)"
     )
     init.add_argument("--force", action="store_true", help="replace a configuration")
     add_json(init)
-    add_config(init)
+    add_config(init, search=False)
     init.set_defaults(command=_init)
 
 
 def _init(options: argparse.Namespace) -> int:
     from edge_client.config.new_file import Answers, require_new, write_new
+    from edge_client.config.place import SERVICE_CONFIG, config_option, new_config
 
+    options.config = new_config(options.config)
     require_new(options.config, replace=options.force)  # before anything is asked
     asking = sys.stdin.isatty() and not options.json
     microphone = options.microphone
@@ -51,7 +53,7 @@ def _init(options: argparse.Namespace) -> int:
     bundle = options.bundle or (_ask_for_bundle() if asking else FIRST_CHOICE)
     link = options.link or (_ask_for_fleet() if asking and not options.alone else "")
     share_names = options.share_names or bool(link and asking and _ask_to_share())
-    state = options.state or ("/var/lib/auricle" if options.config == CONFIG else "state")
+    state = options.state or ("/var/lib/auricle" if options.config == SERVICE_CONFIG else "state")
     heard = None if microphone == _NO_MICROPHONE else microphone
     write_new(
         options.config,
@@ -65,7 +67,7 @@ def _init(options: argparse.Namespace) -> int:
     print(f"wrote {options.config}")
     if joined is not None:
         print(f"joined the fleet of {joined}")
-    given = "" if options.config == CONFIG else f" --config {options.config}"
+    given = config_option(options.config)
     print(f"next: auricle-edge doctor{given}, then auricle-edge run{given}")
     return 0
 

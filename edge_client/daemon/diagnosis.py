@@ -14,6 +14,7 @@ from typing import Any, Literal
 from edge_client.audio.level import TOO_QUIET_DB, rms_dbfs
 from edge_client.capture.microphone import open_microphone
 from edge_client.config import Config, load_config
+from edge_client.config.place import find_config
 from edge_client.daemon.board import temperature_c
 from edge_client.daemon.enrolment import client_of_member
 from edge_client.daemon.status_file import read_status
@@ -52,14 +53,19 @@ class Finding:
     way_out: str = ""
 
 
-def examine(config_path: Path) -> Iterator[Finding]:
-    """Check a device, one thing after the other; what an earlier finding makes impossible is left out."""
+def examine(given: Path | None) -> Iterator[Finding]:
+    """Check a device, one thing after the other; what an earlier finding makes impossible is left out.
+
+    Args:
+        given: Its configuration; None: it is looked for.
+    """
     yield _versions()
+    config_path = None
     try:
+        config_path = find_config(given)
         config = load_config(config_path)
     except AuricleError as error:
-        way_out = "correct it" if config_path.exists() else "write one: auricle-edge init"
-        yield Finding("configuration", "problem", str(error), way_out)
+        yield Finding("configuration", "problem", str(error), "correct it" if config_path else "see the message")
         return
     yield Finding("configuration", "ok", str(config_path))
     yield _permission(config)

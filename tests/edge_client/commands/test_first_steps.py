@@ -65,7 +65,9 @@ def findings(edge, status):
 
 
 def test_a_device_that_is_well_is_told_so_and_one_without_a_configuration_what_to_do(edge):
-    assert findings(edge, 1)["configuration"]["way_out"] == "write one: auricle-edge init"
+    missing = findings(edge, 1)["configuration"]
+    assert missing["verdict"] == "problem"
+    assert f"auricle-edge init --config {edge.config}" in missing["found"]
     edge("init", "--microphone", "none", "--alone", "--bundle", "cnn1")
     found = findings(edge, 0)
     assert list(found) == [
