@@ -129,6 +129,16 @@ class Device:
         self._board.wait(self.training, limit_s, "the device trains")
         return self.training() or 0
 
+    def wait_until_it_listens(self, limit_s: float = 600) -> None:
+        """Wait until it hears something and knows its labels, which nobody but systemd can have started."""
+
+        def listens() -> bool:
+            found = self._board.run(f"cat {_STATUS}", limit_s, check=False)  # of this start: /run is in memory
+            status = json.loads(found) if found.startswith("{") else {}
+            return bool((status.get("listening") or {}).get("frames")) and len(status["model"]["labels"]) == len(LABELS)
+
+        self._board.wait(listens, limit_s, "the device listens")
+
     def kill(self) -> None:
         """Kill the daemon and all that it started."""
         self._board.run("systemctl kill --signal=SIGKILL --kill-who=all auricle-edge")

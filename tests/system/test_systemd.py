@@ -1,6 +1,7 @@
 """The services: units that systemd accepts and finds closed, and `make install-*` and `uninstall-*` in a folder."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -171,6 +172,27 @@ def test_installation_says_what_is_left_to_do(edge, aggregator):
     assert "systemctl enable --now auricle-edge" in edge.said
     assert "systemctl enable --now auricle-edge-page" in edge.said
     assert "systemctl enable --now auricle-aggregator" in aggregator.said
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_that_is_enabled_is_started_at_every_boot(unit, request):
+    if shutil.which("systemctl") is None:
+        pytest.skip("systemctl is not installed (Debian: apt-get install systemd)")
+    machine = request.getfixturevalue(unit.removeprefix("auricle-").removesuffix("-page"))
+    wanted = machine.path(f"/etc/systemd/system/multi-user.target.wants/{unit}.service")
+    control = ["systemctl", f"--root={machine.folder}"]
+    subprocess.run([*control, "enable", unit], check=True, capture_output=True)
+    assert machine.path(str(wanted.readlink())).is_file()
+    subprocess.run([*control, "disable", unit], check=True, capture_output=True)
+    assert not wanted.is_symlink()
+
+
+def test_who_follows_the_pages_has_the_service_started_at_every_boot():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    text = {page.name: page.read_text() for page in pages}
+    started = [name for name, words in text.items() if re.search(r"systemctl start auricle", words)]
+    assert started == [], "a service that is started and not enabled is gone after a power cut"
+    assert "sudo systemctl enable --now auricle-edge" in text["first-hour.md"]
 
 
 @dataclass
