@@ -94,14 +94,14 @@ test-armv7: $(READY)  ## run the device's tests on emulated 32-bit ARM, as root 
 test-pi: $(READY)  ## have a whole emulated board take part in a round through a kill and a power cut, as root
 	$(BIN)/python -m tests.board
 
-# Services of this machine; systemd/setup.sh says what APT, DESTDIR, PURGE and WHEELS do. It finds the system's Python
-# itself, unless one is named here or in the environment.
+# Services of this machine; systemd/setup.sh says what their options do. It finds the system's Python itself, unless one
+# is named here or in the environment.
 export APT DESTDIR PURGE WHEELS
 SERVICE_PYTHON := $(if $(filter file,$(origin PYTHON)),,$(PYTHON))
 install-edge:  ## set the device up as a service, as root [UI=1 PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
 	PYTHON='$(SERVICE_PYTHON)' systemd/setup.sh install edge
 
-install-aggregator:  ## set the aggregator up as a service, as root [PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
+install-aggregator:  ## set the aggregator up as a service, as root [BACKUPS=1 ALERTS=folder PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
 	PYTHON='$(SERVICE_PYTHON)' systemd/setup.sh install aggregator
 
 uninstall-edge:  ## remove the device's service, as root; keeps what it learned [PURGE=1 removes that too]
