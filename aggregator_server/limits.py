@@ -98,6 +98,11 @@ COMPUTATION_DEATHS = 3
 # Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
 LEAST_FREE_SHARE = 0.05
 
+# Rows of the audit about requests with wrong tokens, in each process. What comes beyond them is counted in one row.
+REFUSALS_NOTED_S = 3600.0  # in this time
+REFUSALS_NOTED = 200  # of all addresses together
+REFUSALS_NOTED_OF_ADDRESS = 20
+
 # New devices that one token may bring in a minute: a home's devices come at once, a flood does not stop.
 DEVICES_PER_MINUTE = 60
 # Devices, revoked ones included, that the enrolment token may bring in all.

@@ -101,13 +101,14 @@ def test_devices_are_found_by_their_words(admin):
     assert "<img" not in nothing
 
 
-def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(aggregator, visitor):
+def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(start_aggregator, visitor):
     cookie = visitor.sign_in().headers.get_list("set-cookie")[0]
     assert cookie.startswith("auricle=")
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert "Secure" not in cookie
-    private = Visitor(aggregator, **{"X-Forwarded-Proto": "https"})  # from a proxy on this machine
+    behind_proxy = start_aggregator("server", "--behind-proxy", "127.0.0.1")
+    private = Visitor(behind_proxy, **{"X-Forwarded-Proto": "https"})
     offered = private.get("/sign-in")
     secret = offered.cookies["__Host-auricle-visitor"]
     fields = {"token": ADMIN, "form_token": form_token(secret)}
