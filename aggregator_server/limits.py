@@ -11,7 +11,8 @@ from fleet_protocol.tensors import TensorBounds
 # Bodies, in bytes.
 MESSAGE_BYTES = 2**20
 UPDATE_BYTES = 64 * 2**20
-FORM_BYTES = 64 * 2**10  # of the dashboard
+FORM_BYTES = 64 * 2**10  # of the dashboard, from whoever is signed in
+SIGN_IN_BYTES = 4 * 2**10  # of its form for signing in, which anybody may send
 PUBLIC_SET_BYTES = 512 * 2**20
 MODEL_BYTES = 64 * 2**20
 

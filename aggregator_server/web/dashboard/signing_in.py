@@ -26,6 +26,8 @@ from aggregator_server.web.guard import client_address
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.service import Service
 
+_LONGEST_PATH = 500  # of a page to go on to: the form that carries it is small
+
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
@@ -80,5 +82,5 @@ def _sign_in_page(request: Request, secret: str, wanted: str, error: AggregatorE
 
 def _own_page(wanted: str) -> str:
     """Return an address of this server: whoever makes up a link must not send people elsewhere after they signed in."""
-    is_path = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
+    is_path = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and len(wanted) <= _LONGEST_PATH
     return wanted if is_path and wanted.isascii() and wanted.isprintable() else "/"
