@@ -78,13 +78,14 @@ def create_app(
         if siblings is None:
             await asyncio.to_thread(computation.start)
         scheduler = RoundScheduler(store, new_work, computation, due, others.has_lease)
+        guard = Guard(store)
         app.state.service = Service(
             store=store,
             tokens=first_tokens,
             new_work=new_work,
             scheduler=scheduler,
             compute=computation,
-            guard=Guard(store),
+            guard=guard,
             terms=terms or Terms(),
             device_threads=anyio.CapacityLimiter(limits.DEVICE_THREADS),
             disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),
@@ -92,15 +93,16 @@ def create_app(
         )
         app.state.streams = Streams()
         await asyncio.to_thread(remove_left_uploads, store)
-        moving = asyncio.create_task(scheduler.run())
+        tasks = [asyncio.create_task(scheduler.run()), asyncio.create_task(guard.run())]
         try:
             yield
         finally:
             computation.close()  # first: the scheduler's thread waits for it
-            moving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await moving
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             await asyncio.to_thread(write_seen, store)
+            await asyncio.to_thread(guard.note_more, ends=True)
 
     app = FastAPI(
         title="Auricle aggregator",

@@ -114,13 +114,14 @@ def test_the_fleet_page_says_how_many_devices_are_outdated_and_lists_them_alone(
     assert all(text in device for text in ("tflite-runtime 2.14.0", "Python 3.11.2", "bookworm", "3f3f3f3f3f3f<"))
 
 
-def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(aggregator, visitor):
+def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(start_aggregator, visitor):
     cookie = visitor.sign_in().headers.get_list("set-cookie")[0]
     assert cookie.startswith("auricle=")
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert "Secure" not in cookie
-    private = Visitor(aggregator, **{"X-Forwarded-Proto": "https"})  # from a proxy on this machine
+    behind_proxy = start_aggregator("server", "--behind-proxy", "127.0.0.1")
+    private = Visitor(behind_proxy, **{"X-Forwarded-Proto": "https"})
     offered = private.get("/sign-in")
     secret = offered.cookies["__Host-auricle-visitor"]
     fields = {"token": ADMIN, "form_token": form_token(secret)}
