@@ -25,7 +25,7 @@ TESTS := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## run the tests, several files at a time [FAST=1: without the slow ones, two minutes]
 	$(BIN)/python -m pytest $(TESTS) $(if $(FAST),-m 'not slow' --durations 10 --durations-min 5)
 
-PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks
+PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks demo
 
 coverage: $(READY)  ## lines and branches that the tests reach, in percent [PART=tests/folder]
 	@rm -rf build/coverage && mkdir -p build/coverage
@@ -54,7 +54,7 @@ $(DEMO_VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(DEMO_VENV)/.ready  ## three devices learn sounds together [DATA=folder NEW=a,b JSON=file REPORT=report.html]
-	$(DEMO_VENV)/bin/python -m benchmarks.demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
+	$(DEMO_VENV)/bin/python -m demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
 		$(if $(NEW),--new '$(NEW)') $(if $(JSON),--json '$(JSON)')
 
 site: $(READY)  ## write the documentation as a site into build/site

@@ -6,7 +6,7 @@ import sys
 import wave
 from pathlib import Path
 
-from benchmarks.demo import corpus
+from demo import corpus
 from tests.armv7.__main__ import CHECKOUT
 from tests.armv7.machine import Armv7Error, run
 from tests.board.board import Board

@@ -5,8 +5,8 @@ import wave
 import numpy as np
 import pytest
 
-from benchmarks.demo import DemoError
-from benchmarks.demo.corpus import cached, synthesise
+from demo import DemoError
+from demo.corpus import cached, synthesise
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.mfcc import Mfcc
 from fleet_protocol.feature_settings import PRESETS

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.demo import DemoError
+from demo import DemoError
 from edge_client.audio.resampling import resample
 from fleet_protocol.arrays import Floats
 
@@ -99,9 +99,9 @@ def synthesise(
 
 def _run_child(folder: Path, corpus: Corpus) -> None:
     child = subprocess.run(
-        [sys.executable, "-m", "benchmarks.demo.corpus", str(folder)],
+        [sys.executable, "-m", "demo.corpus", str(folder)],
         input=json.dumps(dataclasses.asdict(corpus)),
-        cwd=Path(__file__).resolve().parent.parent.parent,
+        cwd=Path(__file__).resolve().parent.parent,
         capture_output=True,
         text=True,
         check=False,

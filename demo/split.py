@@ -13,14 +13,18 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.demo import DemoError
-from benchmarks.demo.deal import DEVICES, KEYWORDS, SOUNDS, Deal, deal
+from demo import DemoError
+from demo.deal import DEVICES, Deal
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.errors import RecordingError
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.partition.group_dealing import deal_groups
 
+ROUNDS = 10
+"""Rounds of the published schedule."""
+# Before these of them new sounds appear.
+_NEW_SOUNDS = (4, 8)
 # A part with fewer clips of a label says nothing about it.
 LEAST_CLIPS = 5
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.2
@@ -30,8 +34,6 @@ _MOST_ROUNDS = 2
 _URBAN_SOUND = re.compile(r"(?:[^_]+_)?(\d+)-\d+-\d+-\d+")  # [<fold>_]<fsID>-<classID>-<occurrence>-<slice>
 
 Clips = dict[str, tuple[Path, ...]]
-
-__all__ = ["KEYWORDS", "SOUNDS", "Arrival", "Deal", "Split", "deal", "group_of", "read_labels", "split"]
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,12 @@ class Split:
     """Which recordings go where; every list is disjoint from every other, by speaker where they are of two parts.
 
     Attributes:
-        deal: who knows what.
-        public: of every known label equally many.
-        test: of known and new labels.
-        training: each device's clips of the labels that it knows from the start.
-        arrivals: when which device meets what; the paper's rounds 4 and 8 of 10.
-        per_round: smallest and largest number of clips of a label that a device should take into a round.
+        deal: Who knows what.
+        public: Public recordings, of every known label equally many.
+        test: Held-out recordings of known and new labels.
+        training: Clips of each device of the labels that it knows from the start.
+        arrivals: Which device meets what before which round.
+        per_round: Smallest and largest number of clips of a label that a device should take into a round.
     """
 
     deal: Deal
@@ -63,6 +65,30 @@ class Split:
     training: tuple[Clips, ...]
     arrivals: tuple[Arrival, ...]
     per_round: tuple[int, int]
+
+    def described(self, source: str, rounds: int) -> tuple[str, ...]:
+        """Say in sentences what is done on what, and what the paper's sizes were."""
+        paper, low, high = self.deal.paper, *self.per_round
+        users = "; ".join(f"user {number}: {', '.join(own)}" for number, own in enumerate(self.deal.devices, 1))
+        arrivals = "; ".join(
+            f"before round {item.round_number}, {len(item.clips)} of {item.label} for user {item.device + 1}"
+            for item in self.arrivals
+        )
+        test = [len(clips) for clips in self.test.values()]
+        return (
+            f"Recordings: {source}. {users}. New on the way: {', '.join(self.deal.new)}.",
+            f"{rounds} rounds (paper: {ROUNDS}), sizes scaled down to what is there: public set "
+            f"{len(self.public[self.deal.known[0]])} recordings of each label (paper: {paper.public}); {low} to {high} "
+            f"of a label in a round (paper: {paper.per_round[0]} to {paper.per_round[1]}); held out {min(test)} to "
+            f"{max(test)}. New sounds: {arrivals} (paper: {paper.arrivals[0]}, then {paper.arrivals[1]}).",
+            "No speaker (or source of a sound) is in two of these: public set, held-out recordings, each device.",
+        )
+
+
+def new_sound_rounds(rounds: int) -> tuple[int, int]:
+    """Return before which two rounds new sounds appear: 4 and 8 of 10, and in that proportion otherwise."""
+    first = max(2, round(_NEW_SOUNDS[0] / ROUNDS * rounds))
+    return first, min(rounds, max(first + 1, round(_NEW_SOUNDS[1] / ROUNDS * rounds)))
 
 
 def group_of(path: Path) -> str:
@@ -84,13 +110,14 @@ def read_labels(folder: Path) -> Clips:
         raise DemoError(str(error)) from error
 
 
-def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int) -> Split:
+def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int, rounds: int = ROUNDS) -> Split:
     """Give every speaker to the public set, the test or one device, so that each part gets its share of each label.
 
     Args:
         clips: recordings of every label of the plan.
         plan: who knows what.
         seed: of everything random; not negative.
+        rounds: how many; new sounds appear before the fourth and the eighth of ten.
 
     Raises:
         DemoError: some part would get too few clips of a label; names the label and the count.
@@ -104,6 +131,7 @@ def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int) -> Split:
     public_size = min(paper.public, *(len(public[label]) for label in plan.known))
     largest = min(paper.per_round[1], *(len(training[d][label]) for label in plan.known for d in plan.owners(label)))
     first, second = plan.new
+    early, late = new_sound_rounds(rounds)
     half = len(training[0][first]) // 2
     return Split(
         deal=plan,
@@ -111,10 +139,10 @@ def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int) -> Split:
         test={label: test[label][:_MOST_TEST] for label in labels},
         training=tuple({label: training[d][label] for label in plan.devices[d]} for d in range(DEVICES)),
         arrivals=(
-            Arrival(4, 0, first, training[0][first][:half]),
-            Arrival(4, 1, first, training[1][first]),
-            Arrival(8, 0, first, training[0][first][half:]),
-            Arrival(8, 1, second, training[1][second]),
+            Arrival(early, 0, first, training[0][first][:half]),
+            Arrival(early, 1, first, training[1][first]),
+            Arrival(late, 0, first, training[0][first][half:]),
+            Arrival(late, 1, second, training[1][second]),
         ),
         per_round=(max(1, largest * paper.per_round[0] // paper.per_round[1]), largest),
     )

@@ -10,15 +10,14 @@ import dataclasses
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.demo import DemoError
-from benchmarks.demo.devices import Device
-from benchmarks.demo.split import Split
+from demo import DemoError
+from demo.devices import Device
+from demo.split import Split
 from edge_client.learning.training_job import OwnerTraining, RoundWork, TrainingJob, to_line
-from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.messages import Choice, RoundPlan, Work
 from fleet_protocol.public_set import PublicSet
@@ -46,37 +45,34 @@ def train_alone(
     for index, twin in enumerate(twins):
         twin.prepare("http://127.0.0.1:1", "alone", folder, split.per_round, plan.seed + index)
         twin.add(split.training[index])
-        blob = DeviceState(twin.folder / "state").blob_path(digest)
+        blob = twin.state.blob_path(digest)
         blob.parent.mkdir(parents=True, exist_ok=True)
         write_durably(blob, packed)
-    jobs = list(_jobs(plan, public_set, digest, rounds))
+    jobs: list[TrainingJob] = [OwnerTraining()]
+    if plan.local.name == "zero_shot":
+        own = dataclasses.replace(plan, local=Choice("zero_shot", {**plan.local.settings, "labels": False}))
+        jobs = [
+            RoundWork(
+                Work(
+                    kind="contribute",
+                    round_id=number,
+                    plan=dataclasses.replace(own, seed=plan.seed + number - 1),
+                    public_set=digest,
+                    consensus=None,
+                    classes=public_set.classes,
+                )
+            )
+            for number in range(1, rounds + 1)
+        ]
     with ThreadPoolExecutor(len(twins)) as threads:
         list(threads.map(lambda twin: _work(twin, jobs), twins))
     return twins
 
 
-def _jobs(plan: RoundPlan, public_set: PublicSet, digest: str, rounds: int) -> Iterator[TrainingJob]:
-    if plan.local.name != "zero_shot":
-        yield OwnerTraining()
-        return
-    local = Choice("zero_shot", {**plan.local.settings, "labels": False})
-    for number in range(1, rounds + 1):
-        own = dataclasses.replace(plan, local=local, seed=plan.seed + number - 1)
-        yield RoundWork(
-            Work(
-                kind="contribute",
-                round_id=number,
-                plan=own,
-                public_set=digest,
-                consensus=None,
-                classes=public_set.classes,
-            )
-        )
-
-
 def _work(twin: Device, jobs: Sequence[TrainingJob]) -> None:
+    """Have the device's own training process do its jobs, one after the other."""
+    command = [sys.executable, "-m", "edge_client.learning.worker", str(twin.config)]
     for job in jobs:
-        command = [sys.executable, "-m", "edge_client.learning.worker", str(twin.config)]
         with (twin.folder / "worker.log").open("a") as log:
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log, text=True)
             assert child.stdin is not None

@@ -5,22 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.demo import DemoError
+from demo import DemoError
 
 DEVICES = 3
 KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 SOUNDS = (
-    "air_conditioner", "car_horn", "children_playing", "dog_bark", "drilling", "engine_idling", "gun_shot",
-    "jackhammer", "siren", "street_music",
-)  # fmt: skip
+    "air_conditioner",
+    "car_horn",
+    "children_playing",
+    "dog_bark",
+    "drilling",
+    "engine_idling",
+    "gun_shot",
+    "jackhammer",
+    "siren",
+    "street_music",
+)
 
 
 @dataclass(frozen=True)
 class PaperSizes:
-    """Clips of each label in the paper: in the public set, and in one round of one device (smallest, largest)."""
+    """Clips of a label in the paper.
+
+    Attributes:
+        public: Clips in the public set.
+        per_round: Smallest and largest number in one round of one device.
+        arrivals: Clips of a new sound that a device gets at first, and later.
+    """
 
     public: int
     per_round: tuple[int, int]
+    arrivals: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -28,9 +43,9 @@ class Deal:
     """Who knows what.
 
     Attributes:
-        known: labels of the public set, in the paper's order or the alphabet's.
-        new: the labels that devices meet later: the first by devices 1 and 2, the second by device 2.
-        devices: of every device, the labels that it knows from the start.
+        known: Labels of the public set, in the paper's order or the alphabet's.
+        new: Labels that devices meet later: the first by devices 1 and 2, the second by device 2.
+        devices: Labels of each device that it knows from the start.
     """
 
     known: tuple[str, ...]
@@ -40,7 +55,9 @@ class Deal:
     @property
     def paper(self) -> PaperSizes:
         """The paper's sizes for recordings of this kind."""
-        return PaperSizes(50, (40, 50)) if set(self.known) <= set(SOUNDS) else PaperSizes(300, (200, 300))
+        if set(self.known) <= set(SOUNDS):
+            return PaperSizes(50, (40, 50), (50, 50))
+        return PaperSizes(300, (200, 300), (400, 500))
 
     def owners(self, label: str) -> tuple[int, ...]:
         """Return the devices (0, 1, ...) that know a label from the start, or meet it later."""

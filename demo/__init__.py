@@ -1,4 +1,4 @@
-"""`make demo`: a federation of three devices on one machine, on recordings or on a synthesised corpus."""
+"""`make demo`: fleets of three devices on one machine, on recordings or on a synthesised corpus."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.demo import DemoError
-from benchmarks.demo.split import KEYWORDS, SOUNDS, deal, group_of, read_labels, split
+from demo import DemoError
+from demo.deal import KEYWORDS, SOUNDS, deal
+from demo.split import group_of, new_sound_rounds, read_labels, split
 from tests.support.checkout import DATA
 
 WORDS = [f"word{number:02d}" for number in range(30)]
@@ -245,3 +246,9 @@ def test_real_recordings(folder):
         result = split(clips, deal(list(clips)), seed)
         require_sound(result, clips)
         assert min(len(paths) for part in result.training for paths in part.values()) >= 30
+
+
+def test_new_sounds_appear_in_the_papers_rounds_and_in_proportion_in_shorter_runs():
+    assert new_sound_rounds(10) == (4, 8)
+    assert new_sound_rounds(5) == (2, 4)
+    assert new_sound_rounds(3) == (2, 3)
