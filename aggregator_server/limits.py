@@ -73,6 +73,7 @@ UPDATE = TensorBounds(
 
 # What messages and documents hold.
 NAME_LENGTH = 200
+VERSION_LENGTH = 100  # of each text in which a device says what it runs
 LABELS = 4_096
 METRICS = 200
 CLIPS = 2**31  # a device has fewer

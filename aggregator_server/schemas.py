@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
-from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Rounds, RoundState
+from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Rounds, RoundState, Versions
 from fleet_protocol.setting import Value
 
 # A misspelt field of a request is refused, not ignored, also within the request's parts.
@@ -94,6 +94,8 @@ class DeviceInfo:
         invitation: Number of that invitation; None for one that came by the enrolment token.
         waiting: Whether an operator has yet to admit it.
         conduct: How it behaved in the rounds so far.
+        versions: What it runs, as it says; empty texts where it does not.
+        outdated: Whether it runs an older program than the server, and was not revoked.
     """
 
     device_id: str
@@ -110,6 +112,8 @@ class DeviceInfo:
     waiting: bool
     trouble: str = ""
     conduct: ConductInfo = field(default_factory=ConductInfo)
+    versions: Versions = field(default_factory=Versions)
+    outdated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,6 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # (resampling a live 44.1 kHz took ten times the processor time).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
+        if getattr(options, "search", False):
+            from edge_client.config.place import find_config
+
+            options.config = find_config(options.config)
         return int(options.command(options))
     except PermissionError as error:
         message = _not_allowed(error, sys.argv[1:] if arguments is None else arguments)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from aggregator_server.commands import add_data, add_json, show
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
+    from aggregator_server.schemas import DeviceInfo
 
 
 def add(commands: Commands) -> None:
@@ -38,10 +40,18 @@ def _list(options: argparse.Namespace) -> int:
     from aggregator_server.store import open_tables
 
     columns = (
-        "device_id", "name", "group", "architecture", "clips", "labels", "seen_at", "waiting", "revoked_at", "trouble",
+        "device_id", "name", "group", "architecture", "version", "clips", "labels", "seen_at", "waiting", "revoked_at",
+        "trouble",
     )  # fmt: skip
-    show(list_devices(open_tables(options.data)), columns, as_json=options.json)
+    devices = list_devices(open_tables(options.data))
+    rows = devices if options.json else [asdict(device) | {"version": _version(device)} for device in devices]
+    show(rows, columns, as_json=options.json)
     return 0
+
+
+def _version(device: DeviceInfo) -> str:
+    said = device.versions.program or "not said"
+    return f"{said} (outdated)" if device.outdated else said
 
 
 def _admit(options: argparse.Namespace) -> int:

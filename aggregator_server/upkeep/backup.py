@@ -27,9 +27,11 @@ from aggregator_server.errors import BackupError
 from aggregator_server.store import DATABASE, LEASE, LOCK, is_data_folder, migrations
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.upkeep.references import lasting, open_uploads, other_uploads
-from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably
+from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably, write_durably
 
 _DIGESTS = "digests.json"
+# In the data folder, and in no copy of it: its age is that of the newest copy.
+_NOTE = ".backed-up"
 _TRIES = 5
 
 
@@ -52,11 +54,20 @@ def back_up(folder: Path, file: Path) -> int:
         for _ in range(_TRIES):
             with contextlib.suppress(_RoundEndedError):
                 _write(folder, temporary, file)
+                write_durably(folder / _NOTE, b"")
                 return file.stat().st_size
     finally:
         temporary.unlink(missing_ok=True)
         _copy_of(temporary).unlink(missing_ok=True)
     raise BackupError(f"the rounds of {folder} end faster than they can be copied; try again")
+
+
+def backed_up_at(folder: Path) -> float:
+    """Return when a data folder was last backed up, in seconds since 1970; 0 where it never was."""
+    try:
+        return (folder / _NOTE).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def restore(file: Path, folder: Path) -> None:

@@ -195,7 +195,6 @@ class Daemon:
             self._listening = ListeningLoop(
                 source, lambda: load_listening(self._config), self._config.detector, self._publisher, beat, feed
             )
-            log.info("listening for %s", ", ".join(self._model["labels"]) or "nothing yet: teach a sound")
             self._listening.run(self._stop)
         finally:
             self._listening = None

@@ -121,6 +121,7 @@ class ListeningLoop:
             AudioError: the source failed for good.
         """
         hop, longest = self._detector.hop_samples, round(_MAX_READ_S * self._rate_hz)
+        hears = False
         while not stop.is_set():
             self._take_reloaded()
             samples = self._source.read(hop, _TIMEOUT_S)
@@ -128,6 +129,9 @@ class ListeningLoop:
                 self._beat()
             if not len(samples):
                 continue
+            if not hears:
+                hears = True
+                self._tell_labels()
             self._last_frame = time.monotonic()
             waiting = self._source.read(longest, 0.0)
             if len(waiting) > _BEHIND_S * self._rate_hz:
@@ -172,8 +176,11 @@ class ListeningLoop:
             loaded, self._pending = self._pending, None
         if loaded is not None:
             self._detector.adopt(*loaded)
-            log.info("listening for %s", ", ".join(self._detector.labels))
+            self._tell_labels()
             self._publisher.announce(self._detector.labels)
+
+    def _tell_labels(self) -> None:
+        log.info("listening for %s", ", ".join(self._detector.labels) or "nothing yet: teach a sound")
 
     def _push(self, samples: Floats) -> None:
         before, begin = self._detector.counters.windows, time.perf_counter()

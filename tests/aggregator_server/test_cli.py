@@ -1,6 +1,7 @@
 """The command ``auricle-aggregator``: what it prints, and how it fails."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from aggregator_server.schemas import TokenRequest
 from aggregator_server.security import load_tokens
 from aggregator_server.store import Store
 from fleet_protocol.addresses import InvitationLink
+from fleet_protocol.command_line import version
 from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, public_set
 from tests.support.commands import failed
 
@@ -167,7 +169,12 @@ def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
     printed("devices", "release", device.device_id, *data)
     (info,) = json.loads(printed("devices", "list", "--json", *data))
     assert info["conduct"]["quarantined_at"] is None
+    assert re.search(r"cnn2 +not said \(outdated\)", printed("devices", "list", *data))
     with server.client(device.secret) as client:
+        said = device.enrolment(versions={"program": version(), "of a later release": "1"}, later=2)
+        client.post("/v1/devices", json=said).raise_for_status()
+        assert re.search(rf"cnn2 +{re.escape(version())}  ", printed("devices", "list", *data))
+        assert json.loads(printed("devices", "list", "--json", *data))[0]["versions"]["program"] == version()
         assert client.get("/v1/work").headers["Auricle-New-Secret"] == "wanted"
         printed("devices", "revoke", device.device_id, *data)
         assert client.get("/v1/work").status_code == 403

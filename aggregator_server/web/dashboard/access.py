@@ -19,6 +19,7 @@ from aggregator_server.fleet.tokens import Person
 from aggregator_server.limits import FORM_FIELDS, SESSION_S
 from aggregator_server.schemas import Role
 from aggregator_server.security import same
+from aggregator_server.web.dashboard.languages import gettext, spoken
 from aggregator_server.web.dashboard.page_route import SignInNeededError
 from aggregator_server.web.guard import caller
 from aggregator_server.web.routes.access import CurrentService, know
@@ -68,16 +69,17 @@ def keep_secret(request: Request, response: Response, cookie: str, secret: str) 
     """Have the browser keep a secret, where no script and no other site gets at it; an empty one: no longer."""
     response.set_cookie(
         _cookie_name(request, cookie), secret, max_age=int(SESSION_S) if secret else 0, path="/",
-        secure=_is_private(request), httponly=True, samesite="strict",
+        secure=is_private(request), httponly=True, samesite="strict",
     )  # fmt: skip
 
 
 def _cookie_name(request: Request, cookie: str) -> str:
     # A browser takes the prefix only from this host itself, and only over TLS.
-    return f"__Host-{cookie}" if _is_private(request) else cookie
+    return f"__Host-{cookie}" if is_private(request) else cookie
 
 
-def _is_private(request: Request) -> bool:
+def is_private(request: Request) -> bool:
+    """Say whether the browser came by TLS."""
     return request.url.scheme == "https"
 
 
@@ -110,7 +112,10 @@ async def require_admin(visit: Annotated[Visit, Depends(visitor)]) -> None:
 
 def _require(visit: Visit, role: Role) -> None:
     if not visit.person.may(role):
-        raise RoleError(f"{visit.person.name} has the role {visit.person.role}; this needs the role {role}")
+        problem = gettext("%(name)s has the role %(role)s; this needs the role %(needed)s")
+        raise RoleError(
+            problem % {"name": visit.person.name, "role": gettext(visit.person.role), "needed": gettext(role)}
+        )
 
 
 class Form:
@@ -135,9 +140,9 @@ class Form:
         """
         text = self.text(name)
         try:
-            return float(text) if text else None
+            return float(text.replace(spoken().decimal, ".")) if text else None
         except ValueError:
-            raise InvalidRequestError(f"{called} must be a number, not {text[:100]!r}") from None
+            raise not_a_number(called, text) from None
 
     def whole(self, name: str, called: str) -> int | None:
         """Return a field's whole number; None where it is empty.
@@ -149,7 +154,14 @@ class Form:
         try:
             return int(text) if text else None
         except ValueError:
-            raise InvalidRequestError(f"{called} must be a whole number, not {text[:100]!r}") from None
+            problem = gettext("%(what)s must be a whole number, not %(given)s")
+            raise InvalidRequestError(problem % {"what": called, "given": repr(text[:100])}) from None
+
+
+def not_a_number(called: str, text: str) -> InvalidRequestError:
+    """Return what to raise where a number should stand, and something else does."""
+    problem = gettext("%(what)s must be a number, not %(given)s")
+    return InvalidRequestError(problem % {"what": called, "given": repr(text[:100])})
 
 
 async def read_form(request: Request, cookie: str) -> Form:
@@ -162,15 +174,17 @@ async def read_form(request: Request, cookie: str) -> Form:
         InvalidRequestError: it is no form.
         TooLargeError, TooSlowError: it is too large, or comes too slowly.
     """
-    _require_own_page(request)
+    require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
         raise InvalidRequestError(f"{request.method} {request.url.path} takes a form ({_FORM_TYPE})")
     secret = secret_of(request, cookie)
     form = Form(_fields(request, await request.body())) if secret else None
     if form is None or not same(form.text(FORM_FIELD), form_token(secret)):
         raise ForgedFormError(
-            "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
-            "allow cookies of this address"
+            gettext(
+                "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
+                "allow cookies of this address"
+            )
         )
     return form
 
@@ -193,7 +207,7 @@ async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: 
     return await read_form(request, SESSION)
 
 
-def _require_own_page(request: Request) -> None:
+def require_own_page(request: Request) -> None:
     """Check what browsers say about where a form comes from, as far as they say it.
 
     Raises:
@@ -202,7 +216,7 @@ def _require_own_page(request: Request) -> None:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
     if foreign or site not in (None, "same-origin", "none"):
-        raise ForgedFormError("this form was sent by another site; nothing was changed")
+        raise ForgedFormError(gettext("this form was sent by another site; nothing was changed"))
 
 
 Signed = Annotated[Visit, Depends(visitor)]

@@ -22,9 +22,10 @@ from aggregator_server.errors import BusyError
 from aggregator_server.rounds.views import list_rounds, summarise_round
 from aggregator_server.schemas import RoundSummary
 from aggregator_server.web.dashboard.access import Signed, Visit
+from aggregator_server.web.dashboard.languages import gettext
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render_text
-from aggregator_server.web.dashboard.round_figures import open_round_view, round_view
+from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of_round, round_view
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
@@ -49,7 +50,7 @@ class Streams:
         """
         own = sum(secret == visit.secret for secret in self.sessions.values())
         if own >= limits.STREAMS_PER_SESSION or len(self.sessions) >= limits.STREAMS:
-            raise BusyError("too many live pages are open; this one shows what it showed when it was opened")
+            raise BusyError(gettext("too many live pages are open; this one shows what it showed when it was opened"))
         number = next(number for number in itertools.count() if number not in self.sessions)
         self.sessions[number] = visit.secret
         return number
@@ -81,12 +82,18 @@ async def watch_now(
 
 @router.get("/live/rounds/{round_id}")
 async def watch_round(
-    request: Request, service: CurrentService, visit: Signed, streams: OpenStreams, round_id: RoundId
+    request: Request, service: CurrentService, visit: Signed, streams: OpenStreams, round_id: RoundId, shown: str = ""
 ) -> StreamingResponse:
-    """Send the devices of a round, whenever one of them uploaded or learned."""
+    """Send the devices of a round, whenever one of them uploaded or learned.
+
+    Once the round no longer stands as it is shown, its whole page is sent, which then asks for a stream of its own.
+    """
 
     def draw() -> str:
-        return render_text(request, "_round.html", view=round_view(service.store, round_id, time.time()))
+        view = round_view(service.store, round_id, time.time())
+        if view.standing == shown:
+            return render_text(request, "_round.html", view=view)
+        return render_text(request, "_round_page.html", view=view, plane=plane_of_round(view), anew=True)
 
     return _stream(service, visit, streams, lambda: (summarise_round(service.store, round_id),), draw)
 

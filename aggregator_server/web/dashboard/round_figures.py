@@ -55,6 +55,12 @@ class RoundView:
     share: int
     late: int
 
+    @property
+    def standing(self) -> str:
+        """How the round stands, in one word: ``open``, ``done``, ``failed`` or ``undone``."""
+        summary = self.detail.summary
+        return "undone" if summary.undone_by else summary.state
+
 
 def round_view(store: Store, round_id: int, now: float) -> RoundView:
     """Return a round with the state of each of its devices.
@@ -125,7 +131,7 @@ class Dot:
         letter: Letter of its group.
         group: Index of its group; None where it found no class.
         class_id: Class that it became; empty where it became none.
-        name: What its owner calls it, where that is shared.
+        name: What its owner calls it; empty where that is not shared.
         device_id: Device that reported it.
         device: That device's name.
     """
@@ -148,7 +154,7 @@ class Plane:
         dots: The reports that were compared, group by group.
         matrix: Cosine similarity of every two, as rows of (hundredths, shade from 0 to 9); empty where there are too
             many, or none was kept.
-        known: Reports that were a class of the fleet already, as (device, name, class).
+        known: Reports that were a class of the fleet already, as (device, name or empty, class).
         left_open: Number of reports that found no class.
     """
 
@@ -156,6 +162,13 @@ class Plane:
     matrix: tuple[tuple[tuple[int, int], ...], ...]
     known: tuple[tuple[str, str, str], ...]
     left_open: int
+
+
+def plane_of_round(view: RoundView) -> Plane | None:
+    """Return the picture of a round's discovery; None where no new sound was reported."""
+    discovery = view.detail.discovery
+    names = {info.device_id: info.name for info in view.detail.participants}
+    return None if discovery is None else plane_of(discovery, names)
 
 
 def plane_of(discovery: DiscoveryInfo, names: Mapping[str, str]) -> Plane:
@@ -177,7 +190,7 @@ def plane_of(discovery: DiscoveryInfo, names: Mapping[str, str]) -> Plane:
         for at, place in zip(order, places, strict=True)
     ]
     known = [
-        (names.get(report.device_id, report.device_id), report.name or "unnamed", group.class_id)
+        (names.get(report.device_id, report.device_id), report.name or "", group.class_id)
         for group in discovery.groups
         if group.known
         for report in (discovery.reports[index] for index in group.members)
@@ -196,7 +209,7 @@ def _dot(
         letter="?" if group is None else _letter(group),
         group=group,
         class_id="" if group is None else discovery.groups[group].class_id,
-        name=report.name or "unnamed",
+        name=report.name or "",
         device_id=report.device_id,
         device=names.get(report.device_id, report.device_id[:8]),
     )

@@ -71,7 +71,7 @@ def test_only_the_reports_that_were_compared_have_a_place():
     details = {"compared": [2], "projection": [[0.5, -0.5]], "similarity": [[1.0]]}
     plane = plane_of(discovery_of(details), NAMES)
     assert [(dot.letter, dot.device, dot.x, dot.y) for dot in plane.dots] == [("B", "device 2", 160.0, 110.0)]
-    assert plane.known == (("device 0", "unnamed", "c0"), ("device 1", "unnamed", "c0"))
+    assert plane.known == (("device 0", "", "c0"), ("device 1", "", "c0"))
     assert plane.matrix == ()
 
 
