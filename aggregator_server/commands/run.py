@@ -120,20 +120,26 @@ def options_of_run(options: argparse.Namespace) -> str:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from aggregator_server.store.free_space import full, is_full
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
     from aggregator_server.web.service import Terms
 
     configure(options.log_format)
     endpoint = endpoint_of(options)
     terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve, secret_days=options.secret_days)
-    serve(
-        options.data,
-        os.environ,
-        endpoint,
-        terms,
-        keep_uploads=options.keep_uploads,
-        review_classes=options.review_classes,
-        workers=options.workers,
-        proxies=tuple(options.behind_proxy),
-    )
+    try:
+        serve(
+            options.data,
+            os.environ,
+            endpoint,
+            terms,
+            keep_uploads=options.keep_uploads,
+            review_classes=options.review_classes,
+            workers=options.workers,
+            proxies=tuple(options.behind_proxy),
+        )
+    except OSError as error:
+        if is_full(error, options.data):
+            raise full(options.data) from error
+        raise
     return 0

@@ -20,7 +20,7 @@ from edge_client.errors import ClipError
 from edge_client.owner_page.access import Access
 from edge_client.owner_page.device import Kind, OwnedDevice
 from edge_client.owner_page.guard import COOKIE, CSRF, SESSION, Guard
-from edge_client.owner_page.live_stream import LiveStream
+from edge_client.owner_page.live_stream import UNBUFFERED, LiveStream
 from edge_client.owner_page.pages import Pages
 from edge_client.owner_page.recording import record
 from fleet_protocol.errors import AuricleError
@@ -30,7 +30,6 @@ _WRONG_TOKEN_S = 0.5
 _COOKIE_S = 30 * 86_400
 _MOST_TAKES = 50
 # What tells a proxy to hand on each line at once.
-_UNBUFFERED = {"x-accel-buffering": "no"}
 
 
 def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
@@ -107,9 +106,8 @@ class OwnerPage:
 
     async def live(self, _: Request) -> Response:
         """Stream what the daemon hears."""
-        if self._live.full():
-            return JSONResponse({"error": "the page is open in too many windows; close one"}, 503)
-        return StreamingResponse(self._live.events(), headers=_UNBUFFERED, media_type="text/event-stream")
+        stream = self._live.open()
+        return stream or JSONResponse({"error": "the page is open in too many windows; close one"}, 503)
 
     def status(self, request: Request) -> Response:
         """Return how the daemon is, as far as the page needs it, and how many takes of a ``label`` there are."""
@@ -141,7 +139,7 @@ class OwnerPage:
         teaching = await run_in_threadpool(self._device.teaching)
         label = teaching.require_slot(form.get("label", "").strip())
         lines = record(teaching, label, count)
-        return StreamingResponse(lines, headers=_UNBUFFERED, media_type="application/x-ndjson")
+        return StreamingResponse(lines, headers=UNBUFFERED, media_type="application/x-ndjson")
 
     def sounds(self, _: Request) -> Response:
         """Show what the device knows, and from whom."""
