@@ -7,6 +7,7 @@ AURICLE_RUNTIME (`tflite` or `litert`) chooses one.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 import platform
 from collections.abc import Callable
@@ -115,6 +116,18 @@ def runtime_name() -> str:
         ModelError: it has none.
     """
     return _load_runtime()[0]
+
+
+def runtime_version() -> str:
+    """Return the runtime's package with its version, for people; "none" where this machine has none."""
+    try:
+        package = runtime_name()
+    except ModelError:
+        return "none"
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return package
 
 
 def _load_runtime() -> tuple[str, Any]:
