@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _KEEPALIVE_S = 30
 _PAUSE_S = (1, 60)
 _GRACE_S = 2.0
+# Bytes of a packet that the broker sends: the device subscribes to nothing, and confirmations are small.
+_LARGEST_PACKET = 1 << 14
 # Messages that were sent and not yet confirmed; while the broker is away none are taken. An announcement is up to four
 # for each label that there is or was.
 _UNCONFIRMED = 2_000
@@ -146,7 +148,7 @@ class MqttSink:
                 f"[mqtt] needs paho-mqtt 2.0 or newer ({error}): pip install 'auricle[mqtt]', or remove the section"
             ) from error
         config = self._config
-        client = Client(CallbackAPIVersion.VERSION2, client_id=f"auricle-{self._device_id}")
+        client = _bounded(Client)(CallbackAPIVersion.VERSION2, client_id=f"auricle-{self._device_id}")
         if config.username:
             client.username_pw_set(config.username, config.password or None)
         if config.tls:
@@ -234,6 +236,23 @@ class MqttSink:
         payloads |= {sensor_topic(self._device_id, key): "" for key in gone}
         for topic, payload in payloads.items():
             self._client.publish(f"{self._config.discovery}/{topic}", payload, qos=1, retain=True)
+
+
+def _bounded(client: type[Client]) -> type[Client]:
+    """Return a client that ends the connection when the broker begins a packet that is too large.
+
+    paho has no bound of its own: it asks the socket for all that a packet's head announces, up to 256 MiB. MQTT 5's
+    "maximum packet size" is no more than a request to the broker.
+    """
+
+    class BoundedClient(client):  # type: ignore[misc, valid-type]
+        def _sock_recv(self, bufsize: int) -> bytes:
+            if bufsize > _LARGEST_PACKET:
+                raise ConnectionAbortedError(f"a packet of {bufsize} bytes; at most {_LARGEST_PACKET} are taken")
+            received: bytes = super()._sock_recv(bufsize)
+            return received
+
+    return BoundedClient
 
 
 def _open(device: SinkDevice) -> MqttSink | None:

@@ -11,6 +11,7 @@ import pytest
 from edge_client.errors import ConfigError
 from edge_client.events import Event
 from edge_client.events.mqtt import MqttSection, MqttSink
+from tests.support.listener import Listener
 from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
 
 pytestmark = needs_broker
@@ -97,6 +98,7 @@ def test_a_device_that_dies_is_reported_by_the_broker(tmp_path, start):
     code = f"""
 import time
 from edge_client.events.mqtt import MqttSection, MqttSink
+from tests.support.listener import Listener
 sink = MqttSink(MqttSection(host="127.0.0.1", port={broker.port}), "{DEVICE}", "shelf")
 time.sleep(600)
 """
@@ -184,3 +186,39 @@ def test_a_missing_library_is_named_with_the_way_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
     with pytest.raises(ConfigError, match=r"auricle\[mqtt\]"):
         MqttSink(MqttSection(host="127.0.0.1"), DEVICE, "shelf")
+
+
+class Hostile(Listener):
+    """A broker that accepts a client and then begins a packet of 200 MB; it counts what the client takes of it."""
+
+    def __init__(self):
+        self.taken = queue.Queue()
+        super().__init__()
+
+    def config(self):
+        return MqttSection(host="127.0.0.1", port=int(self.url.rpartition(":")[2]))
+
+    def serve(self, client):
+        client.settimeout(180)
+        client.recv(65_536)
+        client.sendall(b"\x20\x02\x00\x00")  # CONNACK: accepted
+        length, head = 200_000_000, b"\x30"  # PUBLISH
+        while length:
+            length, digit = divmod(length, 128)
+            head += bytes([digit | (128 if length else 0)])
+        taken = 0
+        try:
+            client.sendall(head)
+            for _ in range(200):
+                client.sendall(b"x" * 1_000_000)
+                taken += 1_000_000
+        finally:
+            self.taken.put(taken)
+
+
+def test_a_packet_that_would_fill_the_memory_ends_the_connection_before_it_is_read(start):
+    with Hostile() as broker:
+        sink_for(start, broker)
+        # What the sockets' buffers hold counts as taken here, and is a few megabytes.
+        assert broker.taken.get(timeout=180) < 50_000_000
+        assert broker.taken.get(timeout=180) < 50_000_000  # it connects again, after a pause
