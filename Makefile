@@ -98,7 +98,7 @@ test-pi: $(READY)  ## have a whole emulated board take part in a round through a
 # is named here or in the environment.
 export APT DESTDIR PURGE WHEELS
 SERVICE_PYTHON := $(if $(filter file,$(origin PYTHON)),,$(PYTHON))
-install-edge:  ## set the device up as a service, as root [UI=1 PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
+install-edge:  ## set the device up as a service, as root [UI=1 WYOMING=1 PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
 	PYTHON='$(SERVICE_PYTHON)' systemd/setup.sh install edge
 
 install-aggregator:  ## set the aggregator up as a service, as root [BACKUPS=1 ALERTS=folder PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]

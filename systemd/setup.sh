@@ -7,6 +7,7 @@
 #   APT=1              let apt-get install what is missing
 #   PURGE=1            uninstall: remove data, configuration and user as well
 #   UI=1               edge: the owner's page too, a service of its own, kept at every later installation
+#   WYOMING=1          edge: taught words as wake words for Home Assistant too, in the same way
 #   BACKUPS=1          aggregator: a copy of its data every night, by a timer, kept at every later installation
 #   ALERTS=folder      aggregator: Prometheus' alert rules, into this folder, kept at every later installation
 #   DESTDIR=folder     work in a folder instead of this machine, without root's rights; nothing is started there
@@ -39,7 +40,10 @@ ask() { # OPTION'S-VALUE EXTRA UNIT..
     asked+=("${@:3}")
 }
 case $part in
-edge) ask "${UI:-}" ui auricle-edge-page.service ;;
+edge)
+    ask "${UI:-}" ui auricle-edge-page.service
+    ask "${WYOMING:-}" wyoming auricle-edge-wyoming.service
+    ;;
 aggregator) ask "${BACKUPS:-}" "" auricle-aggregator-backup.timer auricle-aggregator-backup.service ;;
 esac
 
@@ -262,6 +266,9 @@ END
     if is_asked auricle-edge-page.service; then
         echo '  6. the owner'"'"'s page:        sudo systemctl enable --now auricle-edge-page;  http://127.0.0.1:8471 here, and'
         echo "     from another machine after:  ssh -L 8471:localhost:8471 USER@$(uname -n)"
+    fi
+    if is_asked auricle-edge-wyoming.service; then
+        echo '  wake words for Home Assistant:  sudo systemctl enable --now auricle-edge-wyoming  (port 10400 here)'
     fi
     if on_this_machine && ! grep -qw memory /sys/fs/cgroup/cgroup.controllers 2>/dev/null; then
         echo 'This kernel counts no memory per service, so its limit has no effect. On Raspberry Pi OS, append'

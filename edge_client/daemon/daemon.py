@@ -21,6 +21,7 @@ from edge_client.clips.trash import Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.board import resident_mb, temperature_c
+from edge_client.daemon.health import health_of
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
 from edge_client.daemon.metrics import MetricsServer
 from edge_client.daemon.round_loop import RoundLoop
@@ -36,10 +37,12 @@ from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.learning.teaching.embedding_cache import forget_clips
 from edge_client.live.feed import LiveFeed
 from edge_client.logs import set_up_log
+from edge_client.model.interpreter import installed_runtime
 from edge_client.rate_limited_log import RateLimitedLog
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
 
 log = logging.getLogger(__name__)
@@ -103,6 +106,8 @@ class Daemon:
         self._mend()
         self._started = time.time()
         self._file = StatusFile(self._state)
+        runtime = installed_runtime() or "none"
+        self._versions = {"auricle": version(), "bundle": config.model.bundle.stem, "runtime": runtime}
         self._supervisor = Supervisor(stop)
         self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
         _warn_of_missing_folders(config)
@@ -237,8 +242,10 @@ class Daemon:
             notify("WATCHDOG=1", "STATUS=running")
 
     def _write_status(self) -> None:
+        status = self._status()
+        self._publisher.report(health_of(status, time.time()))
         try:
-            self._file.write(self._status())
+            self._file.write(status)
         except OSError as error:  # a full disk must not end the listening
             log.warning("cannot write the status %s: %s", self._file.path, error)
 
@@ -254,6 +261,7 @@ class Daemon:
             "training": self._training.status,
             "teaching": self._teaching.status,
             "damage": list(self._damage),
+            "versions": self._versions,
             "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},
         }
 

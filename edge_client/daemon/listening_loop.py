@@ -167,6 +167,7 @@ class ListeningLoop:
             "latency_ms": round(1e3 * float(np.median(latencies)), 3) if known else None,
             "latency_95th_ms": round(1e3 * float(np.quantile(latencies, 0.95)), 3) if known else None,
             "real_time_factor": round(float(latencies.mean()) / hop_s, 5) if known else None,
+            "lent": self._source.lent,
             "last_frame_age_s": round(time.monotonic() - self._last_frame, 3),
             "level_db": round(self._detector.level_db, 1),
         }

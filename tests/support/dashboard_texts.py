@@ -88,9 +88,9 @@ def write(code: str, texts: Catalog) -> int:
     return sum(not all(forms(message.string)) for message in known if message.id)
 
 
-def forms(text: str | tuple[str, ...]) -> tuple[str, ...]:
+def forms(text: str | tuple[str, ...] | None) -> tuple[str, ...]:
     """The singular and the plurals of a text; the text alone where it has none."""
-    return (text,) if isinstance(text, str) else tuple(text)
+    return tuple(text) if isinstance(text, list | tuple) else (text or "",)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from edge_client.cli import parser
 from tests.support.checkout import ROOT, kept, sources_digest
 from tests.support.packages import built_packages, tracked_files
 
-DEVICE = "auricle[edge,mqtt]"
+DEVICE = "auricle[edge,mqtt,wyoming]"
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,7 @@ def test_the_package_holds_the_installer_and_every_wheel_of_a_32_bit_pi_and_belo
     modes = {name.removeprefix("./usr/share/"): mode for mode, *_, name in lines}
     assert modes["auricle/systemd/setup.sh"] == "-rwxr-xr-x"
     shared = {"auricle/systemd/auricle-edge.service", "auricle/systemd/edge.toml", "auricle/constraints.txt"}
+    shared |= {"auricle/systemd/auricle-edge-wyoming.service", "doc/auricle-edge/home-assistant.md"}
     assert shared | {"doc/auricle-edge/copyright", "doc/auricle-edge/device.md"} <= modes.keys()
     wheels = [parse_wheel_filename(name.rpartition("/")[2]) for name in modes if name.endswith(".whl")]
     assert {f"{name}=={version}" for name, version, *_ in wheels} == {"auricle==0.1.0", *needed(ARMHF, DEVICE)}

@@ -20,7 +20,7 @@ from tests.support.packages import PIP, built_packages, service_wheels
 pytestmark = pytest.mark.slow
 
 SERVICES = ("auricle-edge", "auricle-aggregator")
-UNITS = (*SERVICES, "auricle-edge-page", "auricle-aggregator-backup")
+UNITS = (*SERVICES, "auricle-edge-page", "auricle-edge-wyoming", "auricle-aggregator-backup")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def edge(tmp_path_factory, wheels):
     machine.make_until(installing.exists, "install-edge")
     assert not machine.path("/opt/auricle-edge/current").exists()
     assert not machine.path("/etc/systemd/system/auricle-edge.service").exists()
-    machine.said = machine.make("install-edge", "UI=1")
+    machine.said = machine.make("install-edge", "UI=1", "WYOMING=1")
     return machine
 
 
@@ -149,7 +149,7 @@ def test_installed_programs_run_and_are_on_the_path(edge, aggregator):
 
 def test_environment_has_what_the_service_needs_and_not_the_workstations_packages(edge, aggregator):
     packages = {path.name for path in edge.path("/opt/auricle-edge/current/lib/python3.11/site-packages").iterdir()}
-    assert {"httpx", "edge_client", "paho", "starlette"} <= packages
+    assert {"httpx", "edge_client", "paho", "starlette", "wyoming"} <= packages
     assert not {"tensorflow", "fastapi", "pytest"} & packages
     installed = edge.path("/opt/auricle-edge/current/lib/python3.11/site-packages/edge_client")
     assert (installed / "bundles" / f"{FIRST_CHOICE}.auricle").is_file()
@@ -174,6 +174,7 @@ def test_installation_says_what_is_left_to_do(edge, aggregator):
         assert step in edge.said
     assert "systemctl enable --now auricle-edge" in edge.said
     assert "systemctl enable --now auricle-edge-page" in edge.said
+    assert "systemctl enable --now auricle-edge-wyoming" in edge.said
     assert "systemctl enable --now auricle-aggregator" in aggregator.said
     assert "systemctl enable --now auricle-aggregator-backup.timer" in aggregator.said
     assert "/etc/prometheus/rules/auricle.rules.yml" in aggregator.said

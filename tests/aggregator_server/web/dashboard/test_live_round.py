@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.aggregator_process import Aggregator, Fleet
 from tests.support.core_fleet import CoreFleet, devices
-from tests.support.dashboard_visitor import sign_in
+from tests.support.dashboard_visitor import Visitor, sign_in
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +61,17 @@ def test_a_round_that_somebody_else_cancels_ends_on_the_page_too(page, aggregato
     assert page.get_by_text("Cancel this round…").count() == 0
     assert page.get_by_text("Closes at the latest").count() == 0
     assert page.evaluate("window.marked")
+
+
+def test_what_takes_the_page_s_place_speaks_its_language(aggregator):
+    with aggregator.client() as client:
+        round_id = client.post("/v1/rounds", json={"strategy": "zero_shot"}).json()["round_id"]
+        client.delete(f"/v1/rounds/{round_id}").raise_for_status()
+    visitor = Visitor(aggregator, **{"Accept-Language": "de"})
+    visitor.sign_in()
+    with visitor.client.stream("GET", f"/live/rounds/{round_id}?shown=open") as events:
+        told = "".join(events.iter_text())  # until the stream ends by itself
+    assert 'hx-swap-oob="outerHTML"' in told
+    assert f"/live/rounds/{round_id}?shown=failed" in told
+    assert "gescheitert" in told
+    visitor.close()
