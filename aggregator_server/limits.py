@@ -12,7 +12,7 @@ from fleet_protocol.tensors import TensorBounds
 MESSAGE_BYTES = 2**20
 UPDATE_BYTES = 64 * 2**20
 FORM_BYTES = 64 * 2**10  # of the dashboard, from whoever is signed in
-SIGN_IN_BYTES = 4 * 2**10  # of its form for signing in, which anybody may send
+STRANGERS_FORM_BYTES = 4 * 2**10  # of its forms that anybody may send: to sign in, and to choose a language
 PUBLIC_SET_BYTES = 512 * 2**20
 MODEL_BYTES = 64 * 2**20
 

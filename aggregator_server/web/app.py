@@ -22,8 +22,9 @@ from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.web import http_errors
 from aggregator_server.web.dashboard.live import Streams
+from aggregator_server.web.dashboard.page_route import HEADERS
 from aggregator_server.web.dashboard.pages import PAGES
-from aggregator_server.web.docs_page import render
+from aggregator_server.web.docs_page import POLICY, render
 from aggregator_server.web.flusher import Flusher
 from aggregator_server.web.guard import Guard
 from aggregator_server.web.intake import Intake
@@ -120,7 +121,7 @@ def create_app(
         app.include_router(router)
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
-    def docs() -> str:
-        return render(app.openapi())
+    def docs() -> HTMLResponse:
+        return HTMLResponse(render(app.openapi()), headers=HEADERS | {"Content-Security-Policy": POLICY})
 
     return app

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from aggregator_server.fleet.sessions import form_token
-from aggregator_server.limits import FORM_BYTES, FORM_FIELDS, SIGN_IN_BYTES
+from aggregator_server.limits import FORM_BYTES, FORM_FIELDS, STRANGERS_FORM_BYTES
 from tests.support.aggregator_process import Aggregator, read_answer
 from tests.support.dashboard_visitor import Visitor
 
@@ -32,6 +32,7 @@ def test_these_are_all_addresses_that_take_a_form(aggregator):
     from aggregator_server.web.dashboard.pages import PAGES
 
     taken = {route.path for router in PAGES for route in router.routes if "POST" in getattr(route, "methods", ())}
+    taken.remove("/language")  # which anybody may send
     patterns = [re.sub(r"\{\w+\}", "[^/]+", path) for path in taken]
     assert len(taken) == len(FORMS)
     assert all(any(re.fullmatch(pattern, path) for path in FORMS) for pattern in patterns)
@@ -40,22 +41,29 @@ def test_these_are_all_addresses_that_take_a_form(aggregator):
 @pytest.mark.parametrize("path", FORMS)
 @pytest.mark.parametrize("cookie", ["", "auricle=made-up"])
 def test_a_stranger_is_answered_before_a_byte_of_the_form_came(aggregator, path, cookie):
-    status, _ = post(aggregator, path, SIGN_IN_BYTES, cookie)
+    status, _ = post(aggregator, path, STRANGERS_FORM_BYTES, cookie)
     assert status == (403 if path == "/sign-in" else 303)
 
 
 def test_the_form_for_signing_in_is_small_also_with_a_cookie_and_a_form_token_that_fit(aggregator):
     fields = f"form_token={form_token('made-up')}&token=".encode()
     status, answer = post(aggregator, "/sign-in", FORM_BYTES, "auricle-visitor=made-up", fields)
-    assert (status, str(SIGN_IN_BYTES) in answer) == (413, True)
-    fields += b"x" * (SIGN_IN_BYTES - len(fields))
-    assert post(aggregator, "/sign-in", SIGN_IN_BYTES, "auricle-visitor=made-up", fields)[0] == 401
+    assert (status, str(STRANGERS_FORM_BYTES) in answer) == (413, True)
+    fields += b"x" * (STRANGERS_FORM_BYTES - len(fields))
+    assert post(aggregator, "/sign-in", STRANGERS_FORM_BYTES, "auricle-visitor=made-up", fields)[0] == 401
 
 
+def test_the_form_for_a_language_is_small_too(aggregator):
+    assert post(aggregator, "/language", STRANGERS_FORM_BYTES + 1)[0] == 413
+    fields = b"language=en&next=/"
+    assert post(aggregator, "/language", len(fields), body=fields)[0] == 303
+
+
+@pytest.mark.parametrize("path", ["/sign-in", "/language"])
 @pytest.mark.parametrize("separator", [b"&", b"a=&", b"&=&"])
-def test_fields_are_counted_before_they_are_parsed(aggregator, separator):
-    body = (separator * SIGN_IN_BYTES)[:SIGN_IN_BYTES]
-    status, answer = post(aggregator, "/sign-in", SIGN_IN_BYTES, "auricle-visitor=made-up", body)
+def test_fields_are_counted_before_they_are_parsed(aggregator, path, separator):
+    body = (separator * STRANGERS_FORM_BYTES)[:STRANGERS_FORM_BYTES]
+    status, answer = post(aggregator, path, STRANGERS_FORM_BYTES, "auricle-visitor=made-up", body)
     assert (status, f"at most {FORM_FIELDS} fields" in answer) == (422, True)
 
 

@@ -178,7 +178,7 @@ async def read_form(request: Request, cookie: str) -> Form:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
         raise InvalidRequestError(f"{request.method} {request.url.path} takes a form ({_FORM_TYPE})")
     secret = secret_of(request, cookie)
-    form = Form(_fields(request, await request.body())) if secret else None
+    form = await read_fields(request) if secret else None
     if form is None or not same(form.text(FORM_FIELD), form_token(secret)):
         raise ForgedFormError(
             gettext(
@@ -189,18 +189,19 @@ async def read_form(request: Request, cookie: str) -> Form:
     return form
 
 
-def _fields(request: Request, body: bytes) -> list[tuple[str, str]]:
-    """Parse a form's fields; how many there are is counted first.
+async def read_fields(request: Request) -> Form:
+    """Read a form, whoever sends it; how many fields there are is counted before they are parsed.
 
     Raises:
         InvalidRequestError: there are too many.
+        TooLargeError, TooSlowError: it is too large, or comes too slowly.
     """
+    body = (await request.body()).decode("utf-8", "replace")
     try:
-        return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FORM_FIELDS)
+        return Form(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS))
     except ValueError:
-        raise InvalidRequestError(
-            f"{request.method} {request.url.path}: a form has at most {FORM_FIELDS} fields"
-        ) from None
+        where = f"{request.method} {request.url.path}"
+        raise InvalidRequestError(f"{where}: a form has at most {FORM_FIELDS} fields") from None
 
 
 async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: Request) -> Form:
