@@ -17,7 +17,7 @@ from pathlib import Path
 from edge_client.audio.wave_files import content_name, encode_wave
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError
-from edge_client.storage.owner_choices import FILE, read_choices, write_choices
+from edge_client.storage.owner_choices import FILE, change_choices, read_choices
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import leftovers, remove_durably, write_durably
 
@@ -154,9 +154,10 @@ class DetectedClips(UnknownClips):
         """Keep detected sounds from now on, or keep none and delete those that there are; the daemon follows at once.
 
         Raises:
+            StateError: another process is changing what the owner decided.
             OSError: the disk refuses.
         """
-        write_choices(self._choices_path, dataclasses.replace(read_choices(self._choices_path), keeps_detected=on))
+        change_choices(self._choices_path, lambda choices: dataclasses.replace(choices, keeps_detected=on))
         self.tidy()
 
     @property

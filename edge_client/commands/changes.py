@@ -13,7 +13,7 @@ from edge_client.clips.labels import is_label, rejected
 from edge_client.clips.trash import KEEP_DAYS
 from edge_client.commands.owner import Teaching
 from edge_client.errors import ClipError
-from edge_client.storage.owner_choices import Move, Renaming, forget, read_choices, write_choices
+from edge_client.storage.owner_choices import Move, Renaming, change_choices, forget, read_choices
 
 _DAY_MS = 86_400_000
 
@@ -168,9 +168,9 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
         else:
             store.relabel(Clip(move.target, path), move.source)
         back += is_label(move.source)
-    choices = read_choices(teaching.state.choices_path)
-    kept = tuple(one for one in choices.renamings if one.at_ms != renaming.at_ms)
-    write_choices(teaching.state.choices_path, dataclasses.replace(choices, renamings=kept))
+    change_choices(teaching.state.choices_path, lambda choices: dataclasses.replace(
+        choices, renamings=tuple(one for one in choices.renamings if one.at_ms != renaming.at_ms)
+    ))  # fmt: skip
     teaching.forget_emptied([renaming.label])
     return back
 
@@ -179,7 +179,7 @@ def set_different(teaching: Teaching, first: str, second: str) -> None:
     """Remember that two labels which sound alike differ; nobody is asked again.
 
     Raises:
-        ClipError: one has no clips, or both are one, or another process is changing the store.
+        ClipError: one has no clips, or both are one.
         OSError: the disk refuses.
     """
     known = teaching.store.labels()
@@ -188,17 +188,16 @@ def set_different(teaching: Teaching, first: str, second: str) -> None:
             raise ClipError(f"you taught no sound called {label!r}; there is: {', '.join(known) or 'none'}")
     if first == second:
         raise ClipError(f"{first!r} cannot differ from itself; name two labels")
-    with teaching.store.changing():
-        choices = read_choices(teaching.state.choices_path)
-        pair = (min(first, second), max(first, second))
-        others = tuple(one for one in choices.different if one != pair)
-        write_choices(teaching.state.choices_path, dataclasses.replace(choices, different=(*others, pair)))
+    pair = (min(first, second), max(first, second))
+    change_choices(teaching.state.choices_path, lambda choices: dataclasses.replace(
+        choices, different=(*(one for one in choices.different if one != pair), pair)
+    ))  # fmt: skip
 
 
 def _remember(teaching: Teaching, renaming: Renaming) -> None:
-    choices = read_choices(teaching.state.choices_path)
-    renamings = (renaming, *_recent(teaching))
-    write_choices(teaching.state.choices_path, dataclasses.replace(choices, renamings=renamings))
+    change_choices(teaching.state.choices_path, lambda choices: dataclasses.replace(
+        choices, renamings=(renaming, *choices.renamings)
+    ))  # fmt: skip
 
 
 def _recent(teaching: Teaching) -> tuple[Renaming, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 from edge_client.capture.microphone import open_microphone
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.files import clip_files
-from edge_client.clips.store import ClipStore, is_changing
+from edge_client.clips.store import ClipStore
 from edge_client.clips.trash import KEEP_DAYS, Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
@@ -179,9 +179,7 @@ class Daemon:
         """Delete what is too old, and what a power cut left half-written."""
         if self._store.tidy():
             forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
-        if not is_changing(self._store.folder):
-            with self._store.changing():
-                forget(self._state.choices_path, older_than_ms=round(1e3 * (time.time() - KEEP_DAYS * _DAY_S)))
+        forget(self._state.choices_path, older_than_ms=round(1e3 * (time.time() - KEEP_DAYS * _DAY_S)))
         self._unknown.tidy()
         self._detected.tidy()
         self._trash.empty()

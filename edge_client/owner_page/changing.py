@@ -42,9 +42,7 @@ class Changing:
 
     def _keep(self, form: dict[str, str]) -> str:
         on = form.get("keep") == "on"
-        teaching = self._device.teaching()
-        with teaching.store.changing():
-            teaching.detected.switch(on=on)
+        self._device.teaching().detected.switch(on=on)
         return "It keeps what it detects from now on." if on else "It keeps no detected sounds; those kept are deleted."
 
     def _rename(self, form: dict[str, str]) -> str:
@@ -57,7 +55,7 @@ class Changing:
         if new_label in teaching.known_labels() and form.get("together") != "yes":
             raise ClipError(f"there is a sound called {new_label!r} already: say that both are to be put together")
         changes.rename(teaching, clips, new_label)
-        return f"{label} is {new_label} now. {teaching.after()}"
+        return f"{label} is {new_label} now. {teaching.after(terminal=False)}"
 
     def _delete(self, form: dict[str, str]) -> str:
         teaching = self._device.teaching()
@@ -72,7 +70,8 @@ class Changing:
         for change in changes.changes(teaching):
             if (change.kind, change.at_ms) == named:
                 count = changes.undo(teaching, change)
-                return f"{count} {'clip is' if count == 1 else 'clips are'} {change.label} again. {teaching.after()}"
+                clips = "clip is" if count == 1 else "clips are"
+                return f"{count} {clips} {change.label} again. {teaching.after(terminal=False)}"
         raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
 
     def _differ(self, form: dict[str, str]) -> str:

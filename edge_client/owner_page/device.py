@@ -184,7 +184,7 @@ class OwnedDevice:
         self._answers[kind, at_ms] = f"You said: {label}" if is_label else f"You said: not {label}"
         while len(self._answers) > _ANSWERS:
             self._answers.popitem(last=False)
-        return teaching.after()
+        return teaching.after(terminal=False)
 
     def sounds(self, teaching: Teaching) -> list[KnownSound]:
         """Return what the device knows, and what it was taught and has yet to learn, by name."""

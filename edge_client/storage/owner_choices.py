@@ -6,17 +6,20 @@ One small file, which commands and the owner's page write, and the daemon reads 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edge_client.errors import DamagedError
+from edge_client.errors import DamagedError, StateError
 from edge_client.storage.checked_files import read_twice, write_twice
+from edge_client.storage.locks import take_lock
 
 FILE = "choices.json"
 # Renamings that can be undone, and pairs that are remembered: the newest.
 _RENAMINGS, _PAIRS = 50, 1000
+_PATIENCE_S = 5.0
 
 
 class Move(NamedTuple):
@@ -96,27 +99,40 @@ def same_sounds(choices: OwnerChoices, expected: Sequence[Mapping[str, Any]]) ->
 
 
 def forget(path: Path, *, older_than_ms: int = 0, labels: Collection[str] = ()) -> None:
-    """Drop renamings of before a time, and whatever names one of some labels; the caller holds the clip store.
+    """Drop renamings of before a time, and whatever names one of some labels.
 
     Raises:
-        OSError: the disk refuses.
+        StateError, OSError: as :func:`change_choices`.
     """
-    choices, gone = read_choices(path), set(labels)
-    kept = OwnerChoices(
-        choices.keeps_detected,
-        tuple(pair for pair in choices.different if not gone & set(pair)),
-        tuple(one for one in choices.renamings if one.at_ms > older_than_ms and not gone & {one.former, one.label}),
-    )
-    if kept != choices:
-        write_choices(path, kept)
+    gone = set(labels)
+    if path.exists():
+        change_choices(path, lambda choices: OwnerChoices(
+            choices.keeps_detected,
+            tuple(pair for pair in choices.different if not gone & set(pair)),
+            tuple(one for one in choices.renamings if one.at_ms > older_than_ms and not gone & {one.former, one.label}),
+        ))  # fmt: skip
 
 
-def write_choices(path: Path, choices: OwnerChoices) -> None:
-    """Replace the file; the caller holds the clip store.
+def change_choices(path: Path, change: Callable[[OwnerChoices], OwnerChoices]) -> None:
+    """Replace the file by what a function makes of it; no other process changes it meanwhile.
 
     Raises:
+        StateError: another process does not let go of it.
         OSError: the disk refuses.
     """
+    lock = take_lock(path.with_suffix(".lock"), _PATIENCE_S)
+    if lock is None:
+        raise StateError(f"another program is changing {path}; try again")
+    try:
+        before = read_choices(path)
+        after = change(before)
+        if after != before:
+            _write(path, after)
+    finally:
+        os.close(lock)
+
+
+def _write(path: Path, choices: OwnerChoices) -> None:
     kept = asdict(choices) | {"different": choices.different[-_PAIRS:]}
     kept["renamings"] = [asdict(renaming) for renaming in choices.renamings[:_RENAMINGS]]
     write_twice(path, json.dumps(kept).encode())

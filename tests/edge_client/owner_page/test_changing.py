@@ -83,6 +83,7 @@ def test_a_sound_is_renamed_deleted_and_both_are_undone(opened, shelf):
     card(opened, "kettle").get_by_label("What shall kettle be called?").fill("teapot")
     opened.keyboard.press("Enter")
     opened.locator("#told", has_text="kettle is teapot now").wait_for()
+    assert "auricle-edge" not in opened.locator("main").inner_text()
     assert shelf.takes("teapot") == before
     wait_for(lambda: "teapot" in shelf.labels() and "kettle" not in shelf.labels(), what="the new name")
     opened.get_by_role("button", name="Undo: kettle was renamed").click()
