@@ -17,7 +17,7 @@ from edge_client.capture.microphone import open_microphone
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.files import clip_files
 from edge_client.clips.store import ClipStore
-from edge_client.clips.trash import Trash
+from edge_client.clips.trash import KEEP_DAYS, Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.board import resident_mb, temperature_c
@@ -41,6 +41,7 @@ from edge_client.model.interpreter import installed_runtime
 from edge_client.rate_limited_log import RateLimitedLog
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.owner_choices import forget
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
@@ -55,6 +56,7 @@ _DAMAGE_KEPT = 20
 # Seconds between two writings of the status: into memory, or onto a disk that wears.
 _STATUS_S = (2.0, 30.0)
 _FEED_S = 5.0
+_DAY_S = 86_400.0
 # Longest time without progress: one question for work, an answer's time-out and some patience.
 _ROUNDS_STUCK_S = 300.0
 _TEACHING_STUCK_S = 120.0
@@ -182,6 +184,7 @@ class Daemon:
         """Delete what is too old, and what a power cut left half-written."""
         if self._store.tidy():
             forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
+        forget(self._state.choices_path, older_than_ms=round(1e3 * (time.time() - KEEP_DAYS * _DAY_S)))
         self._unknown.tidy()
         self._detected.tidy()
         self._trash.empty()
