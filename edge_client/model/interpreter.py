@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from edge_client.errors import ModelError
+from edge_client.model.greeting import without_greeting
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import SIGNATURES
 
@@ -55,8 +56,9 @@ def open_network(graph: bytes) -> Callable[[Floats], Floats]:
     """
     package, interpreter_class = _load_runtime()
     try:
-        interpreter = interpreter_class(model_content=graph, num_threads=1)
-        interpreter.allocate_tensors()
+        with without_greeting():
+            interpreter = interpreter_class(model_content=graph, num_threads=1)
+            interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:
         raise ModelError(f"{package} cannot take this network ({error})") from error
     (taken,), (given,) = interpreter.get_input_details(), interpreter.get_output_details()
@@ -98,7 +100,8 @@ class StreamingNetwork:
             shapes = {name: tuple(details["shape"]) for name, details in self._step.get_input_details().items()}
             self.part_shape = shapes.pop("parts")[1:]
             self.start: State = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-            columns, _ = self.step(np.zeros((1, *self.part_shape), np.float32), self.start)
+            with without_greeting():
+                columns, _ = self.step(np.zeros((1, *self.part_shape), np.float32), self.start)
         except (ValueError, RuntimeError, KeyError) as error:
             raise ModelError(f"{package} cannot take this network as one of a stream ({error})") from error
         self.column_shape = columns.shape[1:]
