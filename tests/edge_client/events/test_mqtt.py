@@ -1,6 +1,7 @@
 """Events reach a real broker (Mosquitto) as Home Assistant wants them, and again after the broker was away."""
 
 import json
+import queue
 import socket
 import subprocess
 import sys
