@@ -223,16 +223,15 @@ class Classifier:
             RecordingError: a recording cannot be read; names it.
             ClipsError: an array has another rank, or holds what is no finite number; it is a RecordingError.
         """
-        if isinstance(clips, str | Path):
-            clips = [clips]
-        if not isinstance(clips, Iterable) and not hasattr(clips, "__array__"):
-            raise ClipsError(f"clips are a {type(clips).__name__}; give [clips, samples], a path, or a list of paths")
-        if hasattr(clips, "__array__"):
-            array = np.asarray(clips)
+        given: Any = [clips] if isinstance(clips, str | Path) else clips
+        if not isinstance(given, Iterable) and not hasattr(given, "__array__"):
+            raise ClipsError(f"clips are a {type(given).__name__}; give [clips, samples], a path, or a list of paths")
+        if hasattr(given, "__array__"):
+            array = np.asarray(given)
             if array.dtype.kind not in "USO":
                 return _checked(array[None] if array.ndim == 1 else array)
-            clips = array.tolist()
-        rows = [self._row(clip) for clip in clips]
+            given = array.tolist()
+        rows = [self._row(clip) for clip in given]
         return np.stack(rows) if rows else np.zeros((0, self.clip_samples), np.float32)
 
     def _row(self, clip: str | Path | Floats) -> Floats:
