@@ -224,3 +224,37 @@ def test_a_ready_bundle_is_published_by_its_name(start_aggregator):
         assert admin.put("/v1/public-set", content=public_set().pack()).status_code == 200
     assert json.loads(command("publish-model", "cnn2", *options).stdout)["architecture"] == "cnn2"
     failed(command("publish-model", "cnn9", *options), "no ready bundle is called 'cnn9'", "ready: ann3, base")
+
+
+@pytest.mark.slow
+def test_what_a_command_acts_on_is_named_by_name_by_id_or_by_its_beginning(start_aggregator):
+    server = start_aggregator("approving", "--approve")
+    data = ("--data", str(server.data))
+    ids = {"Kitchen": "e7029f0f" + 24 * "0", "hall": "e7030000" + 24 * "0", "cellar": 32 * "a", "hall 2": 32 * "b"}
+    with server.client(ENROL) as client:
+        for number, (name, device_id) in enumerate(ids.items(), 1):
+            wanted = FakeDevice(number, ()).enrolment(device_id=device_id, name=name)
+            client.post("/v1/devices", json=wanted).raise_for_status()
+    for given in ("kitchen", "e7030", "cellar", "hall 2"):  # a name, case ignored, and the beginning of an id
+        printed("devices", "admit", given, *data)
+    shown = json.loads(printed("devices", "list", "--json", *data))
+    assert [info["waiting"] for info in shown] == [False] * 4
+    failed(command("devices", "revoke", "e70", *data), "'e70'", f"{ids['Kitchen']} (Kitchen)", f"{ids['hall']} (hall)")
+    failed(command("devices", "revoke", "attic", *data), "there is no device 'attic'", "devices list")
+    printed("devices", "quarantine", "aaaa", "--reason", "it lies", *data)
+    printed("devices", "release", "Cellar", *data)
+    printed("devices", "new-secret", "hall", *data)
+    printed("devices", "revoke", "HALL", *data)
+    shown = json.loads(printed("devices", "list", "--json", *data))
+    assert [info["name"] for info in shown if info["revoked_at"]] == ["hall"]
+
+    for name in ("Ada", "Ada", "Grace"):
+        printed("tokens", "add", name, "--role", "viewer", *data)
+    printed("tokens", "revoke", "grace", *data)
+    failed(command("tokens", "revoke", "Ada", *data), "1 (Ada), 2 (Ada)")
+    printed("tokens", "revoke", "1", *data)
+    printed("tokens", "revoke", "Ada", *data)  # the one that is left
+    assert all(info["revoked_at"] for info in json.loads(printed("tokens", "list", "--json", *data)))
+    printed("invite", "--group", "kitchen", *data)
+    printed("invitations", "--revoke", "kitchen", *data)
+    assert json.loads(printed("invitations", "--json", *data))[0]["revoked_at"]
