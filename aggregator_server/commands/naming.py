@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from aggregator_server.errors import AggregatorError
@@ -38,7 +38,7 @@ def resolve(given: str, known: Iterable[Named], what: str, listing: str, *, pref
     """
     items = tuple(known)
     folded = given.casefold()
-    ways = (
+    ways: tuple[Callable[[Named], bool], ...] = (
         lambda item: item.id == given,
         lambda item: item.name == given,
         lambda item: item.name is not None and item.name.casefold() == folded,
