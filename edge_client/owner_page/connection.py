@@ -9,7 +9,6 @@ import asyncio
 import ipaddress
 import logging
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from edge_client.rate_limited_log import RateLimitedLog
@@ -59,11 +58,12 @@ class BoundedProtocol(H11Protocol):
         """Read on; a request's head must be whole in time, however its bytes arrive."""
         if self.transport.is_closing():
             return
-        if self.conn.their_state is h11.IDLE and not self._in_head:
+        if self.is_silent and not self._in_head:
             self._in_head = True
             self._wait(_HEAD_S)
+        request = self.cycle
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
+        if self.cycle is not request:  # the head of another one is whole
             self._in_head = False
             self._stop_waiting()
 
