@@ -223,16 +223,15 @@ class Classifier:
             RecordingError: a recording cannot be read; names it.
             ClipsError: an array has another rank, or holds what is no finite number; it is a RecordingError.
         """
-        if isinstance(clips, str | Path):
-            clips = [clips]
-        if not isinstance(clips, Iterable) and not hasattr(clips, "__array__"):
+        given: Any = [clips] if isinstance(clips, str | Path) else clips
+        if not isinstance(given, Iterable) and not hasattr(given, "__array__"):
             raise ClipsError(f"clips are a {type(clips).__name__}; give [clips, samples], a path, or a list of paths")
-        if hasattr(clips, "__array__"):
-            array = np.asarray(clips)
+        if hasattr(given, "__array__"):
+            array = np.asarray(given)
             if array.dtype.kind not in "USO":
                 return _checked(array[None] if array.ndim == 1 else array)
-            clips = array.tolist()
-        rows = [self._row(clip) for clip in clips]
+            given = array.tolist()
+        rows = [self._row(clip) for clip in given]
         return np.stack(rows) if rows else np.zeros((0, self.clip_samples), np.float32)
 
     def _row(self, clip: str | Path | Floats) -> Floats:
@@ -455,7 +454,7 @@ class Classifier:
             raise ClipsError("fit requires y to be passed, but the target y is None; give every clip a label")
         samples = self.read(clips)
         if hasattr(labels, "__array__"):
-            labels = np.asarray(labels)
+            labels = np.asarray(labels).tolist()
         named = [labels] if isinstance(labels, str) else [str(label) for label in labels]
         if len(samples) != len(named) or not named:
             raise ClipsError(f"{len(samples)} clips and {len(named)} labels; give every clip one, and at least one")
