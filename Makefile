@@ -7,7 +7,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-pi deb clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test coverage lint demo site texts bundles experiments soak bench-pi armv7-root test-armv7 test-pi deb clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ TESTS := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## run the tests, several files at a time [FAST=1: without the slow ones, two minutes]
 	$(BIN)/python -m pytest $(TESTS) $(if $(FAST),-m 'not slow' --durations 10 --durations-min 5)
 
-PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks
+PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks demo
 
 coverage: $(READY)  ## lines and branches that the tests reach, in percent [PART=tests/folder]
 	@rm -rf build/coverage && mkdir -p build/coverage
@@ -54,11 +54,14 @@ $(DEMO_VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(DEMO_VENV)/.ready  ## three devices learn sounds together [DATA=folder NEW=a,b JSON=file REPORT=report.html]
-	$(DEMO_VENV)/bin/python -m benchmarks.demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
+	$(DEMO_VENV)/bin/python -m demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
 		$(if $(NEW),--new '$(NEW)') $(if $(JSON),--json '$(JSON)')
 
 site: $(READY)  ## write the documentation as a site into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+texts: $(READY)  ## take the dashboard's texts into its catalogues, and compile these; fails where one is not translated
+	$(BIN)/python -m tests.support.dashboard_texts
 
 bundles: $(READY)  ## make the bundles that come with Auricle anew, from the front ends in edge_client/front_ends
 	$(BIN)/python -m model_export.ready_bundles
@@ -91,14 +94,14 @@ test-armv7: $(READY)  ## run the device's tests on emulated 32-bit ARM, as root 
 test-pi: $(READY)  ## have a whole emulated board take part in a round through a kill and a power cut, as root
 	$(BIN)/python -m tests.board
 
-# Services of this machine; systemd/setup.sh says what APT, DESTDIR, PURGE and WHEELS do. It finds the system's Python
-# itself, unless one is named here or in the environment.
+# Services of this machine; systemd/setup.sh says what their options do. It finds the system's Python itself, unless one
+# is named here or in the environment.
 export APT DESTDIR PURGE WHEELS
 SERVICE_PYTHON := $(if $(filter file,$(origin PYTHON)),,$(PYTHON))
-install-edge:  ## set the device up as a service, as root [UI=1 PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
+install-edge:  ## set the device up as a service, as root [UI=1 WYOMING=1 PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
 	PYTHON='$(SERVICE_PYTHON)' systemd/setup.sh install edge
 
-install-aggregator:  ## set the aggregator up as a service, as root [PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
+install-aggregator:  ## set the aggregator up as a service, as root [BACKUPS=1 ALERTS=folder PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
 	PYTHON='$(SERVICE_PYTHON)' systemd/setup.sh install aggregator
 
 uninstall-edge:  ## remove the device's service, as root; keeps what it learned [PURGE=1 removes that too]

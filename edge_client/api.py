@@ -225,7 +225,7 @@ class Classifier:
         """
         given: Any = [clips] if isinstance(clips, str | Path) else clips
         if not isinstance(given, Iterable) and not hasattr(given, "__array__"):
-            raise ClipsError(f"clips are a {type(clips).__name__}; give [clips, samples], a path, or a list of paths")
+            raise ClipsError(f"clips are a {type(given).__name__}; give [clips, samples], a path, or a list of paths")
         if hasattr(given, "__array__"):
             array = np.asarray(given)
             if array.dtype.kind not in "USO":
@@ -453,8 +453,6 @@ class Classifier:
         if labels is None:
             raise ClipsError("fit requires y to be passed, but the target y is None; give every clip a label")
         samples = self.read(clips)
-        if hasattr(labels, "__array__"):
-            labels = np.asarray(labels).tolist()
         named = [labels] if isinstance(labels, str) else [str(label) for label in labels]
         if len(samples) != len(named) or not named:
             raise ClipsError(f"{len(samples)} clips and {len(named)} labels; give every clip one, and at least one")

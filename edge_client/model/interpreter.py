@@ -10,6 +10,7 @@ import importlib
 import os
 import platform
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -120,14 +121,34 @@ def runtime_name() -> str:
     return _load_runtime()[0]
 
 
-def _load_runtime() -> tuple[str, Any]:
-    """Return the package's name and its interpreter class."""
+def installed_runtime() -> str:
+    """Return name and version of the runtime that this machine takes, without loading it; "" where it has none."""
+    for name in _wanted():
+        package, _ = _RUNTIMES[name]
+        try:
+            return f"{package} {metadata.version(package)}"
+        except metadata.PackageNotFoundError:
+            continue
+    return ""
+
+
+def _wanted() -> list[str]:
+    """Return the keys of the runtimes that this machine may take, the first choice first.
+
+    Raises:
+        ModelError: the environment names another one.
+    """
     chosen = os.environ.get("AURICLE_RUNTIME", "")
     if chosen and chosen not in _RUNTIMES:
         raise ModelError(f"AURICLE_RUNTIME is {chosen!r}; it may be {' or '.join(_RUNTIMES)}, or unset")
     usual = ["tflite", "litert"] if platform.machine() == "armv7l" else ["litert", "tflite"]
+    return [chosen] if chosen else usual
+
+
+def _load_runtime() -> tuple[str, Any]:
+    """Return the package's name and its interpreter class."""
     problems = []
-    for name in [chosen] if chosen else usual:
+    for name in _wanted():
         package, module = _RUNTIMES[name]
         try:
             return package, importlib.import_module(module).Interpreter

@@ -31,7 +31,7 @@ def test_every_package_is_typed_and_no_other_files_come_along():
     expected["edge_client"] += ["owner_page/templates/*.html", "owner_page/static/*"]
     expected["fleet_simulator"] += ["experiment/example.toml"]
     expected["aggregator_server"] += [
-        f"web/dashboard/{name}" for name in ("templates/*", "static/*", "static/vendor/*")
+        f"web/dashboard/{name}" for name in ("templates/*", "static/*", "static/vendor/*", "locale/*/LC_MESSAGES/*.mo")
     ]
     assert expected == SETUPTOOLS["package-data"]
     assert all((ROOT / name / "py.typed").is_file() for name in PRODUCT)

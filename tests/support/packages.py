@@ -33,7 +33,7 @@ def service_wheels() -> Path:
     """Return a folder of wheels: both services as an owner without a network would bring them; kept under build/."""
 
     def download(folder: Path) -> None:
-        wanted = ["setuptools>=77", ".[edge,mqtt,server,ui]"]
+        wanted = ["setuptools>=77", ".[edge,mqtt,server,ui,wyoming]"]
         command = [*PIP, "download", "--dest", folder, "--constraint", "constraints.txt", *wanted]
         subprocess.run(command, cwd=ROOT, check=True)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData
 
 from aggregator_server.errors import ForgedFormError, InvalidRequestError, RoleError
 from aggregator_server.fleet.audit import Actor
@@ -19,6 +19,7 @@ from aggregator_server.fleet.tokens import Person
 from aggregator_server.limits import FORM_FIELDS, SESSION_S
 from aggregator_server.schemas import Role
 from aggregator_server.security import same
+from aggregator_server.web.dashboard.languages import gettext, spoken
 from aggregator_server.web.dashboard.page_route import SignInNeededError
 from aggregator_server.web.guard import caller
 from aggregator_server.web.routes.access import CurrentService, know
@@ -68,16 +69,17 @@ def keep_secret(request: Request, response: Response, cookie: str, secret: str) 
     """Have the browser keep a secret, where no script and no other site gets at it; an empty one: no longer."""
     response.set_cookie(
         _cookie_name(request, cookie), secret, max_age=int(SESSION_S) if secret else 0, path="/",
-        secure=_is_private(request), httponly=True, samesite="strict",
+        secure=is_private(request), httponly=True, samesite="strict",
     )  # fmt: skip
 
 
 def _cookie_name(request: Request, cookie: str) -> str:
     # A browser takes the prefix only from this host itself, and only over TLS.
-    return f"__Host-{cookie}" if _is_private(request) else cookie
+    return f"__Host-{cookie}" if is_private(request) else cookie
 
 
-def _is_private(request: Request) -> bool:
+def is_private(request: Request) -> bool:
+    """Say whether the browser came by TLS."""
     return request.url.scheme == "https"
 
 
@@ -110,22 +112,25 @@ async def require_admin(visit: Annotated[Visit, Depends(visitor)]) -> None:
 
 def _require(visit: Visit, role: Role) -> None:
     if not visit.person.may(role):
-        raise RoleError(f"{visit.person.name} has the role {visit.person.role}; this needs the role {role}")
+        problem = gettext("%(name)s has the role %(role)s; this needs the role %(needed)s")
+        raise RoleError(
+            problem % {"name": visit.person.name, "role": gettext(visit.person.role), "needed": gettext(role)}
+        )
 
 
 class Form:
     """The fields of a form that was sent from a page of the session."""
 
-    def __init__(self, fields: FormData) -> None:
+    def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
         self._fields = fields
 
     def text(self, name: str) -> str:
         """Return a field's text without blanks around it; empty where it is missing."""
-        return str(self._fields.get(name, "")).strip()
+        return next(iter(self.all(name)), "").strip()
 
     def all(self, name: str) -> tuple[str, ...]:
         """Return what was ticked of several fields of one name."""
-        return tuple(str(value) for value in self._fields.getlist(name))
+        return tuple(value for own, value in self._fields if own == name)
 
     def number(self, name: str, called: str) -> float | None:
         """Return a field's number; None where it is empty.
@@ -135,9 +140,9 @@ class Form:
         """
         text = self.text(name)
         try:
-            return float(text) if text else None
+            return float(text.replace(spoken().decimal, ".")) if text else None
         except ValueError:
-            raise InvalidRequestError(f"{called} must be a number, not {text[:100]!r}") from None
+            raise not_a_number(called, text) from None
 
     def whole(self, name: str, called: str) -> int | None:
         """Return a field's whole number; None where it is empty.
@@ -149,35 +154,61 @@ class Form:
         try:
             return int(text) if text else None
         except ValueError:
-            raise InvalidRequestError(f"{called} must be a whole number, not {text[:100]!r}") from None
+            problem = gettext("%(what)s must be a whole number, not %(given)s")
+            raise InvalidRequestError(problem % {"what": called, "given": repr(text[:100])}) from None
+
+
+def not_a_number(called: str, text: str) -> InvalidRequestError:
+    """Return what to raise where a number should stand, and something else does."""
+    problem = gettext("%(what)s must be a number, not %(given)s")
+    return InvalidRequestError(problem % {"what": called, "given": repr(text[:100])})
 
 
 async def read_form(request: Request, cookie: str) -> Form:
     """Read a form, and check that a page sent it which was made for the secret of a cookie.
+
+    Nothing is read where there is no such cookie. Whether a session's secret opens anything, :func:`visitor` says.
 
     Raises:
         ForgedFormError: another site sent it, or a page of another session.
         InvalidRequestError: it is no form.
         TooLargeError, TooSlowError: it is too large, or comes too slowly.
     """
-    _require_own_page(request)
+    require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
         raise InvalidRequestError(f"{request.method} {request.url.path} takes a form ({_FORM_TYPE})")
-    fields = await request.form(max_fields=FORM_FIELDS, max_files=0)
     secret = secret_of(request, cookie)
-    if not secret or not same(str(fields.get(FORM_FIELD, "")), form_token(secret)):
+    form = await read_fields(request) if secret else None
+    if form is None or not same(form.text(FORM_FIELD), form_token(secret)):
         raise ForgedFormError(
-            "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
-            "allow cookies of this address"
+            gettext(
+                "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
+                "allow cookies of this address"
+            )
         )
-    return Form(fields)
+    return form
+
+
+async def read_fields(request: Request) -> Form:
+    """Read a form, whoever sends it; how many fields there are is counted before they are parsed.
+
+    Raises:
+        InvalidRequestError: there are too many.
+        TooLargeError, TooSlowError: it is too large, or comes too slowly.
+    """
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        return Form(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS))
+    except ValueError:
+        where = f"{request.method} {request.url.path}"
+        raise InvalidRequestError(f"{where}: a form has at most {FORM_FIELDS} fields") from None
 
 
 async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: Request) -> Form:
     return await read_form(request, SESSION)
 
 
-def _require_own_page(request: Request) -> None:
+def require_own_page(request: Request) -> None:
     """Check what browsers say about where a form comes from, as far as they say it.
 
     Raises:
@@ -186,7 +217,7 @@ def _require_own_page(request: Request) -> None:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
     if foreign or site not in (None, "same-origin", "none"):
-        raise ForgedFormError("this form was sent by another site; nothing was changed")
+        raise ForgedFormError(gettext("this form was sent by another site; nothing was changed"))
 
 
 Signed = Annotated[Visit, Depends(visitor)]

@@ -42,20 +42,38 @@ def health_of(device: DeviceInfo, now: float) -> str:
 
 
 @router.get("/fleet")
-def show_fleet(request: Request, service: CurrentService, _visit: Signed, search: str = "") -> Response:
-    """Show the devices, or those of which a word is looked for; those that need somebody come first."""
+def show_fleet(
+    request: Request, service: CurrentService, _visit: Signed, search: str = "", outdated: bool = False
+) -> Response:
+    """Show the devices, the outdated ones alone, or those of which a word is looked for.
+
+    Those that need somebody come first.
+    """
     now, word = time.time(), search.strip().casefold()
     listed = devices.list_devices(service.store)
-    found = [(device, health_of(device, now)) for device in listed if word in _words(device)]
+    wanted = [device for device in listed if word in _words(device) and (device.outdated or not outdated)]
+    found = [(device, health_of(device, now)) for device in wanted]
     order = ("waiting", "quarantine", "trouble", "suspicious", "silent", "well", "revoked")
     found.sort(key=lambda pair: order.index(pair[1]))
     hidden = max(0, len(found) - _SHOWN)
-    return render(request, "fleet.html", devices=found[:_SHOWN], hidden=hidden, search=search.strip(), all=len(listed))
+    return render(
+        request,
+        "fleet.html",
+        devices=found[:_SHOWN],
+        hidden=hidden,
+        search=search.strip(),
+        all=len(listed),
+        present=sum(device.revoked_at is None for device in listed),
+        outdated=sum(device.outdated for device in listed),
+        only_outdated=outdated,
+    )
 
 
 def _words(device: DeviceInfo) -> str:
     """Return what a device is found by."""
-    return "\n".join((device.name, device.device_id, device.group or "", *device.labels)).casefold()
+    return "\n".join(
+        (device.name, device.device_id, device.group or "", device.versions.program, *device.labels)
+    ).casefold()
 
 
 @router.get("/fleet/{device_id}")

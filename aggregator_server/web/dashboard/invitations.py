@@ -14,8 +14,9 @@ from aggregator_server.errors import AggregatorError
 from aggregator_server.fleet import invitations
 from aggregator_server.schemas import InvitationRequest, NewInvitation
 from aggregator_server.server_address import make_link
-from aggregator_server.web.dashboard.access import Admin, OwnForm, Signed
+from aggregator_server.web.dashboard.access import Admin, Form, OwnForm, Signed
 from aggregator_server.web.dashboard.going_on import to_page
+from aggregator_server.web.dashboard.languages import gettext
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.routes.access import CurrentService
@@ -38,15 +39,15 @@ def invite(request: Request, service: CurrentService, visit: Signed, form: OwnFo
     """Make an invitation. The answer alone shows it: the server keeps a hash."""
     try:
         link_of = make_link(service.store.folder, form.text("url") or None)
-        hours = form.number("hours", "the hours")
+        hours = form.number("hours", gettext("the hours"))
         wanted = InvitationRequest(
-            devices=form.whole("devices", "the number of devices") or 1,
+            devices=form.whole("devices", gettext("the number of devices")) or 1,
             expires_s=None if hours is None else hours * _HOUR_S,
             group=form.text("group") or None,
         )
         made = invitations.invite(service.store, wanted, visit.actor, time.time())
     except AggregatorError as error:
-        return _list(request, service, error=error)
+        return _list(request, service, error=error, form=form)
     return _list(request, service, made=made, link=link_of(made.token))
 
 
@@ -63,10 +64,11 @@ def _list(
     made: NewInvitation | None = None,
     link: str = "",
     error: AggregatorError | None = None,
+    form: Form | None = None,
 ) -> Response:
     listed = invitations.list_invitations(service.store)[::-1]
     return render(
-        request, "invitations.html", error=error,
+        request, "invitations.html", error=error, form=form,
         invitations=listed, made=made, link=link, code=code_of(link) if link else None, now=time.time(),
     )  # fmt: skip
 
@@ -76,6 +78,6 @@ def code_of(link: str) -> Markup:
     text = io.BytesIO()
     segno.make(link, error="m").save(
         text, kind="svg", xmldecl=False, svgns=True, border=2, scale=4, svgclass="code", lineclass=None, omitsize=True,
-        title="Invitation as a QR code",
+        title=gettext("Invitation as a QR code"),
     )  # fmt: skip
     return Markup(text.getvalue().decode())  # noqa: S704  (segno's own markup; the link is only drawn)

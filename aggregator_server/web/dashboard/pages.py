@@ -7,6 +7,7 @@ from aggregator_server.web.dashboard import (
     classes,
     fleet,
     invitations,
+    language_choice,
     live,
     overview,
     rounds,
@@ -14,6 +15,7 @@ from aggregator_server.web.dashboard import (
     static_files,
 )
 
-PAGES = tuple(
-    module.router for module in (static_files, live, signing_in, overview, fleet, rounds, classes, audit, invitations)
-)
+_MODULES = (
+    static_files, live, signing_in, language_choice, overview, fleet, rounds, classes, audit, invitations,
+)  # fmt: skip
+PAGES = tuple(module.router for module in _MODULES)

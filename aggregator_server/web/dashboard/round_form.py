@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aggregator_server.errors import InvalidRequestError
 from aggregator_server.rounds.choices import StrategyChoice
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.strategies.plan_methods import known_settings
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy
-from aggregator_server.web.dashboard.access import Form
+from aggregator_server.web.dashboard.access import Form, not_a_number
+from aggregator_server.web.dashboard.languages import N_, spoken
+from aggregator_server.web.dashboard.languages import gettext as _
 from fleet_protocol.messages import CONTINUOUS, Choice
 from fleet_protocol.setting import Setting, Value
 
@@ -20,15 +21,15 @@ _MINUTE_S, _HOUR_S = 60.0, 3_600.0
 _MAIN = ("epochs", "learning_rate", "augmented_copies", "rehearsal", "noise", "clip_norm", "mu", "labels")
 
 SELECTIONS = {
-    "all": "All devices. The most is learned, and the most is sent.",
-    "uniform": "A random share. Cheaper for the fleet; the others still learn from the result.",
-    "size_proportional": "A random share, in which devices with many clips are more likely.",
-    "dynamic": "Few devices at first, more while the loss falls slowly.",
+    "all": N_("All devices. The most is learned, and the most is sent."),
+    "uniform": N_("A random share. Cheaper for the fleet; the others still learn from the result."),
+    "size_proportional": N_("A random share, in which devices with many clips are more likely."),
+    "dynamic": N_("Few devices at first, more while the loss falls slowly."),
 }
 PERSONALISATIONS = {
-    "none": "Every device listens with the fleet's model.",
-    "local": "Every device fine-tunes the fleet's model on its own clips. It costs a second, shorter training.",
-    "group_balanced": "Devices with about equally many clips train further among themselves. It costs more rounds.",
+    "none": N_("Every device listens with the fleet's model."),
+    "local": N_("Every device fine-tunes the fleet's model on its own clips. It costs a second, shorter training."),
+    "group_balanced": N_("Devices with about equally many clips train further among themselves. It costs more rounds."),
 }
 
 
@@ -43,7 +44,8 @@ class Field:
         kind: ``bool``, ``int``, ``float``, ``options`` or ``text``.
         value: What stands in it.
         default: Value that is taken where nobody changes it.
-        limits: What is allowed, in words; empty where there is no bound.
+        low: Least value; None where there is no bound.
+        high: Largest value; None where there is no bound.
         options: Values to choose from.
     """
 
@@ -53,7 +55,8 @@ class Field:
     kind: str
     value: str
     default: str
-    limits: str
+    low: str | None
+    high: str | None
     options: tuple[str, ...]
 
 
@@ -75,7 +78,6 @@ def settings_of(strategy: Strategy, form: Form | None = None) -> Settings:
 def _field(name: str, setting: Setting, form: Form | None) -> Field:
     default = _text(setting.default)
     kind = "options" if setting.options else type(setting.default).__name__
-    bounds = [f"{word} {bound:g}" for word, bound in (("from", setting.low), ("to", setting.high)) if bound is not None]
     return Field(
         name=f"set_{name}",
         label=name,
@@ -83,7 +85,8 @@ def _field(name: str, setting: Setting, form: Form | None) -> Field:
         kind=kind if kind in ("bool", "int", "float", "options") else "text",
         value=(form.text(f"set_{name}") if form else "") or default,
         default=default,
-        limits=" ".join(bounds),
+        low=None if setting.low is None else f"{setting.low:g}",
+        high=None if setting.high is None else f"{setting.high:g}",
         options=("true", "false") if kind == "bool" else setting.options,
     )
 
@@ -104,8 +107,8 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
         best = any(choice.is_recommended and choice.name == name for choice in choices)
         return RoundRequest(RECOMMENDED if best else lookup(name).name, replace_model=agreed)
     strategy = lookup(name)
-    minutes, quorum = form.number("minutes", "the deadline"), form.number("quorum", "the quorum")
-    hours, aggregation = form.number("hours", "the hours between uploads"), form.text("aggregation")
+    minutes, quorum = form.number("minutes", _("the deadline")), form.number("quorum", _("the quorum"))
+    hours, aggregation = form.number("hours", _("the hours between uploads")), form.text("aggregation")
     defaults = RoundRequest()
     return RoundRequest(
         strategy.name,
@@ -113,7 +116,7 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
         aggregation=Choice(aggregation) if aggregation and aggregation != strategy.aggregation else {},
         deadline_s=defaults.deadline_s if minutes is None else minutes * _MINUTE_S,
         quorum=defaults.quorum if quorum is None else quorum / 100.0,
-        new_classes=form.whole("new_classes", "the number of new classes"),
+        new_classes=form.whole("new_classes", _("the number of new classes")),
         selection=_named(form.text("selection"), strategy.selection),
         personalisation=_named(form.text("personalisation"), strategy.personalisation),
         rounds=CONTINUOUS if form.text("continuous") else "single",
@@ -138,9 +141,9 @@ def _changed(strategy: Strategy, form: Form) -> Iterator[tuple[str, Value]]:
 def _value(name: str, setting: Setting, text: str) -> Value:
     kind = type(setting.default)
     try:
-        return text == "true" if kind is bool else kind(text)
+        return text == "true" if kind is bool else kind(text.replace(spoken().decimal, ".") if kind is float else text)
     except ValueError:
-        raise InvalidRequestError(f"{name} ({setting.about}) must be a number, not {text[:100]!r}") from None
+        raise not_a_number(f"{name} ({_(setting.about)})", text) from None
 
 
 def _text(value: Value) -> str:

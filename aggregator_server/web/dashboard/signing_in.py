@@ -20,8 +20,10 @@ from aggregator_server.web.dashboard.access import (
     read_form,
     secret_of,
 )
+from aggregator_server.web.dashboard.going_on import own_page
 from aggregator_server.web.dashboard.page_route import SIGN_IN, PageRoute
 from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.guard import client_address
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.service import Service
 
@@ -33,7 +35,7 @@ def show_sign_in(request: Request, service: CurrentService, next: str = "/") -> 
     """Show the form to whoever is not signed in."""
     secret = secret_of(request, SESSION)
     if secret and find_session(service.store, secret, service.tokens.admin, time.time()) is not None:
-        return RedirectResponse(_own_page(next), 303)
+        return RedirectResponse(own_page(next), 303)
     return _sign_in_page(request, secret_of(request, VISITOR) or draw_session(), next)
 
 
@@ -44,7 +46,7 @@ async def _form_of_visitor(request: Request) -> Form:
 @router.post(SIGN_IN)
 def take_token(request: Request, service: CurrentService, form: Annotated[Form, Depends(_form_of_visitor)]) -> Response:
     """Begin a session, with a secret that nobody knew before."""
-    wanted = _own_page(form.text("next"))
+    wanted = own_page(form.text("next"))
     try:
         secret = _sign_in(request, service, form.text("token"))
     except AggregatorError as error:
@@ -66,19 +68,12 @@ def end_session(request: Request, service: CurrentService, visit: Signed, _form:
 
 def _sign_in(request: Request, service: Service, token: str) -> str:
     try:
-        address = request.client.host if request.client else None
-        return sign_in(service.store, token, service.tokens.admin, address, time.time())
+        return sign_in(service.store, token, service.tokens.admin, client_address(request), time.time())
     except NotAuthenticatedError as error:
         service.guard.refuse(request, error)
 
 
 def _sign_in_page(request: Request, secret: str, wanted: str, error: AggregatorError | None = None) -> Response:
-    response = render(request, "sign_in.html", error=error, form_token=form_token(secret), next=_own_page(wanted))
+    response = render(request, "sign_in.html", error=error, form_token=form_token(secret), next=own_page(wanted))
     keep_secret(request, response, VISITOR, secret)
     return response
-
-
-def _own_page(wanted: str) -> str:
-    """Return an address of this server: whoever makes up a link must not send people elsewhere after they signed in."""
-    is_path = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
-    return wanted if is_path and wanted.isascii() and wanted.isprintable() else "/"

@@ -7,6 +7,7 @@ from fastapi.responses import Response
 
 from aggregator_server.errors import NotFoundError
 from aggregator_server.web.dashboard.assets import assets
+from aggregator_server.web.dashboard.languages import gettext
 from aggregator_server.web.dashboard.page_route import PageRoute
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -17,5 +18,5 @@ async def static_file(name: str) -> Response:
     """Return a file; a browser may keep it, because its address changes with it."""
     found = assets().get(name)
     if found is None:
-        raise NotFoundError(f"there is no file {name[:100]!r}")
+        raise NotFoundError(gettext("there is no file %(name)s") % {"name": repr(name[:100])})
     return Response(found.data, media_type=found.media_type, headers={"Cache-Control": "max-age=31536000, immutable"})

@@ -14,14 +14,17 @@ function columnsOf(table) {
   return { round: read("round"), own: read("own"), open: read("public"), classes: read("classes") };
 }
 
-function seriesOf(columns) {
+const language = document.documentElement.lang;
+
+function seriesOf(columns, words) {
   const known = [
-    { key: "own", label: "devices' own held-out clips", scale: "%", stroke: colour("--series-a"), width: 2 },
-    { key: "open", label: "public recordings", scale: "%", stroke: colour("--series-b"), width: 2, dash: [6, 4] },
-    { key: "classes", label: "classes", scale: "classes", stroke: colour("--series-c"), width: 2,
+    { key: "own", label: words.ownLabel, scale: "%", stroke: colour("--series-a"), width: 2 },
+    { key: "open", label: words.publicLabel, scale: "%", stroke: colour("--series-b"), width: 2, dash: [6, 4] },
+    { key: "classes", label: words.classesLabel, scale: "classes", stroke: colour("--series-c"), width: 2,
       paths: uPlot.paths.stepped({ align: 1 }) },
   ];
-  const shades = { "%": (value) => (value === null ? "–" : `${value.toFixed(1)} %`), classes: (value) => value ?? "–" };
+  const figure = new Intl.NumberFormat(language, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+  const shades = { "%": (value) => (value === null ? "–" : `${figure.format(value)} %`), classes: (value) => value ?? "–" };
   return known.filter((item) => columns[item.key].some((value) => value !== null)).map((item) => ({
     ...item, spanGaps: true, points: { show: columns.round.length < 40, size: 6, fill: colour("--surface") },
     value: (_plot, value) => shades[item.scale](value),
@@ -31,7 +34,7 @@ function seriesOf(columns) {
 function draw(figure) {
   const place = figure.querySelector(".chart");
   const columns = columnsOf(figure.querySelector("table"));
-  const series = seriesOf(columns);
+  const series = seriesOf(columns, figure.dataset);
   const axis = { stroke: colour("--muted"), font: "12px system-ui", grid: { stroke: colour("--grid"), width: 1 },
     ticks: { show: false } };
   const whole = (_plot, splits) => splits.map((value) => (Number.isInteger(value) ? value : ""));
@@ -49,7 +52,7 @@ function draw(figure) {
       { ...axis, scale: "%", values: (_plot, splits) => splits.map((value) => `${value} %`), size: 56 },
       { ...axis, stroke: colour("--series-c"), scale: "classes", side: 1, values: whole, grid: { show: false }, size: 44 },
     ],
-    series: [{ label: "round" }, ...series],
+    series: [{ label: figure.dataset.roundLabel }, ...series],
   }, [columns.round, ...series.map((item) => columns[item.key])], place);
 }
 
