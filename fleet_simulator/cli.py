@@ -116,18 +116,22 @@ def _compare(options: argparse.Namespace) -> int:
 
     runs = [read_run(folder) for folder in options.runs]
     rows = compare(runs)
-    if options.plot:
-        plot(runs, options.plot)
     if options.json:
         print_json(rows)
-        return 0
+    else:
+        _print_rows(rows)
+    if options.plot:
+        plot(runs, options.plot)
+    return 0
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         accuracy = "not tested" if row["accuracy"] is None else (
             f"accuracy {100 * row['accuracy']:5.1f} %, best {100 * row['best']:5.1f} % in round {row['best_round']}"
         )  # fmt: skip
         differs = ", ".join(f"{key} = {value}" for key, value in row["settings"].items())
         print(f"{row['run']:20s} {row['rounds']} rounds, {accuracy}, code {row['code'] or 'unknown'}  {differs}")
-    return 0
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -16,10 +16,10 @@ from tests.support.checkout import ROOT
 pytestmark = pytest.mark.slow
 
 
-def simulate(folder, *arguments):
+def simulate(folder, *arguments, path=""):
     return subprocess.run(
         [sys.executable, "-m", "fleet_simulator.cli", *arguments], cwd=folder, capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=240,
+        env=os.environ | {"PYTHONPATH": f"{path}:{ROOT}"}, timeout=240,
     )  # fmt: skip
 
 
@@ -80,6 +80,15 @@ def test_runs_are_compared_by_what_differs(runs):
     last = json.loads((runs / "prox/result.json").read_text())["rounds"][-1]["accuracy"]
     assert rows[1]["accuracy"] == last
     assert (runs / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_is_printed_without_matplotlib_too(runs, tmp_path):
+    missing = "raise ModuleNotFoundError('No module named matplotlib', name='matplotlib')"
+    (tmp_path / "matplotlib.py").write_text(missing)
+    done = simulate(runs, "compare", "fleet", "prox", "--plot", "none.png", path=tmp_path)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["fleet", "prox"]
+    assert (done.returncode, "pip install 'auricle[sim]'" in done.stderr) == (1, True), done.stderr
+    assert not (runs / "none.png").exists()
 
 
 @pytest.mark.parametrize(
