@@ -33,6 +33,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="run them on a Ray cluster (started here)",
     )
+    run.add_argument(
+        "--plugin",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="with a METHOD, RULE, SELECTION or STRATEGY of your own; may be given several times",
+    )
     _add_outputs(run)
     run.add_argument(
         "--set",
@@ -135,6 +143,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from fleet_simulator.errors import ExperimentError, RunFolderError
     from fleet_simulator.experiment.sweep import sweep
+    from fleet_simulator.plugins import load_plugins
     from fleet_simulator.runs.run_folder import STATE
     from fleet_simulator.runs.tables import write_csv, write_tensorboard
     from fleet_simulator.simulation import load
@@ -143,7 +152,10 @@ def _run(options: argparse.Namespace) -> int:
         raise ExperimentError(f"--workers must be from 0 to 4096, not {options.workers}")
     if options.workers == 0 and options.ray:
         raise ExperimentError("--workers 0 runs everything in this process; leave it or --ray out")
-    experiments = {name: load(options.experiment, changes) for name, changes in sweep(options.changes).items()}
+    plugins = load_plugins(options.plugin)
+    experiments = {
+        name: load(options.experiment, changes, plugins) for name, changes in sweep(options.changes).items()
+    }  # fmt: skip
     folder = options.output or options.experiment.with_suffix("")
     if "" not in experiments and (folder / STATE).exists():
         raise RunFolderError(f"{folder} holds a run that is no sweep; name another folder with --output")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from fleet_simulator.experiment.file import load_experiment
 from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.experiment.zero_shot_file import has_users, load_zero_shot
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
+from fleet_simulator.plugins import Plugin, use_plugins
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Progress
 from fleet_simulator.shared_model import simulation as shared_model
@@ -19,13 +21,19 @@ from fleet_simulator.zero_shot.simulation import run_zero_shot
 AnyExperiment = Experiment | ZeroShotExperiment
 
 
-def load(path: Path, changes: Sequence[str] = ()) -> AnyExperiment:
+def load(path: Path, changes: Sequence[str] = (), plugins: tuple[Plugin, ...] = ()) -> AnyExperiment:
     """Read and check an experiment of either kind.
+
+    Args:
+        path: of the file.
+        changes: of its settings.
+        plugins: files with methods that it may name, which are in use.
 
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
     """
-    return load_zero_shot(path, changes) if has_users(path, changes) else load_experiment(path, changes)
+    read = load_zero_shot if has_users(path, changes) else load_experiment
+    return replace(read(path, changes), plugins=plugins)
 
 
 def play(
@@ -49,6 +57,7 @@ def play(
     Raises:
         AuricleError: the data, a bundle, the run's folder or a worker is at fault.
     """
+    use_plugins(experiment.plugins)
     if isinstance(experiment, Experiment):
         return shared_model.run(experiment, folder, workers, progress, cluster, inputs).rounds
     if cluster:

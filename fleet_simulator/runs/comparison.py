@@ -42,8 +42,9 @@ def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
     """
     runs = []
     for folder in folders:
-        swept = [] if _is_run(folder) else sorted(path for path in folder.glob("*=*") if _is_run(path))
-        runs += [read_run(path, f"{folder.resolve().name}/{path.name}") for path in swept] or [read_run(folder)]
+        swept = sorted(path for path in folder.glob("*=*") if _is_run(path))
+        runs += [read_run(folder)] if _is_run(folder) or not swept else []
+        runs += [read_run(path, f"{folder.resolve().name}/{path.name}") for path in swept]
     return runs
 
 
