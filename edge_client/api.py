@@ -453,8 +453,6 @@ class Classifier:
         if labels is None:
             raise ClipsError("fit requires y to be passed, but the target y is None; give every clip a label")
         samples = self.read(clips)
-        if hasattr(labels, "__array__"):
-            labels = np.asarray(labels).tolist()
         named = [labels] if isinstance(labels, str) else [str(label) for label in labels]
         if len(samples) != len(named) or not named:
             raise ClipsError(f"{len(samples)} clips and {len(named)} labels; give every clip one, and at least one")
