@@ -6,9 +6,11 @@ import argparse
 import ipaddress
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aggregator_server.errors import StartError
 from aggregator_server.limits import DEVICES_PER_MINUTE
 from aggregator_server.logs import configure
 
@@ -24,6 +26,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     run = commands.add_parser("run", help="run the server")
     run.add_argument("--data", type=Path, required=True, help="folder of the database, the blobs and the tokens")
+    run.add_argument("--create", action="store_true", help="begin a new fleet where --data names a folder without one")
     add_endpoint(run)
     run.add_argument(
         "--keep-uploads",
@@ -119,11 +122,32 @@ def options_of_run(options: argparse.Namespace) -> str:
     return "".join(words) + "".join(name for name, given in switches.items() if given)
 
 
+def _require_fleet(data: Path) -> None:
+    """Check that a data folder was meant; at a terminal, ask whether to begin a fleet there.
+
+    Raises:
+        StartError: there is no fleet in it, and nobody to ask.
+        KeyboardInterrupt: the answer is no.
+    """
+    from aggregator_server.store import why_not_meant
+
+    found = why_not_meant(data)
+    if found is None:
+        return
+    if not sys.stdin.isatty():
+        raise StartError(f"no fleet is in {data}: {found}. Name the folder of your fleet, or begin one with --create")
+    print(f"No fleet is in {data}: {found}. Begin a new one there? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise KeyboardInterrupt
+
+
 def _run(options: argparse.Namespace) -> int:
     from aggregator_server.store.free_space import full, is_full
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
     from aggregator_server.web.service import Terms
 
+    if not options.create:
+        _require_fleet(options.data)
     configure(options.log_format)
     endpoint = endpoint_of(options)
     terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve, secret_days=options.secret_days)

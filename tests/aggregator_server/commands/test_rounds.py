@@ -4,6 +4,9 @@ import dataclasses
 import json
 import os
 import pty
+import sqlite3
+import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +16,7 @@ from aggregator_server.rounds.recognition import recognition_of
 from fleet_protocol.messages import ClassReport
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet, tiny_bundle
 from tests.support.commands import answer, command, failed, printed, start
+from tests.support.edge_process import wait_for
 
 WORDS = ("c0", "c1", "c2", "c3")
 
@@ -82,6 +86,53 @@ def test_a_round_is_started_watched_and_listed(fleet, here):
     assert table[1].split()[:3] == [str(opened["round_id"]), "done", "zero_shot"]
     assert "2 of 2" in table[1]
     assert answer("rounds", "--limit", "1", *here)[0]["learned"] == 2
+
+
+def silence(fleet, device, seconds):
+    """Have the server's tables say that it last heard of a device so long ago."""
+    with closing(sqlite3.connect(fleet.aggregator.data / "auricle.db", timeout=60)) as database, database:
+        changed = database.execute(
+            "UPDATE devices SET seen_at = ? WHERE device_id = ?", (time.time() - seconds, device.device_id)
+        )
+        assert changed.rowcount == 1
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_a_device_that_is_away(start_aggregator):
+    fleet = Fleet(start_aggregator("away"), [FakeDevice(1, WORDS), FakeDevice(2, WORDS)])
+    fleet.publish().raise_for_status()
+    fleet.enrol()
+    here = ("--data", fleet.aggregator.data)
+    there, away = fleet.devices
+    for device in fleet.devices:
+        silence(fleet, device, 7_200)
+    failed(
+        command("round", "start", "--learned", *here), "no device was heard of in the last 120 s", "auricle-edge run"
+    )
+    assert answer("rounds", *here) == []
+
+    silence(fleet, there, 0)
+    watching = start("round", "start", "zero_shot", "--learned", *here)
+    assert "round 1: zero_shot, 1 devices, open" in watching.stdout.readline()
+    contribute(fleet, there)
+    learn(fleet, there)
+    output, errors = watching.communicate(timeout=180)
+    assert (watching.returncode, errors) == (0, "device 2 is left out: last heard of 2 hours ago\n"), output
+    assert "device 1: learned" in output
+    learn(fleet, away)  # it comes back
+
+    # One goes away while the round is open: nobody waits for it after the deadline.
+    options = ("zero_shot", "--learned", "--selection", "all", "--deadline", "20s", *here)
+    watching = start("round", "start", *options)
+    assert "round 2: zero_shot, 2 devices, open" in watching.stdout.readline()
+    contribute(fleet, there)
+    wait_for(lambda: (fleet.work(there) or {}).get("kind") == "learn")
+    learn(fleet, there)
+    wait_for(lambda: silence(fleet, away, 300) or watching.poll() is not None)  # the server notes once that it learned
+    output, errors = watching.communicate(timeout=180)
+    assert (watching.returncode, errors) == (0, "device 2 has not applied the result: last heard of 5 minutes ago\n")
+    assert "device 2: gave nothing" in output
+    fleet.close()
 
 
 def test_a_watched_round_that_fails_ends_with_another_status(fleet, here):
