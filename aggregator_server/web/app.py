@@ -22,6 +22,7 @@ from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.web import http_errors
 from aggregator_server.web.dashboard.live import Streams
+from aggregator_server.web.dashboard.page_route import page_of
 from aggregator_server.web.dashboard.pages import PAGES
 from aggregator_server.web.docs_page import render
 from aggregator_server.web.flusher import Flusher
@@ -110,8 +111,8 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
     )
-    http_errors.install(app)
-    app.add_middleware(Intake, require_known=require_known)
+    http_errors.install(app, page_of)
+    app.add_middleware(Intake, require_known=require_known, page_of=page_of)
     for module in _ROUTES:
         app.include_router(module.router)
     for router in PAGES:

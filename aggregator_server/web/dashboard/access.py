@@ -102,15 +102,20 @@ async def visitor(request: Request, service: CurrentService) -> Visit:
 
 async def require_operator(visit: Annotated[Visit, Depends(visitor)]) -> None:
     """Admit operators and administrators."""
-    _require(visit, "operator")
+    require(visit, "operator")
 
 
 async def require_admin(visit: Annotated[Visit, Depends(visitor)]) -> None:
     """Admit administrators."""
-    _require(visit, "admin")
+    require(visit, "admin")
 
 
-def _require(visit: Visit, role: Role) -> None:
+def require(visit: Visit, role: Role) -> None:
+    """Check a role.
+
+    Raises:
+        RoleError: it is too low.
+    """
     if not visit.person.may(role):
         problem = gettext("%(name)s has the role %(role)s; this needs the role %(needed)s")
         raise RoleError(
@@ -174,7 +179,7 @@ async def read_form(request: Request, cookie: str) -> Form:
     """
     require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
-        raise InvalidRequestError(f"{request.method} {request.url.path} takes a form ({_FORM_TYPE})")
+        raise InvalidRequestError(gettext("this address takes a form of these pages"))
     fields = await request.form(max_fields=FORM_FIELDS, max_files=0)
     secret = secret_of(request, cookie)
     if not secret or not same(str(fields.get(FORM_FIELD, "")), form_token(secret)):

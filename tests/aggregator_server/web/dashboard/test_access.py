@@ -251,8 +251,8 @@ def test_a_form_is_small_and_a_form(admin):
 
 
 def test_what_is_not_there_is_said_on_a_page(admin):
-    for path, words in (("/rounds/999", "there is no round 999"), (f"/fleet/{77:032x}", "there is no device"),
-                        ("/classes/c99", "there is no class"), ("/fleet/%3Cb%3E", "cannot be"),
+    for path, words in (("/rounds/999", "There is no such round"), (f"/fleet/{77:032x}", "There is no such device"),
+                        ("/classes/c99", "There is no such class"), ("/fleet/%3Cb%3E", "cannot be"),
                         (f"/rounds?before={2**63}", "cannot be"),
                         ("/static/../access.py", "nothing at this address"), ("/static/x.js", "no file")):  # fmt: skip
         response = admin.get(path)
