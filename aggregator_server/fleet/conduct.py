@@ -131,7 +131,7 @@ def with_conduct(session: Session, devices: Collection[DeviceInfo]) -> tuple[Dev
 
 def _require_device(session: Session, device_id: str) -> None:
     if session.get(DeviceRow, device_id) is None:
-        raise DeviceNotFoundError(f"there is no device {device_id!r} in this fleet")
+        raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
 
 
 def _row(session: Session, device_id: str) -> ConductRow:

@@ -295,7 +295,7 @@ def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
 def _require(session: Session, device_id: str) -> DeviceRow:
     row = session.get(DeviceRow, device_id)
     if row is None:
-        raise DeviceNotFoundError(f"there is no device {device_id!r} in this fleet")
+        raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
     return row
 
 

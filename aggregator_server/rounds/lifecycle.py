@@ -49,7 +49,7 @@ def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERV
         plan = make_plan(request)
         open_id = open_round_id(session)
         if open_id is not None:
-            raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it")
+            raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
         require_agreement(session, strategy(request.strategy), agreed=request.replace_model)
         row = insert_round(session, strategy(request.strategy).name, plan, request.new_classes, now)
         audit(session, "round_opened", by, now, round_id=row.round_id, strategy=row.strategy, rounds=plan.rounds)

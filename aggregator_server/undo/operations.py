@@ -60,7 +60,8 @@ def make_way(session: Session, now: float, operation: str) -> RoundRow | None:
         return None
     if row.series is None:
         raise RoundOpenError(
-            f"round {row.round_id} is open, and works with the classes as they are; wait for it, or cancel it"
+            f"round {row.round_id} is open, and works with the classes as they are; wait for it, or cancel it with "
+            f"DELETE /v1/rounds/{row.round_id}"
         )
     if uploads_of_round(session, row.round_id):
         raise RoundOpenError(f"round {row.round_id} is merging an upload at this moment; try again")

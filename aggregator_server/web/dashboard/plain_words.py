@@ -55,9 +55,9 @@ def plain(error: AggregatorError) -> str:
 
 
 def details(error: AggregatorError) -> str:
-    """Return what else the server says, in English; empty where that is for programs, or nothing else."""
-    text = _said(error)
-    return "" if error.code not in WORDS or _FOR_PROGRAMS.search(text) else text
+    """Return what else the server says, in English, without the clauses that are for programs; empty where none is."""
+    clauses = _said(error).split("; ") if error.code in WORDS else []
+    return "; ".join(clause for clause in clauses if not _FOR_PROGRAMS.search(clause))
 
 
 def _said(error: AggregatorError) -> str:
