@@ -25,7 +25,7 @@ TESTS := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## run the tests, several files at a time [FAST=1: without the slow ones, two minutes]
 	$(BIN)/python -m pytest $(TESTS) $(if $(FAST),-m 'not slow' --durations 10 --durations-min 5)
 
-PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks
+PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks demo
 
 coverage: $(READY)  ## lines and branches that the tests reach, in percent [PART=tests/folder]
 	@rm -rf build/coverage && mkdir -p build/coverage
@@ -54,7 +54,7 @@ $(DEMO_VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(DEMO_VENV)/.ready  ## three devices learn sounds together [DATA=folder NEW=a,b JSON=file REPORT=report.html]
-	$(DEMO_VENV)/bin/python -m benchmarks.demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
+	$(DEMO_VENV)/bin/python -m demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
 		$(if $(NEW),--new '$(NEW)') $(if $(JSON),--json '$(JSON)')
 
 site: $(READY)  ## write the documentation as a site into build/site
@@ -94,14 +94,14 @@ test-armv7: $(READY)  ## run the device's tests on emulated 32-bit ARM, as root 
 test-pi: $(READY)  ## have a whole emulated board take part in a round through a kill and a power cut, as root
 	$(BIN)/python -m tests.board
 
-# Services of this machine; systemd/setup.sh says what APT, DESTDIR, PURGE and WHEELS do. It finds the system's Python
-# itself, unless one is named here or in the environment.
+# Services of this machine; systemd/setup.sh says what their options do. It finds the system's Python itself, unless one
+# is named here or in the environment.
 export APT DESTDIR PURGE WHEELS
 SERVICE_PYTHON := $(if $(filter file,$(origin PYTHON)),,$(PYTHON))
-install-edge:  ## set the device up as a service, as root [UI=1 PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
+install-edge:  ## set the device up as a service, as root [UI=1 WYOMING=1 PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
 	PYTHON='$(SERVICE_PYTHON)' systemd/setup.sh install edge
 
-install-aggregator:  ## set the aggregator up as a service, as root [PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
+install-aggregator:  ## set the aggregator up as a service, as root [BACKUPS=1 ALERTS=folder PYTHON=name WHEELS=folder APT=1 DESTDIR=folder]
 	PYTHON='$(SERVICE_PYTHON)' systemd/setup.sh install aggregator
 
 uninstall-edge:  ## remove the device's service, as root; keeps what it learned [PURGE=1 removes that too]

@@ -19,6 +19,7 @@ from aggregator_server.discovery.clustering import KnownClass, ReportedClass, di
 from aggregator_server.errors import AggregationError, AggregatorError
 from fleet_protocol.arrays import Array, Bools, Floats, Ints
 from fleet_protocol.bundle import Layer
+from fleet_protocol.errors import AuricleError
 from fleet_protocol.messages import Choice
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.setting import Value
@@ -28,6 +29,7 @@ __all__ = [
     "AggregationError",
     "AggregatorError",
     "Arrays",
+    "AuricleError",
     "KnownClass",
     "LabelWise",
     "PublicSet",
@@ -117,6 +119,8 @@ def average_scores(
     Raises:
         AggregationError: scores do not fit the samples or the columns, or no longer fit float32.
     """
+    if len(scores) != len(columns):
+        raise AggregationError(f"scores of {len(scores)} devices and columns of {len(columns)}; give every device both")
     digits = len(str(len(scores)))
     devices = []
     for number, (own, classes) in enumerate(zip(scores, columns, strict=True)):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from aggregator_server.commands import audit, classes, devices, invite, new, publish, rounds, run, tokens, upkeep
-from fleet_protocol.command_line import INTERRUPTED, parse, with_version
+from fleet_protocol.command_line import INTERRUPTED, parse, program, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     return with_version(root)
 
 
+@program
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the process' exit status."""
     options = parse(parser(), arguments)

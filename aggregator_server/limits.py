@@ -11,7 +11,8 @@ from fleet_protocol.tensors import TensorBounds
 # Bodies, in bytes.
 MESSAGE_BYTES = 2**20
 UPDATE_BYTES = 64 * 2**20
-FORM_BYTES = 64 * 2**10  # of the dashboard
+FORM_BYTES = 64 * 2**10  # of the dashboard, from whoever is signed in
+STRANGERS_FORM_BYTES = 4 * 2**10  # of its forms that anybody may send: to sign in, and to choose a language
 PUBLIC_SET_BYTES = 512 * 2**20
 MODEL_BYTES = 64 * 2**20
 
@@ -72,6 +73,7 @@ UPDATE = TensorBounds(
 
 # What messages and documents hold.
 NAME_LENGTH = 200
+VERSION_LENGTH = 100  # of each text in which a device says what it runs
 LABELS = 4_096
 METRICS = 200
 CLIPS = 2**31  # a device has fewer
@@ -97,6 +99,11 @@ COMPUTATION_DEATHS = 3
 
 # Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
 LEAST_FREE_SHARE = 0.05
+
+# Rows of the audit about requests with wrong tokens, in each process. What comes beyond them is counted in one row.
+REFUSALS_NOTED_S = 3600.0  # in this time
+REFUSALS_NOTED = 200  # of all addresses together
+REFUSALS_NOTED_OF_ADDRESS = 20
 
 # New devices that one token may bring in a minute: a home's devices come at once, a flood does not stop.
 DEVICES_PER_MINUTE = 60

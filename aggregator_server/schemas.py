@@ -6,11 +6,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
-from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Rounds, RoundState
+from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Rounds, RoundState, Versions
 from fleet_protocol.setting import Value
 
 # A misspelt field of a request is refused, not ignored, also within the request's parts.
 _STRICT = {"extra": "forbid"}
+Recognised = Literal["own", "taught", "public"]
+"""Clips: a device's own that no round trains on; its own, which its models learned; recordings of the public set."""
 Role = Literal["viewer", "operator", "admin"]
 """Each may do what those before it may."""
 RECOMMENDED = "recommended"
@@ -94,6 +96,8 @@ class DeviceInfo:
         invitation: Number of that invitation; None for one that came by the enrolment token.
         waiting: Whether an operator has yet to admit it.
         conduct: How it behaved in the rounds so far.
+        versions: What it runs, as it says; empty texts where it does not.
+        outdated: Whether it runs an older program than the server, and was not revoked.
     """
 
     device_id: str
@@ -110,6 +114,8 @@ class DeviceInfo:
     waiting: bool
     trouble: str = ""
     conduct: ConductInfo = field(default_factory=ConductInfo)
+    versions: Versions = field(default_factory=Versions)
+    outdated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,6 +429,27 @@ class RoundSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecognitionInfo:
+    """What a device recognises before a round and with its result.
+
+    Attributes:
+        of: Clips that it is about: own (no round trains on them), taught (own ones, which both models learned) or
+            public.
+        before: Share that the model recognised with which it listened before, in %; None: it had none, and the round
+            made its first.
+        after: Share that the round's result recognises, in %, also where the device kept its own model.
+        classes_before: Number of classes among which the one chose.
+        classes_after: Number of classes among which the other chose.
+    """
+
+    of: Recognised
+    before: float | None
+    after: float
+    classes_before: int | None
+    classes_after: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ParticipantInfo:
     """A device that was selected for a round.
 
@@ -438,6 +465,7 @@ class ParticipantInfo:
         personalised: Whether it fine-tuned the result on its own clips.
         kept_own: Whether it listens with a model of its own, because the result is worse for it.
         learned_metrics: Its measurements after learning.
+        recognition: What it recognises before the round and with its result, read from these.
     """
 
     device_id: str
@@ -451,6 +479,7 @@ class ParticipantInfo:
     personalised: bool
     kept_own: bool
     learned_metrics: dict[str, float]
+    recognition: tuple[RecognitionInfo, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -480,7 +509,8 @@ class DiscoveryInfo:
         groups: Groups of reports, one for each class that they are.
         left_open: Reports that found no class: another sound of their device is in that group, or a bound was reached.
         details: Details of the clustering: ``compared``, indices of the reports that were compared with each other;
-            ``projection`` of these onto a plane; ``similarity`` of every two, where they are few.
+            ``projection`` of these onto a plane; ``similarity`` of every two, where they are few; ``joins_from``, the
+            similarity from which two reports alone are one class, where it decided.
         limits: A sentence for each bound that kept reports from becoming classes.
     """
 

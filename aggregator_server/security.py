@@ -57,7 +57,7 @@ def load_tokens(folder: Path, environment: Mapping[str, str]) -> Tokens:
     except (OSError, ValueError, TypeError, KeyError) as error:
         from aggregator_server.store.free_space import full, is_full  # heavy: SQLAlchemy
 
-        if is_full(error):
+        if is_full(error, folder):
             raise full(folder) from error
         raise StartError(f"{path} cannot be used ({error!r}); delete it and new tokens are drawn") from error
     tokens = Tokens(given["admin"] or stored["admin"], given["enrol"] or stored["enrol"])

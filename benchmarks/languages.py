@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.demo import DemoError
-from benchmarks.demo.corpus import synthesise
+from demo import DemoError
+from demo.corpus import synthesise
 
 # Words of the household, without letters that a file system might spell in two ways.
 WORDS = {

@@ -18,7 +18,7 @@ from deb.wheels import ARM64, ARMHF, CONSTRAINTS, Target, WheelError, download, 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "auricle-edge"
 SCRIPTS = ("postinst", "prerm", "postrm")
-EXTRAS = "auricle[edge,mqtt]"
+EXTRAS = "auricle[edge,mqtt,wyoming]"
 # Python of Debian 12 alone where a wheel of the runtime is for that alone (docs/pi.md, "Which system").
 TARGETS: dict[str, tuple[Target, ...]] = {"armhf": (ARMHF,), "arm64": ARM64}
 _PYTHONS = {
@@ -91,7 +91,7 @@ def build(architecture: str, wheel: Path, output: Path) -> Path:
         shutil.copy(wheel, share / "wheels")
         shutil.copy(CONSTRAINTS, share)
         (share / "systemd").mkdir()
-        for name in ("auricle-edge.service", "edge.env", "edge.toml", "setup.sh"):
+        for name in ("auricle-edge.service", "auricle-edge-wyoming.service", "edge.env", "edge.toml", "setup.sh"):
             shutil.copy(ROOT / "systemd" / name, share / "systemd")
         write_documents(tree / "usr/share/doc" / PACKAGE)
         write_control(tree, architecture)
@@ -105,7 +105,7 @@ def write_documents(folder: Path) -> None:
     """Write the licence and the pages that the configuration and the installer name."""
     folder.mkdir(parents=True)
     shutil.copy(ROOT / "LICENSE", folder / "copyright")
-    for name in ("device", "listening", "pi", "privacy", "teaching", "troubleshooting"):
+    for name in ("device", "home-assistant", "listening", "pi", "privacy", "teaching", "troubleshooting"):
         shutil.copy(ROOT / "docs" / f"{name}.md", folder)
 
 

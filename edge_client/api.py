@@ -6,16 +6,28 @@ runs; it listens to no microphone and speaks to no aggregator.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.audio.recordings import Recordings, read_clip
-from edge_client.errors import EdgeError, ModelError, RecordingError
+from edge_client.errors import (
+    ClipsError,
+    EdgeError,
+    FileError,
+    MissingFileError,
+    ModelError,
+    NotFittedError,
+    ParameterError,
+    RecordingError,
+)
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.methods.settings import NEW_SOUNDS
 from edge_client.learning.new_sounds.describe import describe
@@ -38,15 +50,21 @@ __all__ = [
     "Arrays",
     "AuricleError",
     "Classifier",
+    "ClipsError",
     "EdgeError",
+    "FileError",
+    "MissingFileError",
+    "NotFittedError",
+    "ParameterError",
     "PublicSet",
     "ready_names",
 ]
 
 _FORMAT = "auricle-classifier"
 
-Recorded = Floats | Sequence[str | Path]
-"""Clips: float32 [clips, samples] in -1..1 at the bundle's rate; or the paths of recordings."""
+Recorded = str | Path | Floats | Sequence[str | Path | Floats]
+"""Clips: float32 [clips, samples] in -1..1 at the bundle's rate; paths of recordings; or a list of paths and of arrays,
+float32 [samples] each, of any length. A single path, or an array [samples], is one clip."""
 
 
 class Classifier:
@@ -92,20 +110,90 @@ class Classifier:
             LabelError: more classes than the head has room for, or one of them twice.
             ModelError: this machine has no runtime, or the runtime cannot take the graph.
         """
-        self._bundle: Bundle = read_bundle(find_bundle(str(bundle)))
-        self._model = ModelRuntime(self._bundle, threads)
+        self.bundle, self.classes = bundle, classes
+        self.epochs, self.learning_rate, self.copies = epochs, learning_rate, copies
+        self.seed, self.threads = seed, threads
+        self._open()
+
+    def _open(self) -> None:
+        """Open the bundle that the parameters name; what was learned is forgotten."""
+        self._bundle: Bundle = read_bundle(find_bundle(str(self.bundle)))
+        self._model = ModelRuntime(self._bundle, self.threads)
         settings = self._bundle.manifest.feature_settings
         self._settings, self._front_end = settings, open_front_end(settings)
         self.sample_rate_hz, self.clip_samples = settings.sample_rate_hz, settings.clip_samples
-        self._given = tuple(classes)
-        self._epochs, self._learning_rate, self._copies, self._seed = epochs, learning_rate, copies, seed
         self._label_map = self._first_labels()
         self._trainings = 0
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002  (no parameter has parameters of its own)
+        """Return the parameters of the constructor by name, as scikit-learn asks for them."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **params: Any) -> Self:  # noqa: ANN401  (whatever the constructor takes)
+        """Change parameters; with another bundle, classes or threads, what was learned is forgotten.
+
+        Raises:
+            ParameterError: there is no parameter of that name.
+            AuricleError: as the constructor; nothing is changed then.
+        """
+        for name in params:
+            if name not in _PARAMETERS:
+                raise ParameterError(f"a Classifier has no parameter {name!r}; it has {', '.join(_PARAMETERS)}")
+        if params.keys() & {"bundle", "classes", "threads"}:
+            self.__dict__ = type(self)(**self.get_params() | params).__dict__
+        else:
+            self.__dict__ |= params
+        return self
+
+    def __repr__(self) -> str:
+        """Return the call that makes such a classifier; parameters with their defaults are left out."""
+        changed = (
+            f"{name}={getattr(self, name)!r}"
+            for name, parameter in _PARAMETERS.items()
+            if not _same(getattr(self, name), parameter.default)
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return parameters, labels and weights: the runtime cannot be pickled, and is opened anew."""
+        learned = {"labels": self._label_map.to_json(), "trainings": self._trainings, "weights": self.weights}
+        return self.get_params() | learned
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what :meth:`__getstate__` returned.
+
+        Raises:
+            AuricleError: the bundle is not there any more, or is another one.
+        """
+        for name in _PARAMETERS:
+            setattr(self, name, state[name])
+        self._open()
+        self._model.set_weights(state["weights"])
+        self._label_map, self._trainings = LabelMap.from_json(state["labels"]), state["trainings"]
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401  (scikit-learn's Tags, which a device does not have)
+        """Return what scikit-learn wants to know; it alone calls this, so it is there."""
+        tags = import_module("sklearn.utils")
+        return tags.Tags(
+            estimator_type="classifier",
+            target_tags=tags.TargetTags(required=True),
+            classifier_tags=tags.ClassifierTags(),
+            input_tags=tags.InputTags(two_d_array=True),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a label is known."""
+        return bool(self._label_map.names)
+
     @property
-    def classes_(self) -> tuple[str, ...]:
-        """The labels, in the order of the columns of :meth:`predict_proba`."""
-        return self._label_map.names
+    def n_features_in_(self) -> int:
+        """Samples of a clip, as scikit-learn calls them; clips of other lengths are cropped or padded."""
+        return self.clip_samples
+
+    @property
+    def classes_(self) -> NDArray[np.str_]:
+        """The labels, str [classes], in the order of the columns of :meth:`predict_proba`."""
+        return np.array(self._label_map.names, np.str_)
 
     @property
     def weights(self) -> Arrays:
@@ -126,19 +214,35 @@ class Classifier:
         """Return clips as float32 [clips, samples].
 
         Args:
-            clips: float [clips, samples], which is returned as it is; or paths of recordings (WAV, FLAC, Ogg), which
-                are resampled. Of a longer recording the loudest stretch is read, a shorter one is padded with zeros at
-                its end.
+            clips: float [clips, samples], which is returned as it is; paths of recordings (WAV, FLAC, Ogg), which
+                are resampled; or a list of paths and arrays. A single path or array [samples] is one clip. Of a longer
+                recording the loudest stretch is read; a shorter one is padded with zeros at its end. Of a longer
+                array in a list its beginning is taken.
 
         Raises:
-            RecordingError: a recording cannot be read, or the array has another rank; names it.
+            RecordingError: a recording cannot be read; names it.
+            ClipsError: an array has another rank, or holds what is no finite number; it is a RecordingError.
         """
-        if not isinstance(clips, np.ndarray):
-            rows = [read_clip(Path(path), self._settings) for path in clips]
-            return np.stack(rows) if rows else np.zeros((0, self.clip_samples), np.float32)
-        if clips.ndim != 2:
-            raise RecordingError(f"clips have shape {clips.shape}; give [clips, samples], or a list of paths")
-        return np.asarray(clips, np.float32)
+        given: Any = [clips] if isinstance(clips, str | Path) else clips
+        if not isinstance(given, Iterable) and not hasattr(given, "__array__"):
+            raise ClipsError(f"clips are a {type(given).__name__}; give [clips, samples], a path, or a list of paths")
+        if hasattr(given, "__array__"):
+            array = np.asarray(given)
+            if array.dtype.kind not in "USO":
+                return _checked(array[None] if array.ndim == 1 else array)
+            given = array.tolist()
+        rows = [self._row(clip) for clip in given]
+        return np.stack(rows) if rows else np.zeros((0, self.clip_samples), np.float32)
+
+    def _row(self, clip: str | Path | Floats) -> Floats:
+        """Return one clip, float32 [clip_samples]."""
+        if isinstance(clip, str | Path):
+            return read_clip(Path(clip), self._settings)
+        row = np.asarray(clip)
+        if row.ndim != 1:
+            raise ClipsError(f"a clip of the list has shape {row.shape}; give [samples], or a path")
+        row = _checked(row[None])[0, : self.clip_samples]
+        return np.pad(row, (0, self.clip_samples - len(row)))
 
     def read_folder(
         self, folder: str | Path, labels: Sequence[str] | None = None, per_label: int | None = None
@@ -156,7 +260,7 @@ class Classifier:
             RecordingError: the folder cannot be read, or a label that is wanted has no recording that can be read.
         """
         drawn = None if per_label is None else (per_label, per_label)
-        source = Recordings(Path(folder), self._settings, per_round=drawn, seed=self._seed)
+        source = Recordings(Path(folder), self._settings, per_round=drawn, seed=self.seed)
         parts = {label: source.load(source.clips_for_round(0, label)) for label in labels or source.labels()}
         missing = [label for label, rows in parts.items() if not len(rows)]
         if missing or not parts:
@@ -179,7 +283,8 @@ class Classifier:
             LabelError: ``classes`` lacks a label, or names one twice.
         """
         samples, labels = self._samples(clips, labels)
-        order = _with_labels(LabelMap(max(1, len(classes), len(set(labels)))), classes or sorted(set(labels)))
+        named = list(classes) or sorted(set(labels))
+        order = _with_labels(LabelMap(max(1, len(named), len(set(labels)))), named)
         return PublicSet(
             settings=self._settings,
             classes=tuple(ClassInfo(label, label) for label in order.names),
@@ -203,7 +308,7 @@ class Classifier:
         self._label_map = self._first_labels()
         self._trainings = 0
         self._model.set_weights(self._bundle.weights)
-        return self._train(samples, labels, self._epochs)
+        return self._train(samples, labels, self.epochs)
 
     def partial_fit(self, clips: Recorded, labels: Sequence[str], epochs: int = 1) -> Self:
         """Learn clips from the present weights.
@@ -234,8 +339,7 @@ class Classifier:
         Raises:
             EdgeError: as :meth:`predict_proba`.
         """
-        names: NDArray[np.str_] = np.asarray(self.classes_, np.str_)
-        best: NDArray[np.str_] = names[self.predict_proba(clips).argmax(axis=1)]
+        best: NDArray[np.str_] = self.classes_[self.predict_proba(clips).argmax(axis=1)]
         return best
 
     def score(self, clips: Recorded, labels: Sequence[str]) -> float:
@@ -295,7 +399,7 @@ class Classifier:
         arrays = describe(
             self._model, self._label_map.mask, Clips(x[None], slots), public,
             [self._label_map.slot_of(label) for label in wanted], complete("new sounds", NEW_SOUNDS, {}),
-            np.random.default_rng([self._seed, self._trainings]),
+            np.random.default_rng([self.seed, self._trainings]),
         )  # fmt: skip
         names = {"prototypes": "prototype", "impressions": "impressions", "profiles": "profile"}
         return {label: {names[kind]: rows[i] for kind, rows in arrays.items()} for i, label in enumerate(wanted)}
@@ -304,20 +408,23 @@ class Classifier:
         """Write labels and weights into a file, which appears whole or not at all.
 
         Raises:
-            OSError: the disk refuses.
+            FileError: the disk refuses; it is an OSError.
         """
         document = {"format": _FORMAT, "network": self._bundle.manifest.network, "labels": self._label_map.to_json()}
-        write_durably(Path(path), pack(self.weights, document), 0o644)
+        with _named(path):
+            write_durably(Path(path), pack(self.weights, document), 0o644)
 
     def load(self, path: str | Path) -> Self:
         """Take labels and weights from a file that :meth:`save` of a classifier of the same bundle wrote.
 
         Raises:
             ModelError: the file is of another network, or holds no classifier.
-            OSError: the file cannot be read.
+            FileError: the file cannot be read (MissingFileError: it is not there); it is an OSError.
             TensorError: it is damaged.
         """
-        weights, document = unpack(Path(path).read_bytes())
+        with _named(path):
+            data = Path(path).read_bytes()
+        weights, document = unpack(data)
         if document.get("format") != _FORMAT:
             raise ModelError(f"{path} holds no classifier; Classifier.save writes one")
         if document.get("network") != self._bundle.manifest.network:
@@ -332,19 +439,23 @@ class Classifier:
         The labels are not part of a bundle.
 
         Raises:
-            OSError: the disk refuses.
+            FileError: the disk refuses; it is an OSError.
         """
         data = write_bundle(self._bundle.manifest, self._bundle.graph, self.weights)
-        write_durably(Path(path), data, 0o644)
+        with _named(path):
+            write_durably(Path(path), data, 0o644)
 
     def _first_labels(self) -> LabelMap:
         label_map = LabelMap(self._bundle.manifest.capacity, reserved=len(self._bundle.manifest.background))
-        return _with_labels(label_map, self._given)
+        return _with_labels(label_map, self.classes)
 
     def _samples(self, clips: Recorded, labels: Sequence[str]) -> tuple[Floats, list[str]]:
-        samples, named = self.read(clips), [str(label) for label in labels]
+        if labels is None:
+            raise ClipsError("fit requires y to be passed, but the target y is None; give every clip a label")
+        samples = self.read(clips)
+        named = [labels] if isinstance(labels, str) else [str(label) for label in labels]
         if len(samples) != len(named) or not named:
-            raise RecordingError(f"{len(samples)} clips and {len(named)} labels; give every clip one, and at least one")
+            raise ClipsError(f"{len(samples)} clips and {len(named)} labels; give every clip one, and at least one")
         return samples, named
 
     def _slots(self, labels: Sequence[str]) -> Ints:
@@ -353,20 +464,20 @@ class Classifier:
     def _train(self, samples: Floats, labels: Sequence[str], epochs: int) -> Self:
         self._label_map = _with_labels(self._label_map, sorted(set(labels)))
         self._trainings += 1
-        rng = np.random.default_rng([self._seed, self._trainings])
-        x = variants(samples, self._front_end, self._model, rng, copies=self._copies)
+        rng = np.random.default_rng([self.seed, self._trainings])
+        x = variants(samples, self._front_end, self._model, rng, copies=self.copies)
         clips = Clips(x, self._slots(labels))
         targets, loss = from_slots(clips.slots, self._label_map.capacity), 0.0
         for epoch in range(epochs):
-            optimiser = Optimiser(settling(self._learning_rate, epoch, epochs))
+            optimiser = Optimiser(settling(self.learning_rate, epoch, epochs))
             loss = train_epoch(self._model, clips.draw(rng), targets, self._label_map.mask, optimiser, rng)
         if not math.isfinite(loss):
-            raise ModelError(f"the training diverged (loss {loss}); lower learning_rate, now {self._learning_rate:g}")
+            raise ModelError(f"the training diverged (loss {loss}); lower learning_rate, now {self.learning_rate:g}")
         return self
 
     def _probabilities(self, features: Floats) -> Floats:
-        if not self.classes_:
-            raise ModelError("the classifier knows no label yet; call fit, partial_fit or load first")
+        if not self._label_map.names:
+            raise NotFittedError("the classifier knows no label yet; call fit, partial_fit or load first")
         scores = self._model.predict(self._model.normalise(features), self._label_map.mask)
         return np.ascontiguousarray(scores[:, : len(self.classes_)])
 
@@ -380,3 +491,37 @@ def _with_labels(label_map: LabelMap, labels: Iterable[str]) -> LabelMap:
         if label not in label_map.names:
             label_map = label_map.add(label)
     return label_map
+
+
+def _checked(clips: Array) -> Floats:
+    """Return clips as float32 [clips, samples].
+
+    Raises:
+        ClipsError: they are no such array of finite numbers.
+    """
+    if clips.ndim != 2:
+        raise ClipsError(f"clips have shape {clips.shape}; give [clips, samples], or a list of paths")
+    if clips.dtype.kind not in "biuf":
+        raise ClipsError(f"clips have the dtype {clips.dtype}; give float32 in -1..1. Complex data not supported")
+    samples = np.asarray(clips, np.float32)
+    if not np.isfinite(samples).all():
+        raise ClipsError("clips hold NaN or inf; give finite numbers in -1..1")
+    return samples
+
+
+@contextlib.contextmanager
+def _named(path: str | Path) -> Iterator[None]:
+    """Raise what the disk says as errors of this package."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{path} is not there; name a file, in a folder that exists") from error
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from error
+
+
+def _same(value: object, default: object) -> bool:
+    return type(value) is type(default) and value == default
+
+
+_PARAMETERS = {name: kind for name, kind in inspect.signature(Classifier.__init__).parameters.items() if name != "self"}

@@ -29,7 +29,7 @@ from edge_client.commands import (
     wyoming,
 )
 from edge_client.owner_page import command as ui
-from fleet_protocol.command_line import INTERRUPTED, parse, with_version
+from fleet_protocol.command_line import INTERRUPTED, parse, program, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     return with_version(root)
 
 
+@program
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     options = parse(parser(), arguments)
@@ -59,7 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # (resampling a live 44.1 kHz took ten times the processor time).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
+        if getattr(options, "search", False):
+            from edge_client.config.place import find_config
+
+            options.config = find_config(options.config)
         return int(options.command(options))
+    except BrokenPipeError:
+        raise  # nobody reads on
     except PermissionError as error:
         message = _not_allowed(error, sys.argv[1:] if arguments is None else arguments)
     except (AuricleError, OSError) as error:

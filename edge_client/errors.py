@@ -5,6 +5,7 @@ AuricleError
     ├── AudioError           sound that cannot be used
     │   ├── FeatureError     samples or settings from which no features can be computed
     │   ├── RecordingError   an audio file or folder that cannot be read
+    │   │   └── ClipsError   clips or labels that a classifier cannot take; a ValueError too
     │   ├── TakeError        a take that is no good to learn from
     │   └── BusyError        the microphone is in use
     ├── ClipError            a clip or label that the clip store cannot take, find or change
@@ -17,7 +18,11 @@ AuricleError
     │   ├── UnreachableError it does not answer, or not sensibly: try again later
     │   │   └── CertificateError  it is not known to be the right one
     │   └── RefusedError     it answered, and said no
+    ├── FileError            a file that cannot be read or written; an OSError too
+    │   └── MissingFileError it is not there; a FileNotFoundError too
+    ├── ParameterError       a parameter that a classifier does not have; a ValueError too
     └── ModelError           a model that cannot be opened, or input that it cannot take
+        └── NotFittedError   a classifier that knows no label yet; a ValueError and AttributeError, as scikit-learn's
 """
 
 from __future__ import annotations
@@ -41,6 +46,10 @@ class RecordingError(AudioError):
     """An audio file or folder cannot be read."""
 
 
+class ClipsError(RecordingError, ValueError):
+    """Clips or labels are none that a classifier can take."""
+
+
 class TakeError(AudioError):
     """A take is no good to learn from."""
 
@@ -59,6 +68,22 @@ class QuotaError(ClipError):
 
 class ModelError(EdgeError):
     """A model cannot be opened by this machine's runtime, or was given what it cannot take."""
+
+
+class NotFittedError(ModelError, ValueError, AttributeError):
+    """A classifier knows no label yet. Its bases are those of scikit-learn's error of this name."""
+
+
+class FileError(EdgeError, OSError):
+    """A file cannot be read or written."""
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """A file is not there."""
+
+
+class ParameterError(EdgeError, ValueError):
+    """A classifier has no parameter of that name."""
 
 
 class ConfigError(EdgeError):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, NoReturn
 
-NOT_RUNNING, ILL, INTERRUPTED = 3, 4, 130
+NOT_RUNNING, ILL, INTERRUPTED, UNREAD = 3, 4, 130, 141
 """Exit statuses besides 0 (done), 1 (failed; a message says why) and 2 (wrong usage); docs/cli.md lists them all."""
 
 _PACKAGE = "auricle"
@@ -58,6 +60,27 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
 
         argcomplete.autocomplete(parser)
     return parser.parse_args(arguments)
+
+
+def program(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
+    """Let a program end as others do where Ctrl-C ends it (130), or where nobody reads on (``| head``; 141, silent)."""
+
+    @wraps(main)
+    def run(arguments: Sequence[str] | None = None) -> int:
+        try:
+            try:
+                return main(arguments)
+            finally:
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())  # what is left to write at the end goes there
+            os.close(nowhere)
+            return UNREAD
+
+    return run
 
 
 def print_json(document: object) -> None:

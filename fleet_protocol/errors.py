@@ -7,6 +7,7 @@ AuricleError
 │   ├── TensorError          an array file is damaged, or its arrays have wrong names, shapes or values
 │   ├── PlanError            a round plan names an unknown method or setting, or a value out of range
 │   ├── BundleError          a model bundle is damaged, foreign, or of another version
+│   ├── BackupFormatError    a file is no backup, or a damaged one
 │   ├── LinkFormatError      a text is no invitation
 │   └── FeatureMismatchError two sides computed their features with different settings
 ├── LabelError               a label map cannot take or name a class
@@ -42,6 +43,10 @@ class PlanError(ProtocolError):
 
 class BundleError(ProtocolError):
     """A model bundle is damaged, foreign, or of a version that this program does not know."""
+
+
+class BackupFormatError(ProtocolError):
+    """A file is no backup, is damaged, or holds what no program writes into one."""
 
 
 class LinkFormatError(ProtocolError):

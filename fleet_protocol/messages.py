@@ -65,6 +65,27 @@ class ClassInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Versions:
+    """What a device runs, for who keeps a fleet up to date; "" where it does not say.
+
+    Attributes:
+        program: Version of Auricle.
+        bundle: Name of its bundle, where that is one of the ready ones.
+        bundle_sha256: Digest of the bundle's file.
+        runtime: Name and version of its TensorFlow Lite runtime.
+        python: Version of Python.
+        system: Name of its operating system, and its processor.
+    """
+
+    program: str = ""
+    bundle: str = ""
+    bundle_sha256: str = ""
+    runtime: str = ""
+    python: str = ""
+    system: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Enrolment:
     """What a device says of itself when it enrols; the same device may say it again at any time.
 
@@ -79,6 +100,7 @@ class Enrolment:
         network: of its bundle (``Manifest.network``); empty where it does not say: the architecture's name then tells
             whether it has the shared model's.
         trouble: why it could not contribute to the last round that asked it, for people; "" where nothing is wrong.
+        versions: what it runs; devices of older releases do not say.
     """
 
     device_id: str
@@ -90,6 +112,7 @@ class Enrolment:
     clips: int = 0
     network: str = ""
     trouble: str = ""
+    versions: Versions = Versions()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fleet_protocol.command_line import INTERRUPTED, parse, print_json, with_version
+from fleet_protocol.command_line import INTERRUPTED, parse, print_json, program, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
@@ -57,12 +57,15 @@ def _add_outputs(run: argparse.ArgumentParser) -> None:
     run.add_argument("--tensorboard", type=Path, metavar="FOLDER", help="also write what TensorBoard shows")
 
 
+@program
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     options = parse(parser(), arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: small matrices, many processes
     try:
         return int(options.command(options))
+    except BrokenPipeError:
+        raise  # nobody reads on
     except (AuricleError, OSError) as error:
         print(f"auricle-sim: {error}", file=sys.stderr)
         return 1

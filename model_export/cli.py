@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import manifest_json, read_bundle
-from fleet_protocol.command_line import parse, with_version
+from fleet_protocol.command_line import parse, program, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 from fleet_protocol.feature_settings import PRESETS
@@ -100,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
     return with_version(root)
 
 
+@program
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, or 1 after an error message."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -123,6 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(speech_embedding.make(chosen, terminal))
             else:
                 _inspect(find_bundle(chosen.file))
+    except BrokenPipeError:
+        raise  # nobody reads on
     except (AuricleError, OSError) as error:
         print(f"auricle-export: {error}", file=sys.stderr)
         return 1

@@ -7,18 +7,21 @@
 #   APT=1              let apt-get install what is missing
 #   PURGE=1            uninstall: remove data, configuration and user as well
 #   UI=1               edge: the owner's page too, a service of its own, kept at every later installation
+#   WYOMING=1          edge: taught words as wake words for Home Assistant too, in the same way
+#   BACKUPS=1          aggregator: a copy of its data every night, by a timer, kept at every later installation
+#   ALERTS=folder      aggregator: Prometheus' alert rules, into this folder, kept at every later installation
 #   DESTDIR=folder     work in a folder instead of this machine, without root's rights; nothing is started there
 # Every step may be repeated: what was interrupted is mended by running it again.
 set -euo pipefail
 umask 022
 
 sources=$(cd "$(dirname "$0")/.." && pwd)
-PYTHON=${PYTHON:-} WHEELS=${WHEELS:-} APT=${APT:-} PURGE=${PURGE:-} DESTDIR=${DESTDIR:-}
+PYTHON=${PYTHON:-} WHEELS=${WHEELS:-} APT=${APT:-} PURGE=${PURGE:-} DESTDIR=${DESTDIR:-} ALERTS=${ALERTS:-}
 [[ -z $DESTDIR ]] || DESTDIR=$(realpath -m "$DESTDIR")
 action=${1:-} part=${2:-}
 service=auricle-$part
 configuration=$DESTDIR/etc/auricle
-unit=$DESTDIR/etc/systemd/system/$service.service
+units=$DESTDIR/etc/systemd/system
 program=$DESTDIR/usr/local/bin/$service
 environments=$DESTDIR/opt/$service
 case $part in
@@ -27,8 +30,24 @@ aggregator) user=auricle-aggregator extra=server templates=(aggregator.env) own=
 *) echo "usage: $0 install|uninstall|check edge|aggregator" >&2 && exit 2 ;;
 esac
 state=$DESTDIR/var/lib/$user
-page=$DESTDIR/etc/systemd/system/auricle-edge-page.service
-if [[ $part == edge && (-n ${UI:-} || -e $page) ]]; then extra+=,ui; else page=; fi
+alerts=$environments/alerts # where they were wanted
+
+# Units beside the service's own: those that were asked for now, or at an earlier installation.
+asked=()
+ask() { # OPTION'S-VALUE EXTRA UNIT..
+    [[ -n $1 || -e $units/$3 ]] || return 0
+    extra+=${2:+,$2}
+    asked+=("${@:3}")
+}
+case $part in
+edge)
+    ask "${UI:-}" ui auricle-edge-page.service
+    ask "${WYOMING:-}" wyoming auricle-edge-wyoming.service
+    ;;
+aggregator) ask "${BACKUPS:-}" "" auricle-aggregator-backup.timer auricle-aggregator-backup.service ;;
+esac
+
+is_asked() { [[ " ${asked[*]} " == *" $1 "* ]]; }
 
 fail() {
     echo "$service: $*" >&2
@@ -192,6 +211,19 @@ configure() {
     done
 }
 
+place_alerts() {
+    if [[ -n $ALERTS ]]; then
+        remove_alerts
+        ln -sfn "$(realpath -m "$ALERTS")" "$alerts"
+    fi
+    [[ ! -L $alerts ]] ||
+        place "$DESTDIR$(readlink "$alerts")/auricle.rules.yml" 0644 <"$sources/systemd/auricle.rules.yml"
+}
+
+remove_alerts() {
+    [[ ! -L $alerts ]] || rm -f "$DESTDIR$(readlink "$alerts")/auricle.rules.yml"
+}
+
 check_service() {
     check_system
     choose_python
@@ -206,10 +238,13 @@ install_service() {
     mkdir -p "${program%/*}"
     ln -sfn "/opt/$service/current/bin/$service" "$program"
     configure
-    place "$unit" 0644 <"$sources/systemd/$service.service"
-    [[ -z $page ]] || place "$page" 0644 <"$sources/systemd/auricle-edge-page.service"
+    local name
+    for name in "$service.service" "${asked[@]}"; do
+        place "$units/$name" 0644 <"$sources/systemd/$name"
+    done
+    place_alerts
     control daemon-reload
-    control try-restart "$service" ${page:+auricle-edge-page}
+    control try-restart "$service.service" "${asked[@]}"
     for old in a b; do
         [[ $(readlink "$environments/current") == "$old" ]] || rm -rf "${environments:?}/$old"
     done
@@ -228,9 +263,12 @@ What is left:
   4. teach it a sound:        sudo auricle-edge record --label doorbell
   5. see how it does:         sudo -u auricle auricle-edge status;  journalctl -u auricle-edge
 END
-    if [[ -n $page ]]; then
+    if is_asked auricle-edge-page.service; then
         echo '  6. the owner'"'"'s page:        sudo systemctl enable --now auricle-edge-page;  http://127.0.0.1:8471 here, and'
         echo "     from another machine after:  ssh -L 8471:localhost:8471 USER@$(uname -n)"
+    fi
+    if is_asked auricle-edge-wyoming.service; then
+        echo '  wake words for Home Assistant:  sudo systemctl enable --now auricle-edge-wyoming  (port 10400 here)'
     fi
     if on_this_machine && ! grep -qw memory /sys/fs/cgroup/cgroup.controllers 2>/dev/null; then
         echo 'This kernel counts no memory per service, so its limit has no effect. On Raspberry Pi OS, append'
@@ -248,14 +286,24 @@ What is left:
      (with --tls auto:  https://, and --authority /var/lib/auricle-aggregator/tls/authority.pem)
   5. devices:  sudo -u auricle-aggregator auricle-aggregator invite --data /var/lib/auricle-aggregator
 END
+    if is_asked auricle-aggregator-backup.timer; then
+        echo '  6. a copy every night:  sudo systemctl enable --now auricle-aggregator-backup.timer'
+        echo '     into /var/lib/auricle-aggregator-backups; for another disk, mount it there'
+    fi
+    if [[ -L $alerts ]]; then
+        echo "  The alert rules are $(readlink "$alerts")/auricle.rules.yml; name them among Prometheus' rule_files."
+    fi
 }
 
 uninstall_service() {
-    [[ -z $page ]] || control disable --now auricle-edge-page
-    [[ ! -e $unit ]] || control disable --now "$service"
-    rm -rf "$unit" "$program" "$environments" ${page:+"$page"}
-    control daemon-reload
     local kept=("$state") name
+    for name in "${asked[@]}" "$service.service"; do
+        [[ ! -e $units/$name ]] || control disable --now "$name"
+        rm -f "$units/$name"
+    done
+    remove_alerts
+    rm -rf "$program" "$environments"
+    control daemon-reload
     for name in "${templates[@]}"; do
         rm -f "$configuration/$name.default" "$configuration/$name.part"
         kept+=("$configuration/$name")
@@ -269,6 +317,8 @@ uninstall_service() {
     rmdir --ignore-fail-on-non-empty "$configuration" 2>/dev/null || true
     ! on_this_machine || ! getent passwd "$user" >/dev/null || userdel "$user"
     echo "$service is removed with its data, its configuration and its user."
+    # The last that is left of the data: nobody but the operator removes it.
+    [[ ! -d $state-backups ]] || echo "Its copies stay in $state-backups."
 }
 
 [[ $action == check ]] || ! on_this_machine || ((!EUID)) || fail "needs root's rights: sudo make $action-$part"

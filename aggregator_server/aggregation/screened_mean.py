@@ -12,7 +12,7 @@ Distances are compared layer by layer as LPA does (Bai et al. 2025), the side as
 Multi-Krum it drops nobody where nobody stands out. A device with more clips takes more steps, which add up as
 independent ones do: hence the square root. The longer step is what more clips count for: a weight on top of it would
 let a false number of clips count twice, so b is 1. Two devices cannot say which of them is the outlier: below three
-nobody is dropped.
+nobody is dropped. Uploads that point against their device's own earlier ones are set aside before (own_records).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 
 from aggregator_server.aggregation.layer_distances import layer_distances
 from aggregator_server.aggregation.median import coordinate_median
+from aggregator_server.aggregation.own_records import OWN_RECORDS
 from aggregator_server.aggregation.plausible import CLIPPED_CLIPS, capped_sizes, usual_size
 from aggregator_server.aggregation.rule import Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, in_blocks
@@ -140,6 +141,7 @@ RULE = Rule(
             1e9,
         ),
         "by_size": BY_SIZE,
+        "own_records": OWN_RECORDS,
         "weight_cap": Setting(
             1.0,
             "medians of the round's numbers of clips above which more clips do not weigh more; 0: no limit",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from math import floor, prod
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.errors import AggregationError
-from fleet_protocol.arrays import Array, Doubles, Floats
+from fleet_protocol.arrays import Array, Bools, Doubles, Floats
 from fleet_protocol.bundle import Layer
 from fleet_protocol.tensors import Arrays
 
@@ -105,6 +105,11 @@ class Updates:
             )
         if any(first >= second for first, second in pairwise(self.device_ids)):
             raise AggregationError("the rows must be ordered by device id, each once; stack_updates does that")
+
+    def taken(self, devices: Bools) -> Updates:
+        """Return the uploads of some of the devices, bool [devices], at least one: a copy of their rows."""
+        ids = tuple(name for name, is_taken in zip(self.device_ids, devices, strict=True) if is_taken)
+        return replace(self, device_ids=ids, matrix=self.matrix[devices])
 
     def __len__(self) -> int:
         """Return the number of devices."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator_server.client import Client, part
 from aggregator_server.commands import add_json, show
+from aggregator_server.commands.naming import Named, resolve
 from aggregator_server.commands.remote import add_server, connect
-from aggregator_server.errors import AggregatorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,16 +98,11 @@ def _remove(client: Client, options: argparse.Namespace) -> Any:  # noqa: ANN401
 
 
 def _identifier(client: Client, given: str) -> str:
-    """Return the identifier of a class that is named by it, or by its name.
+    """Return the identifier of a class that is named by it, by its beginning, or by its name.
 
     Raises:
-        AggregatorError: there is none.
+        AggregatorError: there is none, or several.
     """
     found = client.get("/v1/class-history")
-    if any(item["class_id"] == given for item in found):
-        return given
-    named = [str(item["class_id"]) for item in found if item["name"] == given and item["state"] in _PRESENT]
-    if len(named) == 1:
-        return named[0]
-    problem = f"several classes are called {given!r}: {', '.join(named)}" if named else f"there is no class {given!r}"
-    raise AggregatorError(f"{problem}; `auricle-aggregator classes --all` lists them")
+    known = (Named(str(item["class_id"]), item["name"], item["state"] in _PRESENT) for item in found)
+    return resolve(given, known, "class", "auricle-aggregator classes --all")

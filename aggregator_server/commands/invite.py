@@ -26,7 +26,7 @@ def add(commands: Commands) -> None:
     invite.set_defaults(run=_invite)
     invitations = commands.add_parser("invitations", help="list the invitations, or revoke one")
     add_data(invitations)
-    invitations.add_argument("--revoke", type=int, metavar="NUMBER", help="let nobody in by this one from now on")
+    invitations.add_argument("--revoke", metavar="NUMBER|GROUP", help="let nobody in by this one from now on")
     add_json(invitations)
     invitations.set_defaults(run=_invitations)
 
@@ -68,7 +68,13 @@ def _invitations(options: argparse.Namespace) -> int:
 
     tables = open_tables(options.data)
     if options.revoke is not None:
-        revoke_invitation(tables, options.revoke, COMMAND_LINE, time.time())
+        from aggregator_server.commands.naming import Named, resolve
+
+        known = (
+            Named(str(info.invitation_id), info.group, info.revoked_at is None) for info in list_invitations(tables)
+        )
+        which = resolve(options.revoke, known, "invitation", "auricle-aggregator invitations", prefixes=False)
+        revoke_invitation(tables, int(which), COMMAND_LINE, time.time())
         return 0
     columns = ("invitation_id", "devices", "used", "group", "made_at", "expires_at", "revoked_at")
     show(list_invitations(tables), columns, as_json=options.json)

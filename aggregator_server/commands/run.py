@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 import shlex
 from pathlib import Path
@@ -14,6 +15,7 @@ from aggregator_server.logs import configure
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.web.endpoint import Endpoint
+    from aggregator_server.web.server import ProxyNetwork
 
 _HOST, _PORT = "127.0.0.1", 8470
 
@@ -40,6 +42,10 @@ def add(commands: Commands) -> None:
         help=f"new devices that one token may bring in a minute ({DEVICES_PER_MINUTE})",
     )  # fmt: skip
     run.add_argument(
+        "--behind-proxy", type=_proxy, action="append", default=[], metavar="ADDRESS",
+        help="address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; may be repeated",
+    )  # fmt: skip
+    run.add_argument(
         "--secret-days",
         type=float,
         default=90.0,
@@ -57,6 +63,16 @@ def add(commands: Commands) -> None:
         "--log-format", choices=("text", "json"), default="text", help="json: one object a line, for programs (text)"
     )
     run.set_defaults(run=_run)
+
+
+def _proxy(text: str) -> ProxyNetwork:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; name the proxy's address, as 127.0.0.1 or 172.18.0.0/16") from None
+    if not network.prefixlen:
+        raise argparse.ArgumentTypeError(f"{network} is every address, so any client could make up its own")
+    return network
 
 
 def add_endpoint(parser: argparse.ArgumentParser) -> None:
@@ -104,19 +120,26 @@ def options_of_run(options: argparse.Namespace) -> str:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from aggregator_server.store.free_space import full, is_full
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
     from aggregator_server.web.service import Terms
 
     configure(options.log_format)
     endpoint = endpoint_of(options)
     terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve, secret_days=options.secret_days)
-    serve(
-        options.data,
-        os.environ,
-        endpoint,
-        terms,
-        keep_uploads=options.keep_uploads,
-        review_classes=options.review_classes,
-        workers=options.workers,
-    )
+    try:
+        serve(
+            options.data,
+            os.environ,
+            endpoint,
+            terms,
+            keep_uploads=options.keep_uploads,
+            review_classes=options.review_classes,
+            workers=options.workers,
+            proxies=tuple(options.behind_proxy),
+        )
+    except OSError as error:
+        if is_full(error, options.data):
+            raise full(options.data) from error
+        raise
     return 0

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator_server.commands import add_data, add_json, duration, show
+from aggregator_server.commands.naming import Named, resolve
 from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.security import ADMIN_VARIABLE, ENROL_VARIABLE, load_tokens
 
@@ -36,7 +37,7 @@ def add(commands: Commands) -> None:
     add_json(listing)
     listing.set_defaults(run=_list)
     revoke = actions.add_parser("revoke", help="refuse a token from now on")
-    revoke.add_argument("token", type=int, metavar="NUMBER", help="as `tokens list` shows it")
+    revoke.add_argument("token", metavar="NUMBER|NAME", help="as `tokens list` shows it")
     revoke.set_defaults(run=_revoke)
     for action in (new, listing, revoke):
         add_data(action, required=False)
@@ -93,8 +94,11 @@ def _list(options: argparse.Namespace) -> int:
 
 def _revoke(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
-    from aggregator_server.fleet.tokens import revoke_token
+    from aggregator_server.fleet.tokens import list_tokens, revoke_token
     from aggregator_server.store import open_tables
 
-    revoke_token(open_tables(_folder(options)), options.token, COMMAND_LINE, time.time())
+    tables = open_tables(_folder(options))
+    known = (Named(str(info.token_id), info.name, info.revoked_at is None) for info in list_tokens(tables))
+    token = resolve(options.token, known, "token", "auricle-aggregator tokens list", prefixes=False)
+    revoke_token(tables, int(token), COMMAND_LINE, time.time())
     return 0

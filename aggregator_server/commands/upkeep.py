@@ -20,6 +20,10 @@ def add(commands: Commands) -> None:
     """Add the commands."""
     backup = commands.add_parser("backup", help="copy a data folder into a file, of a running server too")
     backup.add_argument("file", type=Path, help="file to make; it holds the tokens: keep it as safe as the folder")
+    backup.add_argument(
+        "--keep", type=int, metavar="N",
+        help="FILE is a folder: make a copy in it that is named by the time, and keep the newest N",
+    )  # fmt: skip
     add_json(backup)
     backup.set_defaults(run=_backup)
     restore = commands.add_parser("restore", help="make a data folder of a backup")
@@ -41,15 +45,21 @@ def add(commands: Commands) -> None:
 
 def _backup(options: argparse.Namespace) -> int:
     from aggregator_server.upkeep.backup import back_up  # heavy: SQLAlchemy
+    from aggregator_server.upkeep.rotation import back_up_into
 
+    file: Path = options.file
     try:
-        size = back_up(options.data, options.file)
+        if options.keep is None:
+            back_up(options.data, file)
+        else:
+            file = back_up_into(options.data, file, options.keep, time.time())
+        size = file.stat().st_size
     except OSError as error:
         raise BackupError(f"{options.data} could not be backed up to {options.file}: {error}") from error
     if options.json:
-        print(json.dumps({"file": str(options.file), "bytes": size}))
+        print(json.dumps({"file": str(file), "bytes": size}))
     else:
-        print(f"{options.file}: {size / 1e6:.1f} MB")
+        print(f"{file}: {size / 1e6:.1f} MB")
     return 0
 
 

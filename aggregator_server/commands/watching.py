@@ -16,12 +16,17 @@ from aggregator_server.rounds.lateness import late_after
 from fleet_protocol.messages import RoundState
 
 _PAUSE_S = 1.0
-# Metrics of devices that are shares in percent, and those that say among how many classes (docs/protocol.md).
-_SHARES = {
-    **dict.fromkeys(("local_accuracy", "global_accuracy", "distilled_accuracy"), "classes"),
-    "held_out_accuracy": "held_out_classes",
-    **{f"{of}_{at}": f"classes_{at}" for of in ("held_out", "taught", "public") for at in ("before", "after")},
-}
+# Metrics of devices that are shares in percent (docs/protocol.md), of an upload and of a report after the round, in
+# plain words; and which of them says among how many classes.
+_SHARES = (
+    ("metrics", "global_accuracy", "classes", "the fleet's model before the round"),
+    ("metrics", "local_accuracy", "classes", "its model after training"),
+    ("metrics", "held_out_accuracy", "held_out_classes", "its test recordings after training"),
+    ("learned_metrics", "global_accuracy", "classes", "the fleet's model after the round"),
+    ("learned_metrics", "distilled_accuracy", "classes", "its model after the round"),
+    ("learned_metrics", "held_out_accuracy", "held_out_classes", "its test recordings after the round"),
+)
+_CLIPS = {"own": "its own clips", "taught": "its own clips, learned", "public": "public recordings"}
 _OPEN, _DONE, _FAILED = get_args(RoundState)
 _STATUS = {_DONE: 0, _FAILED: 3}  # of the command
 
@@ -217,12 +222,21 @@ def accuracy_of(detail: Mapping[str, Any], participant: Mapping[str, Any]) -> st
     device_id = participant["device_id"]
     if device_id in detail["accuracies"]:
         classes = detail["accuracy_classes"].get(device_id)
-        found.append(f"scores {100 * detail['accuracies'][device_id]:.1f} %{_among(classes)}")
-    for metrics in (participant["metrics"], participant["learned_metrics"]):
-        for name, value in metrics.items():
-            if name in _SHARES and metrics.get(_SHARES[name]) != 0:  # a model without labels recognises nothing
-                found.append(f"{name} {value:.1f} %{_among(metrics.get(_SHARES[name]))}")
-    return ", ".join(found)
+        found.append(f"what it uploaded: {100 * detail['accuracies'][device_id]:.1f} %{_among(classes)}")
+    for part, name, among, words in _SHARES:
+        metrics = participant[part]
+        if name in metrics and metrics.get(among) != 0:  # a model without labels recognises nothing
+            found.append(f"{words}: {metrics[name]:.1f} %{_among(metrics.get(among))}")
+    found += map(_recognition, participant["recognition"])
+    return "; ".join(found)
+
+
+def _recognition(found: Mapping[str, Any]) -> str:
+    """Return what a device recognises before a round and with its result (``schemas.RecognitionInfo``)."""
+    after = f"{found['after']:.1f} %{_among(found['classes_after'])}"
+    if found["before"] is None:
+        return f"{_CLIPS[found['of']]}: first model {after}"
+    return f"{_CLIPS[found['of']]}: before {found['before']:.1f} %{_among(found['classes_before'])}, after {after}"
 
 
 def _among(classes: float | None) -> str:

@@ -28,6 +28,10 @@ QUARANTINED = select(_K.c.device_id).where(_K.c.quarantined_at.is_not(None))
 """The devices in quarantine, for conditions of queries."""
 
 _REASON_LENGTH = 1_000
+_SIDES = {
+    "against": "it points away from the others",
+    "turned": "it points against the device's own earlier uploads",
+}
 
 
 def suspicion_after(suspicion: int, why: Mapping[str, Any] | None) -> int:
@@ -171,7 +175,8 @@ def _says(why: Mapping[str, Any]) -> str:
     """Say why the screen dropped an upload."""
     far = [f"{name} {distance:g}" for name, distance in why.get("distances", {}).items()]
     parts = [f"distance from the fleet's median, in medians: {', '.join(far)}"] if far else []
-    return "; ".join([*parts, "it points away from the others"] if why.get("against") else parts)
+    parts += [said for name, said in _SIDES.items() if why.get(name)]
+    return "; ".join(parts)
 
 
 def _info(row: ConductRow) -> ConductInfo:

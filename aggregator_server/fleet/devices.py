@@ -24,6 +24,7 @@ from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.conduct import with_conduct
 from aggregator_server.fleet.invitations import spend
 from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.fleet.versions import check_versions, is_outdated
 from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN, LABELS
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, moment
@@ -32,7 +33,7 @@ from aggregator_server.store import Store, Tables
 from aggregator_server.store.tables import DeviceRow, table_of
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.messages import Enrolled, Enrolment
+from fleet_protocol.messages import Enrolled, Enrolment, Versions
 
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
 _NETWORK = re.compile(r"[0-9a-f]{64}")
@@ -103,7 +104,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
         TooManyError: the token brought too many devices.
         NotAuthenticatedError: it is new, and brings another device's secret.
     """
-    settings = _check(enrolment)
+    settings, versions = _check(enrolment), check_versions(enrolment.versions)
     secret_hash = hash_secret(enrolment.secret)
     with store.writing(durable=False) as session:
         _require_fleets_features(session, settings, enrolment.name)
@@ -120,6 +121,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
         row.labels, row.seen_at = list(enrolment.labels), now
         row.clips = enrolment.clips or row.clips
         row.network, row.trouble = enrolment.network or None, enrolment.trouble or None
+        row.versions = versions
         return Enrolled(enrolment.device_id, all_classes(session), row.waiting)
 
 
@@ -374,6 +376,7 @@ def _require_not_revoked(row: DeviceRow | Standing) -> None:
 
 def _info(row: DeviceRow) -> DeviceInfo:
     revoked_at = None if row.revoked_at is None else moment(row.revoked_at)
+    versions = Versions(**(row.versions or {}))
     return DeviceInfo(
         device_id=row.device_id,
         name=row.name,
@@ -388,4 +391,6 @@ def _info(row: DeviceRow) -> DeviceInfo:
         invitation=row.invitation_id,
         waiting=row.waiting,
         trouble=row.trouble or "",
+        versions=versions,
+        outdated=revoked_at is None and is_outdated(versions.program),
     )

@@ -12,6 +12,7 @@ from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.others import followed_strategy
 from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import OPEN_ROUND, open_round_id, require_round
+from aggregator_server.rounds.recognition import recognition_of
 from aggregator_server.schemas import DiscoveryInfo, ParticipantInfo, RoundDetail, RoundSummary, moment
 from aggregator_server.store import Store
 from aggregator_server.store.tables import DeviceRow, LearnedRow, ParticipantRow, RoundRow
@@ -175,6 +176,7 @@ def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[Par
             personalised=learned is not None and learned.personalised,
             kept_own=learned is not None and learned.kept_own,
             learned_metrics=learned.metrics if learned is not None else {},
+            recognition=recognition_of(learned.metrics) if learned is not None else (),
         )
         for participant, name, learned in session.execute(query)
     )

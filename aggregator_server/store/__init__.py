@@ -143,7 +143,7 @@ class Store(Tables):
             self._lock.close()
             raise StartError(f"data folder {folder} is in use by another aggregator; stop that one first") from error
         except OSError as error:
-            if is_full(error):
+            if is_full(error, folder):
                 raise full(folder) from error
             raise StartError(
                 f"data folder {folder} cannot be used ({error}); choose a folder that this user can write to"

@@ -58,7 +58,7 @@ def create_database(path: Path, identity: FolderIdentity) -> Engine:
         raise
     except (OperationalError, DatabaseError) as error:
         engine.dispose()
-        if is_full(error):
+        if is_full(error, path.parent):
             raise full(path.parent) from error
         raise StartError(
             f"{path} cannot be opened as a database ({error.orig}); restore it from a backup or choose another folder"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from aggregator_server.errors import StartError, StorageFullError
 from aggregator_server.limits import LEAST_FREE_SHARE
+from fleet_protocol import full_disk
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,10 @@ def require_room(folder: Path) -> None:
         )
 
 
-def is_full(error: BaseException) -> bool:
-    """Say whether an error means that the disk is full."""
-    if isinstance(error, OperationalError):
-        return "database or disk is full" in str(error.orig)
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+def is_full(error: BaseException, folder: Path) -> bool:
+    """Say whether an error, SQLAlchemy's included, means that the disk of a folder is full."""
+    cause = error.orig if isinstance(error, OperationalError) else error
+    return cause is not None and full_disk.is_full(cause, folder)
 
 
 def full(folder: Path) -> StartError:

@@ -54,7 +54,8 @@ class DeviceRow(Base):
 
     ``clips`` is the number of clips that it last reported, 0 before that. ``label_entropy`` is the entropy of their
     labels, in nats. ``network`` is the digest of its bundle's network, where it says. ``trouble`` is why it could not
-    contribute, in its own words; None where nothing is wrong. ``waiting`` devices are to be admitted by an operator.
+    contribute, in its own words; None where nothing is wrong. ``versions`` is what it runs (the protocol's ``Versions``
+    without empty texts), None where it does not say. ``waiting`` devices are to be admitted by an operator.
     ``rotate``: a person asked it for a new secret; ``secret_since`` is when it sent the present one, None for that of
     its enrolment.
     """
@@ -71,6 +72,7 @@ class DeviceRow(Base):
     label_entropy: Mapped[float | None]
     network: Mapped[str | None] = mapped_column(String(64))
     trouble: Mapped[str | None] = mapped_column(String(200))
+    versions: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
     enrolled_at: Mapped[float]
     seen_at: Mapped[float]
     revoked_at: Mapped[float | None]

@@ -20,6 +20,7 @@ from aggregator_server.aggregation.contract import (
     RoundResult,
     UploadTerms,
 )
+from aggregator_server.aggregation.name_rows import as_rows, from_rows
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
@@ -27,7 +28,7 @@ from aggregator_server.discovery.prototypes import PublicEmbedding
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
 from aggregator_server.strategies.statistics import DeviceStatistics
 from aggregator_server.strategies.strategy import Strategy
-from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.arrays import Floats
 from fleet_protocol.messages import Choice, Update
 from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
@@ -153,19 +154,11 @@ def _to_keep(votes: Votes, class_ids: Sequence[str]) -> Arrays:
     if not keys:
         return {}
     return {
-        "classes": _as_rows([class_id for class_id, _ in keys], _CLASS_ID_BYTES),
-        "devices": _as_rows([device_id for _, device_id in keys], _ID_BYTES),
+        "classes": as_rows([class_id for class_id, _ in keys], _CLASS_ID_BYTES),
+        "devices": as_rows([device_id for _, device_id in keys], _ID_BYTES),
         "prototypes": np.stack([votes[key].prototype for key in keys]),
         "counts": np.array([votes[key].clips for key in keys], np.float32),
     }
-
-
-def _as_rows(names: Sequence[str], width: int) -> Array:
-    return np.frombuffer(b"".join(name.encode().ljust(width, b"\0") for name in names), np.uint8).reshape(-1, width)
-
-
-def _from_rows(rows: Array) -> list[str]:
-    return [row.tobytes().rstrip(b"\0").decode() for row in rows]
 
 
 def _kept(state: Arrays, class_ids: Sequence[str], terms: ClassTerms) -> Votes:
@@ -175,8 +168,8 @@ def _kept(state: Arrays, class_ids: Sequence[str], terms: ClassTerms) -> Votes:
     """
     if not state or ("columns" in state and not terms.reserved <= {*class_ids, *terms.proposed}):
         return {}
-    classes = [class_ids[column] for column in state["columns"]] if "columns" in state else _from_rows(state["classes"])
-    rows = zip(classes, _from_rows(state["devices"]), state["prototypes"], state["counts"].tolist(), strict=True)
+    classes = [class_ids[column] for column in state["columns"]] if "columns" in state else from_rows(state["classes"])
+    rows = zip(classes, from_rows(state["devices"]), state["prototypes"], state["counts"].tolist(), strict=True)
     votes: Votes = {}
     for class_id, device_id, prototype, clips in rows:
         if class_id in class_ids:

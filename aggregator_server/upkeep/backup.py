@@ -18,7 +18,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
@@ -27,9 +27,15 @@ from aggregator_server.errors import BackupError
 from aggregator_server.store import DATABASE, LEASE, LOCK, is_data_folder, migrations
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.upkeep.references import lasting, open_uploads, other_uploads
-from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably
+from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably, write_durably
+from fleet_protocol.backup_archive import open_backup
+from fleet_protocol.errors import BackupFormatError
 
 _DIGESTS = "digests.json"
+# Of a running server alone.
+_OF_SERVER = {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, LEASE}
+# In the data folder, and in no copy of it: its age is that of the newest copy.
+_NOTE = ".backed-up"
 _TRIES = 5
 
 
@@ -52,11 +58,20 @@ def back_up(folder: Path, file: Path) -> int:
         for _ in range(_TRIES):
             with contextlib.suppress(_RoundEndedError):
                 _write(folder, temporary, file)
+                write_durably(folder / _NOTE, b"")
                 return file.stat().st_size
     finally:
         temporary.unlink(missing_ok=True)
         _copy_of(temporary).unlink(missing_ok=True)
     raise BackupError(f"the rounds of {folder} end faster than they can be copied; try again")
+
+
+def backed_up_at(folder: Path) -> float:
+    """Return when a data folder was last backed up, in seconds since 1970; 0 where it never was."""
+    try:
+        return (folder / _NOTE).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def restore(file: Path, folder: Path) -> None:
@@ -129,8 +144,8 @@ def _copy_database(source: Path, target: Path) -> None:
 
 def _beside(folder: Path) -> list[Path]:
     """Return the files beside database and blobs: tokens and keys."""
-    own = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, LEASE, "blobs"}
-    tops = [path for path in sorted(folder.iterdir()) if path.name not in own and not path.name.startswith(".")]
+    own = {DATABASE, "blobs"}
+    tops = [path for path in sorted(folder.iterdir()) if path.name not in own and not _is_made_anew(path.name)]
     return [path for top in tops for path in (sorted(top.rglob("*")) if top.is_dir() else [top]) if path.is_file()]
 
 
@@ -232,40 +247,21 @@ def _append(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 
 def _unpack(file: Path, folder: Path) -> None:
     """Write a backup's files into an empty folder, durably, and compare every one with its digest."""
-    found: dict[str, str] = {}
-    digests: object = None
     try:
-        with tarfile.open(file, "r:") as archive:
-            for member in archive:
-                source = archive.extractfile(member)
-                if source is None or _escapes(member.name):
-                    raise BackupError(f"{file} is no backup of an aggregator: {member.name!r} is not a file of one")
-                if member.name == _DIGESTS:
-                    digests = json.load(source)
-                else:
-                    found[member.name] = _place(source, folder / member.name)
-    except (tarfile.TarError, ValueError, EOFError) as error:
+        with open_backup(file, _DIGESTS) as backup:
+            digests = backup.manifest
+            if not isinstance(digests, dict) or DATABASE not in digests:
+                raise BackupFormatError(f"its {_DIGESTS} does not have {DATABASE}")
+            for name in sorted(backup.names):
+                if _is_made_anew(name):
+                    raise BackupFormatError(f"{name!r} is not a file of one")
+            backup.unpack(folder, digests)
+    except BackupFormatError as error:
         raise BackupError(f"{file} is no backup of an aggregator, or damaged ({error}); use another one") from error
-    if not isinstance(digests, dict) or DATABASE not in found:
-        raise BackupError(f"{file} is no whole backup of an aggregator; use another one")
-    wrong = sorted(name for name in {*found, *digests} if found.get(name) != digests.get(name))
-    if wrong:
-        raise BackupError(f"{file} is damaged: {wrong[0]} is not what was backed up; use another one")
     make_folder(folder / "blobs" / "incoming")
 
 
-def _escapes(name: str) -> bool:
-    return name.startswith("/") or ".." in Path(name).parts
-
-
-def _place(source: IO[bytes], path: Path) -> str:
-    make_folder(path.parent)
-    temporary = path.with_name(f".{path.name}")
-    digest = hashlib.sha256()
-    with temporary.open("xb") as file:
-        temporary.chmod(0o600)
-        while chunk := source.read(1 << 20):
-            digest.update(chunk)
-            file.write(chunk)
-        rename_durably(file, temporary, path)
-    return digest.hexdigest()
+def _is_made_anew(name: str) -> bool:
+    """Say whether a name is that of a file which belongs to a running server."""
+    top = name.partition("/")[0]
+    return top in _OF_SERVER or top.startswith(".")

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import BackupError
 from aggregator_server.store import DATABASE, LOCK
 from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.tables import ParticipantRow
 from aggregator_server.upkeep.backup import digest_of, reading, require_folder
 from aggregator_server.upkeep.references import OpenUpload, lasting, open_uploads, other_uploads
@@ -48,6 +49,7 @@ def check(folder: Path, *, repair: bool = False) -> list[Finding]:
             nothing needs.
 
     Raises:
+        StartError: the disk is full.
         BackupError: it is no data folder, its tables are of another release, or a server runs and ``repair`` is set.
     """
     require_folder(folder)
@@ -87,6 +89,8 @@ def _database(path: Path) -> Iterator[Finding]:
             for table, row, other, _ in connection.execute("PRAGMA foreign_key_check"):
                 yield Finding(f"{path}: row {row} of {table} names a row of {other} that is missing", _RESTORE)
     except sqlite3.DatabaseError as error:
+        if is_full(error, path.parent):
+            raise full(path.parent) from error
         yield Finding(f"{path} is damaged: {error}", _RESTORE)
 
 

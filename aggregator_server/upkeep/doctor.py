@@ -213,7 +213,7 @@ def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observatio
         )  # fmt: skip
     if waiting:
         yield Observation(
-            "devices", "warning", f"wait to be admitted: {_names(waiting)}", "auricle-aggregator devices admit ID"
+            "devices", "warning", f"wait to be admitted: {_names(waiting)}", "auricle-aggregator devices admit NAME"
         )
     for info in shut:
         yield Observation(

@@ -22,9 +22,9 @@ from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.web import http_errors
 from aggregator_server.web.dashboard.live import Streams
-from aggregator_server.web.dashboard.page_route import page_of
+from aggregator_server.web.dashboard.page_route import HEADERS, page_of
 from aggregator_server.web.dashboard.pages import PAGES
-from aggregator_server.web.docs_page import render
+from aggregator_server.web.docs_page import POLICY, render
 from aggregator_server.web.flusher import Flusher
 from aggregator_server.web.guard import Guard
 from aggregator_server.web.intake import Intake
@@ -79,13 +79,14 @@ def create_app(
         if siblings is None:
             await asyncio.to_thread(computation.start)
         scheduler = RoundScheduler(store, new_work, computation, due, others.has_lease)
+        guard = Guard(store)
         app.state.service = Service(
             store=store,
             tokens=first_tokens,
             new_work=new_work,
             scheduler=scheduler,
             compute=computation,
-            guard=Guard(store),
+            guard=guard,
             terms=terms or Terms(),
             device_threads=anyio.CapacityLimiter(limits.DEVICE_THREADS),
             disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),
@@ -93,15 +94,16 @@ def create_app(
         )
         app.state.streams = Streams()
         await asyncio.to_thread(remove_left_uploads, store)
-        moving = asyncio.create_task(scheduler.run())
+        tasks = [asyncio.create_task(scheduler.run()), asyncio.create_task(guard.run())]
         try:
             yield
         finally:
             computation.close()  # first: the scheduler's thread waits for it
-            moving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await moving
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             await asyncio.to_thread(write_seen, store)
+            await asyncio.to_thread(guard.note_more, ends=True)
 
     app = FastAPI(
         title="Auricle aggregator",
@@ -119,7 +121,7 @@ def create_app(
         app.include_router(router)
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
-    def docs() -> str:
-        return render(app.openapi())
+    def docs() -> HTMLResponse:
+        return HTMLResponse(render(app.openapi()), headers=HEADERS | {"Content-Security-Policy": POLICY})
 
     return app

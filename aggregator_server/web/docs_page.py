@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 from collections.abc import Iterator
@@ -15,6 +17,11 @@ _STYLE = (
     "summary{cursor:pointer;padding:.3rem 0}table{border-collapse:collapse}"
     "td,th{border:1px solid #ccc;padding:.2rem .6rem;text-align:left;vertical-align:top}"
 )
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""What a browser may load for the page: nothing but the style within it."""
 
 
 def render(schema: Json) -> str:

@@ -1,4 +1,4 @@
-"""Failed authentications: how many an address may make before it is told to wait, and waits that grow.
+"""Failed authentications: how many an address may make before it is told to wait, and how many have an audit entry.
 
 Whoever has the right token is never made to wait, so nobody can lock a neighbour behind the same router out. Tokens
 hold 256 random bits: the limit does not protect them from guesses, it keeps the audit and the log readable.
@@ -7,8 +7,10 @@ hold 256 random bits: the limit does not protect them from guesses, it keeps the
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass
 
+from aggregator_server import limits
 from aggregator_server.web.connection import network_of
 
 _ALLOWED = 10  # in a minute
@@ -76,3 +78,58 @@ class FailedAuthentications:
         if len(self._addresses) > _ADDRESSES:
             del self._addresses[next(iter(self._addresses))]
         return found
+
+
+@dataclass(frozen=True)
+class More:
+    """Failures without an entry of their own: how many, and from how many addresses."""
+
+    failures: int = 0
+    addresses: int = 0
+
+
+class NotedFailures:
+    """Says which failures get an entry of the audit, and counts the others; any thread may call it.
+
+    Entries stay for ever, and anybody can fail. The bounds are those of aggregator_server/limits.py.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._began = 0.0
+        self._noted: Counter[str] = Counter()  # by address, as few as there are entries
+        self._more = 0
+        self._more_from: set[str] = set()
+
+    def admit(self, address: str, now: float) -> bool:
+        """Say whether a failure gets an entry; count it where it does not.
+
+        Args:
+            address: IPv4 or IPv6 address; a network of 64 bits counts as one.
+            now: seconds, on a clock that is never set.
+        """
+        network = network_of(address)
+        with self._lock:
+            if not self._noted or self._is_over(now):
+                self._noted.clear()
+                self._began = now
+            of_address = self._noted[network]
+            if self._noted.total() < limits.REFUSALS_NOTED and of_address < limits.REFUSALS_NOTED_OF_ADDRESS:
+                self._noted[network] += 1
+                return True
+            self._more += 1
+            if len(self._more_from) < _ADDRESSES:
+                self._more_from.add(network)
+            return False
+
+    def take_more(self, now: float, *, ends: bool) -> More:
+        """Return what was counted, once, when its time is over; at once where the server ``ends``."""
+        with self._lock:
+            if not ends and not self._is_over(now):
+                return More()
+            more = More(self._more, len(self._more_from))
+            self._more, self._more_from = 0, set()
+            return more
+
+    def _is_over(self, now: float) -> bool:
+        return now - self._began >= limits.REFUSALS_NOTED_S

@@ -172,7 +172,7 @@ async def _gone(_request: Request, _error: Exception) -> JSONResponse:
 
 
 async def _disk(request: Request, error: Exception) -> JSONResponse:
-    if not is_full(error):
+    if not is_full(error, request.app.state.service.store.folder):
         raise error
     where = f"{request.method} {request.url.path}"
     message = f"{where}: the server's disk is full; its operator must make room. Nothing of the request was kept."

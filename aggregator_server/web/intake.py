@@ -27,6 +27,7 @@ _STREAMED = (
     (re.compile(r"/v1/model"), limits.MODEL_BYTES),
     (re.compile(r"/v1/rounds/[^/]*/update"), limits.UPDATE_BYTES),
 )
+_OF_STRANGERS = ("/sign-in", "/language")  # forms that anybody may send
 _MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the dashboard's
 RequireKnown = Callable[[Request], Awaitable[None]]
 
@@ -72,7 +73,8 @@ class Intake:
         """Return a receive that keeps the bounds: of a stream while it is read, of a message by reading it now."""
         streamed = _largest_stream(scope)
         if not scope["path"].startswith(_MESSAGES):  # a form: its page looks who sends it, and reads it
-            return _Body(scope, receive, limits.FORM_BYTES).receive
+            limit = limits.STRANGERS_FORM_BYTES if scope["path"] in _OF_STRANGERS else limits.FORM_BYTES
+            return _Body(scope, receive, limit).receive
         body = _Body(scope, receive, streamed or limits.MESSAGE_BYTES)
         if streamed:
             return turn.of(body.receive) if scope["path"].endswith("/update") else body.receive

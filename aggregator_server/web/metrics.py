@@ -17,7 +17,18 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
-from aggregator_server.store.tables import AuditRow, ClassRow, ConductRow, DeviceRow, ParticipantRow, RoundRow
+from aggregator_server.store.tables import (
+    DONE,
+    FAILED,
+    OPEN,
+    AuditRow,
+    ClassRow,
+    ConductRow,
+    DeviceRow,
+    ParticipantRow,
+    RoundRow,
+)
+from aggregator_server.upkeep.backup import backed_up_at
 
 SEEN_S = 900.0
 """A device that was heard of within so many seconds counts as present: one that is on asks for work every minute."""
@@ -45,11 +56,18 @@ class _Fleet(Collector):
         room = free_space(self._store.blobs.folder)
         yield GaugeMetricFamily("auricle_disk_free_bytes", "Room on the disk of the data folder.", room.free)
         yield GaugeMetricFamily("auricle_disk_bytes", "All of that disk.", room.total)
+        copied = backed_up_at(self._store.folder)
+        yield GaugeMetricFamily(
+            "auricle_last_backup_timestamp_seconds", "When it was last backed up, since 1970; 0: never.", copied
+        )
         with self._store.reading() as session:
             yield from _devices(session, self._now)
             yield from _rounds(session)
             yield from _open_round(session)
-            yield _by("auricle_classes", "Classes of the fleet.", "state", session, ClassRow.state)
+            classes = GaugeMetricFamily("auricle_classes", "Classes of the fleet.", labels=["state"])
+            for state, count in _counts(session, ClassRow.state):
+                classes.add_metric([state], count)
+            yield classes
             audit = CounterMetricFamily("auricle_audit_entries", "Entries of the audit.", labels=["what"])
             for what, count in _counts(session, AuditRow.what):
                 audit.add_metric([what], count)
@@ -74,7 +92,12 @@ def _devices(session: Session, now: float) -> Iterator[Metric]:
 
 
 def _rounds(session: Session) -> Iterator[Metric]:
-    yield _by("auricle_rounds", "Rounds, by how they stand.", "state", session, RoundRow.state)
+    # Zeros too: an alert on the first failure needs a figure from before.
+    rounds = GaugeMetricFamily("auricle_rounds", "Rounds, by how they stand.", labels=["state"])
+    counts = {OPEN: 0, DONE: 0, FAILED: 0} | dict(_counts(session, RoundRow.state))
+    for state, count in counts.items():
+        rounds.add_metric([state], count)
+    yield rounds
     last = select(RoundRow.round_id, RoundRow.opened_at, RoundRow.closed_at).where(RoundRow.closed_at.is_not(None))
     row = session.execute(last.order_by(RoundRow.round_id.desc()).limit(1)).first()
     if row is not None:
@@ -97,14 +120,6 @@ def _open_round(session: Session) -> Iterator[Metric]:
             [label], _count(session, ParticipantRow.device_id, (ParticipantRow.round_id == round_id) & done)
         )
     yield asked
-
-
-def _by(name: str, about: str, label: str, session: Session, column: InstrumentedAttribute[str]) -> GaugeMetricFamily:
-    """Return a gauge with the number of rows of each value of a column."""
-    family = GaugeMetricFamily(name, about, labels=[label])
-    for value, count in _counts(session, column):
-        family.add_metric([value], count)
-    return family
 
 
 def _counts(session: Session, column: InstrumentedAttribute[str]) -> list[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import logging
 import resource
@@ -32,6 +33,8 @@ from aggregator_server.web.handshakes import Handshakes
 from aggregator_server.web.service import Terms
 from aggregator_server.web.siblings import Siblings, Worker
 from aggregator_server.web.workers import Workers, start_process
+
+ProxyNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _GRACE_S = 10
 _SWITCH_S = 0.0005
@@ -88,6 +91,7 @@ class _Setup:
         review_classes: Whether new classes wait for an operator.
         connections: How many a process may have.
         log_format: Of the log.
+        proxies: Whose word on where a request comes from is believed.
     """
 
     data: Path
@@ -98,6 +102,7 @@ class _Setup:
     review_classes: bool
     connections: int
     log_format: LogFormat
+    proxies: tuple[ProxyNetwork, ...]
 
     def store(self, *, shared: bool) -> Store:
         """Open the data folder."""
@@ -119,6 +124,8 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=bool(setup.proxies),
+                forwarded_allow_ips=_as_peers(setup.proxies),
                 backlog=limits.ACCEPTED_AT_ONCE,
                 h11_max_incomplete_event_size=limits.HEAD_BYTES,
                 timeout_graceful_shutdown=_GRACE_S,
@@ -156,6 +163,7 @@ def serve(
     keep_uploads: KeptUploads = "last",
     review_classes: bool = False,
     workers: int = 1,
+    proxies: tuple[ProxyNetwork, ...] = (),
 ) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
 
@@ -167,6 +175,7 @@ def serve(
         keep_uploads: of which rounds uploads stay on disk.
         review_classes: whether new classes wait for an operator.
         workers: processes that serve.
+        proxies: whose word on where a request comes from is believed; of nobody else's.
 
     Raises:
         StartError: the data folder, a token, the address, a certificate, the number of workers or an installed
@@ -192,6 +201,7 @@ def serve(
                 review_classes=review_classes,
                 connections=limits.most_connections(_allow_files()) // workers,
                 log_format=configured(),
+                proxies=proxies,
             )
 
             def ready() -> None:
@@ -239,3 +249,11 @@ def _allow_files() -> int:
     if allowed != resource.RLIM_INFINITY and allowed < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
     return wanted
+
+
+def _as_peers(proxies: tuple[ProxyNetwork, ...]) -> list[str]:
+    """Return networks as a socket names them: one that listens for both kinds says ``::ffff:`` before those of IPv4."""
+    mapped = [
+        f"::ffff:{network.network_address}/{96 + network.prefixlen}" for network in proxies if network.version == 4
+    ]
+    return [str(network) for network in proxies] + mapped

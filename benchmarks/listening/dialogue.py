@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from benchmarks.bundles import ROOT, BenchmarkError
-from benchmarks.demo.corpus import ACCENTS, Synthesiser
 from benchmarks.listening.material import RATE_HZ, Half
 from benchmarks.listening.streams import SECTION_S, WORD_DB, background
+from demo.corpus import ACCENTS, Synthesiser
 from edge_client.audio.resampling import resample
 from fleet_protocol.arrays import Floats
 

@@ -18,7 +18,7 @@ from benchmarks.papers.report import Claim, Results, claims_table, markdown_tabl
 from benchmarks.papers.run import Figures, Run
 from benchmarks.papers.scale import Scale
 from fleet_protocol.setting import Value
-from fleet_simulator.experiment.faults import FaultsSection
+from fleet_simulator.experiment.faults import FaultsSection, attacking_devices
 from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
 
 TITLE = "Attackers, and the rules that hold against them"
@@ -33,15 +33,17 @@ RULES: Mapping[str, dict[str, Value]] = {
     "LPA": LPA | {"v_h": 0.3, "v_l": 0.1},
     DEFAULT: {"name": "screened_mean"},
 }
-# By the name in the table.
-ATTACKS: Mapping[str, tuple[str, float]] = {
-    "sign_flip": ("sign_flip", 4.0),
-    "sign_flip by 1": ("sign_flip", 1.0),
-    "scaling": ("scaling", 10.0),
-    "scaling by 3.4e38": ("scaling", 3.4e38),
-    "noise": ("noise", 10.0),
-    "label_flip": ("label_flip", 1.0),
-    "false_clips": ("false_clips", 1.0),
+# By the name in the table: kind, strength and the share of the rounds in which they are honest first.
+LATE = "sign_flip by 1 from half-way"
+ATTACKS: Mapping[str, tuple[str, float, float]] = {
+    "sign_flip": ("sign_flip", 4.0, 0.0),
+    "sign_flip by 1": ("sign_flip", 1.0, 0.0),
+    LATE: ("sign_flip", 1.0, 0.5),
+    "scaling": ("scaling", 10.0, 0.0),
+    "scaling by 3.4e38": ("scaling", 3.4e38, 0.0),
+    "noise": ("noise", 10.0, 0.0),
+    "label_flip": ("label_flip", 1.0, 0.0),
+    "false_clips": ("false_clips", 1.0, 0.0),
 }
 RATES = (0.3,)
 # Of `sign_flip`, for the picture of what grows with it; these runs have one seed, and half of the rounds.
@@ -57,7 +59,10 @@ def runs(scale: Scale) -> list[Run]:
     """Return a run of every rule, attack, rate and seed, of every rule without attackers, and of growing strengths."""
     base = _base(scale)
     faults = {"no attackers": FaultsSection()}
-    faults |= {_name(name, rate): FaultsSection(rate, *attack) for name, attack in ATTACKS.items() for rate in RATES}
+    faults |= {
+        _name(name, rate): FaultsSection(rate, kind, strength, round(honest * base.rounds.count))
+        for name, (kind, strength, honest) in ATTACKS.items() for rate in RATES
+    }  # fmt: skip
     silent = {_name("silent", rate): FaultsSection(rate, "silent") for rate in RATES}
     found = [
         _run(base, f"{rule}, {name}", rule, seed, fault)
@@ -124,6 +129,7 @@ def section(results: Results) -> str:
     ]
     for attack in ATTACKS:
         lines += [f"### {_code(attack)}", _table(results, attack)]
+        lines += [_caught(results), ""] if attack == LATE else []
     lines += ["### `sign_flip` of growing strength", _strengths_table(results), _verdict(results), "", _claims(results)]
     return "\n".join(lines)
 
@@ -160,6 +166,29 @@ def _table(results: Results, attack: str) -> str:
         clean = results.cell(f"{rule}, no attackers", accuracy)
         rows.append([rule, clean, mean_and_spread(losses(results, rule, None)), *cells])
     return markdown_table(header, rows)
+
+
+def _caught(results: Results) -> str:
+    """Say when the default's quarantine had the attackers that were honest first, and which honest devices."""
+    rate, seeds = RATES[-1], results.seeds(f"{DEFAULT}, no attackers")
+    after: list[int | None] = []
+    kept_out = {"no attackers": 0, _name(LATE, rate): 0}
+    for condition in kept_out:
+        for seed, figures in zip(seeds, results.figures(f"{DEFAULT}, {condition}"), strict=True):
+            rounds = figures["rounds"]
+            devices, begins = rounds[0]["devices"], round(ATTACKS[LATE][2] * rounds[-1]["round"])
+            share = 0.0 if condition == "no attackers" else rate
+            attackers = attacking_devices(FaultsSection(share), devices, seed)
+            caught = {device: entry["round"] for entry in rounds for device in entry.get("quarantined", ())}
+            after += [caught[device] - begins if device in caught else None for device in sorted(attackers)]
+            kept_out[condition] += len(caught.keys() - attackers)
+    found = [rounds for rounds in after if rounds is not None]
+    when = f"after {min(found)} to {max(found)} rounds of it" if found else "never"
+    return (
+        f"They flip after half of the rounds. The default's quarantine had {len(found)} of the {len(after)} attackers "
+        f"of all seeds, {when}, and {kept_out[_name(LATE, rate)]} honest devices; without attackers it had "
+        f"{kept_out['no attackers']}."
+    )
 
 
 def _verdict(results: Results) -> str:
@@ -258,7 +287,7 @@ def _strengths_table(results: Results) -> str:
 
 
 def _strengths() -> str:
-    named = [f"{_code(name)} (strength {strength:g})" for name, (_, strength) in ATTACKS.items() if strength != 1]
+    named = [f"{_code(name)} (strength {strength:g})" for name, (_, strength, _) in ATTACKS.items() if strength != 1]
     return f"Attacks: {', '.join(named)}, `label_flip` and `false_clips`;"
 
 

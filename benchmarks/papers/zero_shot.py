@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 from statistics import fmean
 
-from benchmarks.demo.paper import ARCHITECTURES, SHOWN_AS
+from benchmarks.papers.gudur import ARCHITECTURES, SHOWN_AS
 from benchmarks.papers.report import Results, bold, claims_table, gain, markdown_table, mean_and_spread
 from benchmarks.papers.zero_shot_claims import WEAKER, claims, short
 from benchmarks.papers.zero_shot_figures import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 from statistics import fmean, stdev
 
-from benchmarks.demo.deal import deal
 from benchmarks.papers.in_short import in_short
 from benchmarks.papers.report import Claim, Results, gain, verdict
 from benchmarks.papers.zero_shot_figures import (
@@ -20,6 +19,7 @@ from benchmarks.papers.zero_shot_figures import (
 from benchmarks.papers.zero_shot_new_sounds import in_several_rounds, matched_rightly, matches, taken_for_new
 from benchmarks.papers.zero_shot_runs import ALONE, LABELS, LITERAL, PUBLIC_ONLY, SCORES, SHARED, SIZES, fleet_name
 from benchmarks.papers.zero_shot_users import APPLICATIONS
+from demo.deal import deal
 
 WEAKER = 5.0  # points by which local models may be behind the published ones where a gain over them is reproduced
 # docs/pi.md and docs/models.md hold these figures: instructions of cnn2 on ARMv7, counted, and files.

@@ -8,11 +8,11 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
-from benchmarks.demo.outcome import Report, RoundOutcome, new_classes
 from benchmarks.papers.report import Results, markdown_table
 from benchmarks.papers.run import Figures
 from benchmarks.papers.zero_shot_runs import POISONED, POISONED_ROUNDS, SCORES, SHARE, SIZES, attacked, fleet_name
 from benchmarks.papers.zero_shot_users import APPLICATIONS, POISONED_USERS
+from demo.new_sounds import Report, new_classes
 from fleet_simulator.experiment.faults import FaultsSection, attacking_devices
 
 
@@ -51,14 +51,14 @@ def matches(runs_of: Sequence[Figures]) -> tuple[int, int]:
 def matched_rightly(figures: Figures) -> dict[str, bool]:
     """Return which new sounds were matched rightly, by the rule of the demonstration."""
     owners: dict[str, tuple[str, ...]] = {}
-    rounds = []
+    reports: list[Report] = []
     for entry in figures["rounds"]:
-        reports = tuple(Report(str(item["user"]), item["label"], item["class_id"]) for item in entry["reports"])
-        rounds.append(RoundOutcome(entry["round"], 0.0, (), reports))
+        number = entry["round"]
+        reports += [Report(number, str(item["user"]), item["label"], item["class_id"]) for item in entry["reports"]]
         for item in entry["arrivals"]:
             user = (str(item["user"]),)
             owners[item["label"]] = tuple(dict.fromkeys(owners.get(item["label"], ()) + user))
-    return {item.label: item.matched for item in new_classes(rounds, owners)}
+    return {item.label: item.matched for item in new_classes(reports, owners)}
 
 
 def in_several_rounds(figures: Figures) -> set[str]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.demo.deal import KEYWORDS, SOUNDS, deal
-from benchmarks.demo.paper import ARCHITECTURES, Published, published
+from benchmarks.papers.gudur import ARCHITECTURES, Published, published
 from benchmarks.papers.run import Figures
 from benchmarks.papers.simulated import shared_inputs
+from demo.deal import KEYWORDS, SOUNDS, deal
 from fleet_protocol.setting import Value
 from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.data_section import DataSection

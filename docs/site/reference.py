@@ -90,8 +90,8 @@ def configuration() -> str:
     """Return the page of every key of a device's configuration file."""
     parts = [
         "# Configuration of a device",
-        "`/etc/auricle/edge.toml`, or what `--config` names. [A device](../device.md#configuration) says what the "
-        "defaults mean in use.",
+        "What `--config` or the environment's `AURICLE_CONFIG` names, else `edge.toml` in this folder, else "
+        "`/etc/auricle/edge.toml`. [A device](../device.md#configuration) says what the defaults mean in use.",
     ]
     for name, section in section_classes().items():
         about, meanings = _docstring(section)

@@ -74,7 +74,7 @@ class Recordings:
         folder = self.folder / label
         if label.startswith(("_", ".")) or folder.parent != self.folder or not folder.is_dir():
             return []
-        return [folder / name for name in _names(folder) if _is_recording(folder / name)]
+        return [folder / name for name in _names(folder) if is_recording(folder / name)]
 
     def clips_for_round(self, round_number: int, label: str) -> list[Path]:
         """Return a label's share of a round, drawn without replacement; all of them where there are fewer.
@@ -198,7 +198,7 @@ def _names(folder: Path) -> list[str]:
         ) from error
 
 
-def _is_recording(path: Path) -> bool:
+def is_recording(path: Path) -> bool:
     """Tell files and dangling links, whose names are worth a warning, from all else."""
     if path.name.startswith(".") or path.suffix.lower() not in SUFFIXES:
         return False

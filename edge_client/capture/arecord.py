@@ -119,5 +119,5 @@ def _run(*arguments: str) -> tuple[int, str, str]:
     except subprocess.TimeoutExpired as error:
         raise AudioError(f"arecord {' '.join(arguments)} does not answer for {_TIMEOUT_S:g} s") from error
     except OSError as error:
-        raise AudioError(f"cannot run arecord: {error.strerror}; install alsa-utils") from error
+        raise AudioError(f"cannot run arecord: {error.strerror}: sudo apt install alsa-utils") from error
     return result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")

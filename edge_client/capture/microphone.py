@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.arecord import open_arecord
+from edge_client.capture.file_player import open_file
 from edge_client.capture.pcm_stream import PcmStream
 from edge_client.capture.portaudio import open_portaudio
 from edge_client.capture.ring import SampleRing
@@ -23,7 +24,7 @@ from fleet_protocol.arrays import Floats
 
 Opener = Callable[[MicrophoneConfig, int, threading.Event], PcmStream]
 
-_OPENERS: dict[str, Opener] = {"portaudio": open_portaudio, "arecord": open_arecord}
+_OPENERS: dict[str, Opener] = {"portaudio": open_portaudio, "arecord": open_arecord, "file": open_file}
 _HELD_S = 5.0
 _POLL_S = 0.25
 _FIRST_SOUND_S = 10.0
@@ -158,6 +159,8 @@ class Microphone:
             stream.process.wait(_FIRST_SOUND_S, self._closing)
         except AudioError as error:
             stream.process.close()
+            if self._config.backend == "file":
+                raise
             raise AudioError(
                 f"cannot record from {stream.device!r}: {error}; is another program using it? "
                 "`auricle-edge devices` lists what is there"

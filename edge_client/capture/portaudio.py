@@ -29,7 +29,8 @@ def portaudio_devices() -> list[CaptureDevice]:
     except subprocess.TimeoutExpired as error:
         raise AudioError(f'PortAudio does not answer for {_START_S:g} s; try backend = "arecord"') from error
     if result.returncode:
-        raise AudioError(last_line(result.stderr) or f"PortAudio failed with status {result.returncode}")
+        crashed = f'PortAudio failed with status {result.returncode}; try backend = "arecord"'
+        raise AudioError(last_line(result.stderr) or crashed)
     return [CaptureDevice(item["name"], rates_hz=tuple(item["rates_hz"])) for item in json.loads(result.stdout)]
 
 

@@ -99,10 +99,12 @@ def _end_when_unread() -> None:
 def _sounddevice() -> ModuleType:
     try:
         import sounddevice
+    except ModuleNotFoundError as error:
+        raise AudioError(f"cannot record by PortAudio ({error}): pip install 'auricle[edge]'") from error
     except Exception as error:  # PortAudio is started while it is imported, and fails with errors of its own
         raise AudioError(
-            f"cannot record by PortAudio, because sounddevice cannot be loaded ({error}): install auricle[edge] and "
-            'the system\'s libportaudio2, or set backend = "arecord"'
+            f"cannot record by PortAudio ({error}): sudo apt install libportaudio2; or record by ALSA: "
+            'backend = "arecord" under [microphone]'
         ) from error
     module: ModuleType = sounddevice
     return module
@@ -132,7 +134,7 @@ def _wanted(sounddevice: ModuleType, device: str) -> dict[str, Any]:
     for info in inputs:
         if info["index"] == index:
             return info
-    raise AudioError(f"the system has no default microphone; {presence(devices)}")
+    raise AudioError(f"the system has no default microphone; {presence(devices)}" if devices else presence(devices))
 
 
 def _setting(sounddevice: ModuleType, info: dict[str, Any], rates_hz: list[int]) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from edge_client.errors import AudioError
 USUAL_RATES_HZ = (8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 88_200, 96_000, 176_400, 192_000)
 
 _HIDDEN = "one that another program has open may be hidden"
+_WITHOUT = "to try it without one, play recordings: `auricle-edge init --play FOLDER`"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def matching_device(wanted: str, devices: Sequence[CaptureDevice]) -> CaptureDev
 def presence(devices: Sequence[CaptureDevice]) -> str:
     """Say which devices are there, and what to do when the wanted one is not."""
     if not devices:
-        return f"no capture device is present: plug one in; the user needs the group audio, and {_HIDDEN}"
+        return f"no microphone is there: plug one in; the user needs the group audio, and {_HIDDEN}; {_WITHOUT}"
     return f"present: {_names(devices)}; name one by a part of its name, as device under [microphone]; {_HIDDEN}"
 
 

@@ -62,6 +62,13 @@ def build_public_set(
 
 def _require_labels(recordings: Recordings, labels: Sequence[str], per_label: int) -> None:
     present = recordings.labels()
+    if not labels and not present:
+        folder = recordings.folder
+        files = sum(path.is_file() for path in folder.iterdir()) if folder.is_dir() else 0
+        raise RecordingError(
+            f"{folder} has no recordings of any label: each label needs a folder of its own, as in "
+            f"{folder}/LABEL/*.wav; found there: {files} files that are in no such folder"
+        )
     if not labels or len(set(labels)) != len(labels):
         raise RecordingError(
             f"a public set needs labels, each once, not {', '.join(labels) or 'none'}; "

@@ -18,7 +18,7 @@ import numpy as np
 from edge_client.audio.resampling import resample
 from edge_client.audio.wave_files import content_name, encode_wave, require_whole
 from edge_client.clips.files import Clip, clip_files, folder_of, label_folders, labels_with_clips
-from edge_client.clips.labels import BACKGROUND, REJECTED, check_folder, check_label, is_label
+from edge_client.clips.labels import BACKGROUND, REJECTED, check_folder, is_label
 from edge_client.clips.trash import link_or_copy
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
@@ -130,19 +130,19 @@ class ClipStore:
         return path
 
     def relabel(self, clip: Clip, label: str) -> Clip:
-        """Say that a clip is a sound of another label.
+        """Say that a clip is a sound of another label, or belongs into a reserved folder.
 
         Raises:
             ClipError: the label cannot be one, the clip is gone, or another process is changing the store.
         """
-        target = self.folder / check_label(label) / clip.path.name
+        target = self.folder / check_folder(label) / clip.path.name
         with self.changing():
             self._require_present(clip)
             make_folder(target.parent)
             clip.path.replace(target)
             flush_folder(target.parent)
             self._forget_folder(clip.path.parent)
-        return Clip(target.parent.name, target)
+        return Clip(folder_of(target, self.folder), target)
 
     def delete(self, clip: Clip) -> None:
         """Remove a clip for good.

@@ -7,6 +7,7 @@ One file each, in the clip store's own format, so that naming one is a move. Its
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from collections.abc import Iterable
@@ -16,11 +17,14 @@ from pathlib import Path
 from edge_client.audio.wave_files import content_name, encode_wave
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError
+from edge_client.storage.owner_choices import FILE, change_choices, read_choices
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import leftovers, remove_durably, write_durably
 
 _NAME = re.compile(r"(\d{13,})-(\d{4})-([0-9a-f]{8})\.wav")
 _DAY_S = 86_400.0
+# Detected sounds that are kept where the owner switched that on and the configuration names no number.
+_SWITCHED_ON = 50
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,13 @@ class UnknownClips:
             sample_rate_hz: of the windows, the model's.
         """
         self.folder = folder
-        self._count, self._days = config.unknown_count, config.unknown_days
+        self._unknown_count, self._days = config.unknown_count, config.unknown_days
         self._rate_hz = sample_rate_hz
+
+    @property
+    def count(self) -> int:
+        """How many are kept."""
+        return self._unknown_count
 
     def add(self, heard_at: float, score: float, window: Floats) -> None:
         """Keep a sound; the oldest go once there are too many, or when they have expired.
@@ -66,7 +75,7 @@ class UnknownClips:
         Raises:
             OSError: the disk refuses.
         """
-        if not self._count:
+        if not self.count:
             return
         data = encode_wave(window, self._rate_hz)
         milliseconds, thousandths = _milliseconds(heard_at), round(1e3 * min(1.0, max(0.0, score)))
@@ -81,7 +90,7 @@ class UnknownClips:
         oldest = (time.time() if now is None else now) - self._days * _DAY_S
         sounds = self.sounds()
         gone = [sound.path for sound in sounds if sound.heard_at < oldest]
-        for path in (*gone, *(sound.path for sound in sounds[self._count :])):
+        for path in (*gone, *(sound.path for sound in sounds[self.count :])):
             path.unlink(missing_ok=True)
         for path in leftovers(self.folder):
             path.unlink()
@@ -121,7 +130,39 @@ class DetectedClips(UnknownClips):
     def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
         """Use a folder, the state folder's ``detected``, which is made on first use."""
         super().__init__(folder, config, sample_rate_hz)
-        self._count, self._days = config.detected_count, config.detected_days
+        self._configured, self._days = config.detected_count, config.detected_days
+
+    @property
+    def count(self) -> int:
+        """How many are kept: as the configuration says, unless the owner switched it on or off since."""
+        wanted = read_choices(self._choices_path).keeps_detected
+        if wanted is None:
+            return self._configured
+        return self.switched_on if wanted else 0
+
+    @property
+    def switched_on(self) -> int:
+        """How many are kept where the owner wants it."""
+        return self._configured or _SWITCHED_ON
+
+    @property
+    def days(self) -> float:
+        """Age at which they are deleted, days."""
+        return self._days
+
+    def switch(self, *, on: bool) -> None:
+        """Keep detected sounds from now on, or keep none and delete those that there are; the daemon follows at once.
+
+        Raises:
+            StateError: another process is changing what the owner decided.
+            OSError: the disk refuses.
+        """
+        change_choices(self._choices_path, lambda choices: dataclasses.replace(choices, keeps_detected=on))
+        self.tidy()
+
+    @property
+    def _choices_path(self) -> Path:
+        return self.folder.with_name(FILE)
 
     def forget(self, moments: Iterable[float]) -> None:
         """Remove the sounds of events by their times, seconds since 1970.

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
     Command = Callable[[argparse.Namespace], int]
 
-# Where `make install-edge` puts the configuration.
-CONFIG = Path("/etc/auricle/edge.toml")
 
-
-def add_config(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
+def add_config(parser: argparse.ArgumentParser, *, below: bool = False, search: bool = True) -> None:
     """Give a command the option that names the configuration.
 
     Args:
         parser: The command's.
         below: Whether it is an action of a command that has the option too: then its absence behind the action must not
             undo what was given before it.
+        search: Whether it needs a configuration that is there: where none is named, it is looked for before the command
+            runs.
     """
-    help_ = f"TOML; docs/device.md lists the keys ({CONFIG})"
-    default = argparse.SUPPRESS if below else CONFIG
+    help_ = "TOML; docs/device.md lists the keys (AURICLE_CONFIG, else edge.toml here, else /etc/auricle/edge.toml)"
+    default = argparse.SUPPRESS if below else None
     parser.add_argument("--config", type=Path, default=default, metavar="FILE", help=help_)
+    parser.set_defaults(search=search)
 
 
 def add_json(parser: argparse.ArgumentParser, *, below: bool = False) -> None:

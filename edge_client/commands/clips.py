@@ -23,7 +23,7 @@ _COLUMNS = "{:<24} {:>6} {:>9} {:>9}"
 
 def add(commands: Commands) -> None:
     """Add the command and those below it."""
-    clips = commands.add_parser("clips", help="list what was taught; play, relabel, delete or undelete it")
+    clips = commands.add_parser("clips", help="list what was taught; play, relabel, delete it; undo that")
     clips.add_argument("--label", help="list the clips of this label one by one")
     add_json(clips)
     add_config(clips)
@@ -52,12 +52,17 @@ def add(commands: Commands) -> None:
     undelete = action("undelete", "bring back what was deleted last", _undelete)
     undelete.add_argument("--label", default=argparse.SUPPRESS, help="what was deleted of this label instead")
     undelete.add_argument("--list", action="store_true", help="list what can be had back")
+    action("undo", "take back what was deleted or relabelled last", _undo)
+    differ = action("differ", "say that two sounds which sound the same differ; nobody asks again", _differ)
+    differ.add_argument("first", metavar="LABEL")
+    differ.add_argument("second", metavar="LABEL")
     action("purge", "remove what was deleted for good now", _purge).add_argument("--yes", action="store_true")
 
 
 def _list(options: argparse.Namespace) -> int:
     from edge_client.commands.owner import Teaching
-    from edge_client.commands.status import expected_lines, provisional_lines
+    from edge_client.commands.status import expected_lines, provisional_lines, same_lines
+    from edge_client.storage.owner_choices import read_choices, same_sounds
 
     teaching = Teaching.open(options.config)
     store = teaching.store
@@ -65,14 +70,15 @@ def _list(options: argparse.Namespace) -> int:
         return _list_label(_of_label(store, options.label), json=options.json)
     found = [_summary(store, label) for label in (*store.labels(), *store.rejected_folders())]
     used, expected = store.size_bytes() / _MB, teaching.state.expectations()
+    same = same_sounds(read_choices(teaching.state.choices_path), expected)
     if options.json:
         quota = {"used_mb": round(used, 3), "quota_mb": teaching.config.clips.quota_mb, "folder": str(store.folder)}
-        print_json({"labels": found, "expected": expected, "provisional": teaching.provisional, **quota})
+        print_json({"labels": found, "expected": expected, "same": same, "provisional": teaching.provisional, **quota})
         return 0
     print(_COLUMNS.format("label", "clips", "seconds", "MB"))
     for item in found:
         print(_COLUMNS.format(item["label"], item["clips"], f"{item['seconds']:.1f}", f"{item['mb']:.2f}"))
-    for line in (*expected_lines(expected), *provisional_lines(teaching.provisional)):
+    for line in (*expected_lines(expected), *same_lines(same), *provisional_lines(teaching.provisional)):
         print(line)
     print(f"{used:.1f} of {teaching.config.clips.quota_mb:g} MB are used, in {store.folder}")
     return 0
@@ -147,6 +153,7 @@ def _play(options: argparse.Namespace) -> int:
 
 
 def _relabel(options: argparse.Namespace) -> int:
+    from edge_client.commands.changes import rename
     from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
 
@@ -155,21 +162,51 @@ def _relabel(options: argparse.Namespace) -> int:
     if (options.clip is None) == (options.label is None):
         raise ClipError("name one clip, or all of a label with --label OLD, and then the new label")
     chosen = [store.find(options.clip)] if options.label is None else _of_label(store, options.label)
-    label = teaching.require_slot(options.new_label)
-    with store.changing():
-        moved = [(clip.label, store.relabel(clip, label)) for clip in chosen]
-        forgotten = teaching.forget_emptied(clip.label for clip in chosen)
+    moved, forgotten = rename(teaching, chosen, teaching.require_slot(options.new_label))
+    pairs = [(clip.label, now) for clip, now in zip(chosen, moved, strict=True)]
     if options.json:
-        print_json([{"id": clip.clip_id, "was": former, "is": clip.label} for former, clip in moved])
+        print_json([{"id": clip.clip_id, "was": former, "is": clip.label} for former, clip in pairs])
         return 0
-    for former, clip in moved:
+    for former, clip in pairs:
         print(f"{clip.clip_id}: {former!r} is {clip.label!r} now")
-    _print_each(forgotten)
+    _print_each([*forgotten, "`auricle-edge clips undo` takes it back"])
+    return 0
+
+
+def _undo(options: argparse.Namespace) -> int:
+    from edge_client.commands.changes import changes, undo
+    from edge_client.commands.owner import Teaching
+    from edge_client.errors import ClipError
+
+    teaching = Teaching.open(options.config)
+    found = changes(teaching)
+    if not found:
+        raise ClipError("there is nothing to undo: nothing was deleted or renamed within a week")
+    last = found[0]
+    count = undo(teaching, last)
+    if options.json:
+        print_json({"undone": last.kind, "label": last.label, "clips": count})
+        return 0
+    what = "were deleted" if last.kind == "deleted" else f"were called {last.new_label!r}"
+    print(f"{count} clips of {last.label!r}, which {what}, are back. {teaching.after()}")
+    return 0
+
+
+def _differ(options: argparse.Namespace) -> int:
+    from edge_client.commands.changes import set_different
+    from edge_client.commands.owner import Teaching
+
+    set_different(Teaching.open(options.config), options.first, options.second)
+    if options.json:
+        print_json({"different": [options.first, options.second]})
+    else:
+        print(f"{options.first!r} and {options.second!r} differ, although they sound alike; nobody asks again")
     return 0
 
 
 def _delete(options: argparse.Namespace) -> int:
     from edge_client.clips.trash import KEEP_DAYS
+    from edge_client.commands.changes import delete
     from edge_client.commands.owner import Teaching
 
     teaching = Teaching.open(options.config)
@@ -177,14 +214,7 @@ def _delete(options: argparse.Namespace) -> int:
     chosen = [store.find(given) for given in options.clips] or _of_label(store, options.label)
     labels = ", ".join(sorted({repr(clip.label) for clip in chosen}))
     confirm(f"delete {len(chosen)} clips of {labels}{' for good' if options.for_good else ''}", yes=options.yes)
-    with store.changing():
-        if not options.for_good:
-            teaching.trash.keep(chosen)
-        for clip in chosen:
-            store.delete(clip)
-        forgotten = teaching.forget_emptied(clip.label for clip in chosen)
-        teaching.trash.empty()
-    teaching.forget_deleted()
+    forgotten = delete(teaching, chosen, for_good=options.for_good)
     if options.json:
         print_json([{"id": clip.clip_id, "label": clip.label} for clip in chosen])
         return 0
@@ -200,6 +230,7 @@ def _print_each(lines: Sequence[str]) -> None:
 
 
 def _undelete(options: argparse.Namespace) -> int:
+    from edge_client.commands.changes import put_back
     from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
 
@@ -215,11 +246,7 @@ def _undelete(options: argparse.Namespace) -> int:
         raise ClipError(
             f"nothing that was deleted can be had back of {options.label or 'any label'}; there is: {labels}"
         )
-    with teaching.store.changing():
-        for clip in chosen:
-            teaching.require_folder(clip.label)
-            teaching.store.put_back(clip.path, clip.label)
-            teaching.trash.remove(clip.path)
+    put_back(teaching, chosen)
     if options.json:
         print_json([{"id": clip.clip_id, "label": clip.label} for clip in chosen])
     else:
@@ -245,12 +272,12 @@ def _list_deleted(deletions: Sequence[Deletion], *, json: bool) -> int:
 
 
 def _purge(options: argparse.Namespace) -> int:
+    from edge_client.commands.changes import purge
     from edge_client.commands.owner import Teaching
 
     teaching = Teaching.open(options.config)
     confirm("remove deleted clips for good", yes=options.yes)
-    with teaching.store.changing():
-        removed = teaching.trash.empty(0.0)
+    removed = purge(teaching)
     if options.json:
         print_json({"removed": removed})
     else:

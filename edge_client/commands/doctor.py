@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     doctor = commands.add_parser("doctor", help="check microphone, disk, clock, model, aggregator; say what to do")
     add_json(doctor)
-    add_config(doctor)
+    add_config(doctor, search=False)  # that there is none is a finding
     doctor.set_defaults(command=_doctor)
 
 

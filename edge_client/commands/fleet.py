@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_client.commands import CONFIG, add_config, add_json
+from edge_client.commands import add_config, add_json
 from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Add the commands."""
     join = commands.add_parser("join", help="join a fleet by an invitation (`auricle-aggregator invite` prints one)")
-    add_config(join)
+    add_config(join, search=False)
     join.add_argument("link", nargs="?", help="the invitation, https://host:port/#aur_join_...; none: look for servers")
     join.add_argument("--seconds", type=float, default=3.0, metavar="S", help="without a link: how long to look (3)")
     join.add_argument(
@@ -63,6 +63,7 @@ def _join(options: argparse.Namespace) -> int:
     if options.link is None:
         return _look(options)
     from edge_client.config import load_config
+    from edge_client.config.place import config_option, find_config
     from edge_client.daemon.joining import join
     from edge_client.storage.device_state import DeviceState
     from fleet_protocol.addresses import InvitationLink
@@ -70,6 +71,7 @@ def _join(options: argparse.Namespace) -> int:
     link = InvitationLink.parse(options.link)
     if options.recordings is not None:
         _set_up(options, link)
+    options.config = find_config(options.config)
     enrolled = join(options.config, link, insecure_http=options.insecure_http)
     _tell(options, link, enrolled)
     if options.run:
@@ -79,8 +81,8 @@ def _join(options: argparse.Namespace) -> int:
         return run(options.config)
     if not options.json:
         running = DeviceState(load_config(options.config).device.state).locked("daemon")
-        start = "auricle-edge run" if options.config == CONFIG else f"auricle-edge run --config {options.config}"
-        print("restart the daemon: sudo systemctl restart auricle-edge" if running else f"start it: {start}")
+        start = f"start it: auricle-edge run{config_option(options.config)}"
+        print("restart the daemon: sudo systemctl restart auricle-edge" if running else start)
     return 0
 
 
@@ -107,7 +109,7 @@ def _set_up(options: argparse.Namespace, link: InvitationLink) -> None:
     from edge_client.daemon.joining import set_up
 
     folder = options.recordings.resolve()
-    if options.config == CONFIG:
+    if options.config is None:
         options.config = folder.with_name(f"{folder.name}.device") / "edge.toml"
     name = options.name or folder.name
     set_up(options.config, link, folder, name=name, insecure_http=options.insecure_http)

@@ -5,24 +5,29 @@ from __future__ import annotations
 import argparse
 import socket
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import CONFIG, add_config, add_json
+from edge_client.commands import add_config, add_json
 from fleet_protocol.command_line import print_json
 from fleet_protocol.ready_bundles import FIRST_CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from edge_client.capture.sound_devices import CaptureDevice
     from edge_client.commands import Commands
 
 _NO_MICROPHONE = "none"
+# Stands for the choice of recordings, among the names of microphones.
+_PLAYED = "\0"
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     init = commands.add_parser("init", help="write a configuration: asks three questions, or takes these options")
     init.add_argument("--microphone", metavar="NAME", help=f'part of its name; "": the default; {_NO_MICROPHONE}: none')
+    init.add_argument("--play", type=Path, metavar="PATH", help="recordings in its place: a file, or a folder of them")
     init.add_argument("--backend", choices=["portaudio", "arecord"], default="portaudio", help="(portaudio)")
     init.add_argument("--bundle", metavar="NAME|FILE", help=f"what recognises sounds ({FIRST_CHOICE})")
     fleet = init.add_mutually_exclusive_group()
@@ -32,42 +37,80 @@ def add(commands: Commands) -> None:
     init.add_argument("--insecure-http", action="store_true", help="with --link: as for `auricle-edge join`")
     init.add_argument("--name", default=socket.gethostname()[:100] or "auricle", help="of the device (the host's)")
     init.add_argument(
-        "--state", metavar="FOLDER", help=f"(/var/lib/auricle, or state beside a FILE other than {CONFIG})"
+        "--state", metavar="FOLDER", help="(state beside FILE; of /etc/auricle/edge.toml: /var/lib/auricle)"
     )
     init.add_argument("--force", action="store_true", help="replace a configuration")
     add_json(init)
-    add_config(init)
+    add_config(init, search=False)
     init.set_defaults(command=_init)
 
 
 def _init(options: argparse.Namespace) -> int:
     from edge_client.config.new_file import Answers, require_new, write_new
+    from edge_client.config.place import SERVICE_CONFIG, config_option, new_config
 
+    options.config = new_config(options.config)
     require_new(options.config, replace=options.force)  # before anything is asked
     asking = sys.stdin.isatty() and not options.json
-    microphone = options.microphone
-    if microphone is None:
-        microphone = _ask_for_microphone(options.backend) if asking else ""
+    _choose_microphone(options, asking=asking)
     bundle = options.bundle or (_ask_for_bundle() if asking else FIRST_CHOICE)
     link = options.link or (_ask_for_fleet() if asking and not options.alone else "")
     share_names = options.share_names or bool(link and asking and _ask_to_share())
-    state = options.state or ("/var/lib/auricle" if options.config == CONFIG else "state")
-    heard = None if microphone == _NO_MICROPHONE else microphone
+    state = options.state or ("/var/lib/auricle" if options.config == SERVICE_CONFIG else "state")
+    heard = None if options.microphone == _NO_MICROPHONE else options.microphone
+    played = None if options.play is None else options.play.resolve()
     write_new(
         options.config,
-        Answers(options.name, state, bundle, heard, options.backend, share_names=share_names),
+        Answers(options.name, state, bundle, heard, options.backend, played, share_names=share_names),
         replace=options.force,
     )
     joined = _join(options, link) if link else None
     if options.json:
-        print_json({"config": str(options.config), "bundle": bundle, "microphone": heard, "joined": joined})
+        plays = None if played is None else str(played)
+        found = {"config": str(options.config), "bundle": bundle, "microphone": heard, "play": plays, "joined": joined}
+        print_json(found)
         return 0
     print(f"wrote {options.config}")
     if joined is not None:
         print(f"joined the fleet of {joined}")
-    given = "" if options.config == CONFIG else f" --config {options.config}"
+    given = config_option(options.config)
     print(f"next: auricle-edge doctor{given}, then auricle-edge run{given}")
     return 0
+
+
+def _choose_microphone(options: argparse.Namespace, *, asking: bool) -> None:
+    """Settle what the device listens with, where the options do not say it, and tell when there is no microphone."""
+    if options.play is not None:
+        from edge_client.capture.file_player import playable
+
+        playable(options.play)
+        options.microphone = _NO_MICROPHONE
+    if options.microphone == _NO_MICROPHONE:
+        return
+    found = _microphones(options.backend, options.microphone)
+    if options.microphone is None:
+        options.microphone = ""
+        if asking:
+            _ask_for_microphone(options, found)
+
+
+def _microphones(backend: str, wanted: str | None) -> list[CaptureDevice]:
+    """Return the microphones that are there; where none is, or not the wanted one, say why, and what to do."""
+    from edge_client.capture.arecord import arecord_devices
+    from edge_client.capture.portaudio import portaudio_devices
+    from edge_client.capture.sound_devices import matching_device, presence
+    from edge_client.errors import AudioError
+
+    try:
+        found = {"portaudio": portaudio_devices, "arecord": arecord_devices}[backend]()
+        if not found:
+            raise AudioError(presence(found))
+        if wanted:
+            matching_device(wanted, found)
+        return found
+    except AudioError as error:
+        print(f"auricle-edge: {error}", file=sys.stderr)
+        return []
 
 
 def _join(options: argparse.Namespace, given: str) -> str:
@@ -100,20 +143,18 @@ def _choose(question: str, choices: Sequence[tuple[str, Any]]) -> Any:  # noqa: 
         print(f"{given!r} is none of these numbers", file=sys.stderr)
 
 
-def _ask_for_microphone(backend: str) -> str:
-    from edge_client.capture.arecord import arecord_devices
-    from edge_client.capture.portaudio import portaudio_devices
-    from edge_client.errors import AudioError
-
-    try:
-        found = {"portaudio": portaudio_devices, "arecord": arecord_devices}[backend]()
-    except AudioError as error:
-        print(error, file=sys.stderr)
-        found = []
-    choices = [("the system's default", "")]
+def _ask_for_microphone(options: argparse.Namespace, found: Sequence[CaptureDevice]) -> None:
+    default = "the system's default" if found else "one that will be plugged in later: the system's default"
+    choices = [(default, "")]
     choices += [(f"{device.name} {device.description}".rstrip(), device.name) for device in found]
     choices.append(("none: this device does not listen", _NO_MICROPHONE))
-    return str(_choose("1. Which microphone shall it listen with?", choices))
+    choices.append(("recordings in its place, to try it", _PLAYED))
+    chosen = _choose("1. Which microphone shall it listen with?", choices)
+    if chosen != _PLAYED:
+        options.microphone = chosen
+        return
+    options.play = Path(_ask("   Which recording, or which folder of recordings?"))
+    _choose_microphone(options, asking=True)
 
 
 def _ask_for_bundle() -> str:

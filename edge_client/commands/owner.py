@@ -190,9 +190,9 @@ class Teaching:
         """Remove what the cache of embeddings holds of clips that are gone."""
         forget_clips(self.state.embeddings_path, clip_files(self.store.folder))
 
-    def after(self) -> str:
-        """Say what happens to what was taught."""
+    def after(self, *, terminal: bool = True) -> str:
+        """Say what happens to what was taught; on a terminal, with the command that tells more."""
         if self.config.microphone is None:
             return "The next round learns from them."
-        tells = " `auricle-edge status` then tells what to expect." if self.label_map.reserved else ""
+        tells = " `auricle-edge status` then tells what to expect." if terminal and self.label_map.reserved else ""
         return f"The daemon, where it runs, learns from them within a minute or two.{tells}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,14 @@ def _status(options: argparse.Namespace) -> int:
     from edge_client.config import load_config
     from edge_client.daemon.status_file import read_status
     from edge_client.storage.device_state import DeviceState
+    from edge_client.storage.owner_choices import read_choices, same_sounds
 
     state = DeviceState(load_config(options.config).device.state)
-    status = read_status(state) | {"expected": state.expectations()}
+    expected = state.expectations()
+    status = read_status(state) | {
+        "expected": expected,
+        "same": same_sounds(read_choices(state.choices_path), expected),
+    }
     if options.json:
         print_json(status)
     else:
@@ -76,7 +82,12 @@ def _lines(status: dict[str, Any]) -> list[str]:
         if found
     ]
     lines += [f"damage    {sentence}" for sentence in status["damage"]]
-    return lines + expected_lines(status["expected"]) + provisional_lines(model["provisional"])
+    return (
+        lines
+        + expected_lines(status["expected"])
+        + same_lines(status["same"])
+        + provisional_lines(model["provisional"])
+    )
 
 
 def _round_lines(model: dict[str, Any]) -> list[str]:
@@ -102,7 +113,19 @@ def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
             f"{found['misses']:.0f} % of those recorded; takes {found['false_accepts']:.0f} % of other words for it"
         )
         lines += [f"  {advice}" for advice in found["advice"]]
+        if any(f"not {found['label']!r}" in advice for advice in found["advice"]):
+            lines.append(f"  to say so: auricle-edge label ID... --not {shlex.quote(found['label'])}")
     return lines
+
+
+def same_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Return, for people, which labels sound the same, and what they can say of them."""
+    return [
+        f"{first!r} and {second!r} sound the same: auricle-edge clips relabel --label {shlex.quote(second)} "
+        f"{shlex.quote(first)} puts them together; auricle-edge clips differ {shlex.quote(first)} "
+        f"{shlex.quote(second)} keeps them apart"
+        for first, second in pairs
+    ]
 
 
 def provisional_lines(labels: Iterable[str]) -> list[str]:

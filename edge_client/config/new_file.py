@@ -22,6 +22,7 @@ class Answers:
         bundle: Name of a ready bundle, or the path of a file.
         microphone: Part of the sound device's name, "" for the system's default; None: it does not listen.
         backend: Program that records.
+        played: Recordings in the place of a microphone, a file or a folder; None: there is a microphone, or none.
         share_names: Whether the owner's words for sounds travel to the aggregator.
         recordings: Folder of clips to learn from, as ``<label>/*.wav``; None: what the owner teaches.
     """
@@ -31,6 +32,7 @@ class Answers:
     bundle: str
     microphone: str | None
     backend: str = "portaudio"
+    played: Path | None = None
     share_names: bool = False
     recordings: Path | None = None
 
@@ -76,7 +78,15 @@ def _text(answers: Answers) -> str:
         "[model]",
         f"bundle = {_quoted(answers.bundle)}",
     ]
-    if answers.microphone is not None:
+    if answers.played is not None:
+        lines += [
+            "",
+            "[microphone]",
+            "# Recordings in the place of a microphone.",
+            'backend = "file"',
+            f"file = {_quoted(str(answers.played))}",
+        ]
+    elif answers.microphone is not None:
         lines += [
             "",
             "[microphone]",

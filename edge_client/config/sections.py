@@ -145,15 +145,20 @@ class MicrophoneConfig:
 
     Attributes:
         device: Part of the sound device's name, because its number changes from boot to boot; "": the system's default.
-        backend: Program that records: ``portaudio``, or ``arecord`` for boards where PortAudio hangs.
+        backend: What records: ``portaudio``, or ``arecord`` for boards where PortAudio hangs. ``file`` plays recordings
+            in the place of a microphone.
         rate_hz: Sample rate of the recording, Hz; 0: the model's where the hardware offers it, else the nearest above.
         silent_s: Time without a frame, or of digital silence, after which the stream is opened anew, s.
+        file: A recording, or a folder of recordings, that ``file`` plays in the order of their paths; None: none.
+        repeat: Whether the recordings begin again after the last one; else silence follows.
     """
 
     device: str = ""
-    backend: Literal["portaudio", "arecord"] = "portaudio"
+    backend: Literal["portaudio", "arecord", "file"] = "portaudio"
     rate_hz: int = 0
     silent_s: float = 10.0
+    file: Path | None = None
+    repeat: bool = True
 
     def __post_init__(self) -> None:
         require(
@@ -161,6 +166,8 @@ class MicrophoneConfig:
             "must be 0 (automatic) or from 4000 to 768000",
         )  # fmt: skip
         require(self.silent_s >= 1, "silent_s", self.silent_s, "must be at least 1")
+        named = self.backend != "file" or self.file is not None
+        require(named, "backend", self.backend, "needs the key file too, a recording or a folder of recordings")
 
 
 THRESHOLD = 0.7

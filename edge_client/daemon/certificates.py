@@ -5,12 +5,19 @@ docs/security.md, "TLS", says what is checked and what is not.
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import re
 import ssl
 import time
 
 from edge_client.errors import CertificateError
 
+# RFC 7468, section 3, "strict": nothing but whitespace around it, and at most 16 KiB; an aggregator's has 700 bytes.
+_PEM = re.compile(
+    r"\s*-----BEGIN CERTIFICATE-----\r?\n([A-Za-z0-9+/\r\n]+={0,2})\r?\n-----END CERTIFICATE-----\s*", re.ASCII
+)
+_LARGEST_PEM = 1 << 14
 # Of X509_V_ERR_* (OpenSSL, x509_vfy.h).
 _NOT_YET_VALID, _EXPIRED, _OTHER_NAME = 9, 10, 62
 
@@ -22,14 +29,18 @@ def trust(authority: str | None) -> ssl.SSLContext | bool:
         authority: certificate of the pinned authority, PEM; None: the public ones are trusted.
 
     Raises:
-        CertificateError: it is no certificate.
+        CertificateError: it is not exactly one authority's certificate.
     """
     if authority is None:
         return True
     try:
-        context = ssl.create_default_context(cadata=authority)
+        context = _trusting(_der(authority))
     except (ssl.SSLError, ValueError) as error:
-        raise CertificateError(f"the pinned authority is no certificate ({error}); join the fleet again") from error
+        raise CertificateError(
+            f"what this device pinned when it joined is not one authority's certificate ({error}). Somebody may have "
+            "been in between, and may know this device's secret: have the device revoked, run `auricle-edge leave "
+            "--forget`, and join again by a new invitation (`auricle-edge join LINK`)"
+        ) from error
     # The authority vouches for this one server, whatever its name and address are by now.
     context.check_hostname = False
     return context
@@ -47,12 +58,42 @@ def fingerprint(certificate: str) -> str:
     """Return the SHA-256 of a certificate (PEM), 64 hex digits.
 
     Raises:
-        CertificateError: it is no certificate.
+        CertificateError: it is not exactly one certificate.
     """
     try:
-        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()
+        return hashlib.sha256(_der(certificate)).hexdigest()
     except ValueError as error:
-        raise CertificateError(f"the server's authority is no certificate: {error}") from error
+        raise CertificateError(
+            f"what the server shows as its authority is not one certificate ({error}). Somebody may be in between; ask "
+            "whoever invited you"
+        ) from error
+
+
+def _der(text: str) -> bytes:
+    """Return the bytes of the one certificate that a text (PEM) consists of.
+
+    The ssl module is lax: it takes the first bytes that it can decode for the certificate, while OpenSSL trusts each
+    one that it finds in the text.
+
+    Raises:
+        ValueError: the text is anything else.
+    """
+    found = _PEM.fullmatch(text) if len(text) <= _LARGEST_PEM else None
+    if found is None:
+        raise ValueError(f"{len(text)} characters with {text.count('-----BEGIN')} PEM blocks, not one and nothing else")
+    return base64.b64decode("".join(found[1].split()), validate=True)
+
+
+def _trusting(authority: bytes) -> ssl.SSLContext:
+    """Return a context that trusts an authority (DER), and no other.
+
+    Raises:
+        ssl.SSLError, ValueError: it is no certificate, not an authority's, or bytes follow it.
+    """
+    context = ssl.create_default_context(cadata=authority)
+    if context.get_ca_certs(binary_form=True) != [authority] or context.cert_store_stats()["x509"] != 1:
+        raise ValueError(f"{len(authority)} bytes that are not one authority's certificate alone")
+    return context
 
 
 def refusal(error: BaseException, url: str, authority: str | None) -> CertificateError | None:

@@ -17,10 +17,11 @@ from edge_client.capture.microphone import open_microphone
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.files import clip_files
 from edge_client.clips.store import ClipStore
-from edge_client.clips.trash import Trash
+from edge_client.clips.trash import KEEP_DAYS, Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.board import resident_mb, temperature_c
+from edge_client.daemon.health import health_of
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
 from edge_client.daemon.metrics import MetricsServer
 from edge_client.daemon.round_loop import RoundLoop
@@ -36,10 +37,13 @@ from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.learning.teaching.embedding_cache import forget_clips
 from edge_client.live.feed import LiveFeed
 from edge_client.logs import set_up_log
+from edge_client.model.interpreter import installed_runtime
 from edge_client.rate_limited_log import RateLimitedLog
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.owner_choices import forget
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
 
 log = logging.getLogger(__name__)
@@ -52,6 +56,7 @@ _DAMAGE_KEPT = 20
 # Seconds between two writings of the status: into memory, or onto a disk that wears.
 _STATUS_S = (2.0, 30.0)
 _FEED_S = 5.0
+_DAY_S = 86_400.0
 # Longest time without progress: one question for work, an answer's time-out and some patience.
 _ROUNDS_STUCK_S = 300.0
 _TEACHING_STUCK_S = 120.0
@@ -103,6 +108,8 @@ class Daemon:
         self._mend()
         self._started = time.time()
         self._file = StatusFile(self._state)
+        runtime = installed_runtime() or "none"
+        self._versions = {"auricle": version(), "bundle": config.model.bundle.stem, "runtime": runtime}
         self._supervisor = Supervisor(stop)
         self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
         _warn_of_missing_folders(config)
@@ -177,6 +184,7 @@ class Daemon:
         """Delete what is too old, and what a power cut left half-written."""
         if self._store.tidy():
             forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
+        forget(self._state.choices_path, older_than_ms=round(1e3 * (time.time() - KEEP_DAYS * _DAY_S)))
         self._unknown.tidy()
         self._detected.tidy()
         self._trash.empty()
@@ -195,7 +203,6 @@ class Daemon:
             self._listening = ListeningLoop(
                 source, lambda: load_listening(self._config), self._config.detector, self._publisher, beat, feed
             )
-            log.info("listening for %s", ", ".join(self._model["labels"]) or "nothing yet: teach a sound")
             self._listening.run(self._stop)
         finally:
             self._listening = None
@@ -238,8 +245,10 @@ class Daemon:
             notify("WATCHDOG=1", "STATUS=running")
 
     def _write_status(self) -> None:
+        status = self._status()
+        self._publisher.report(health_of(status, time.time()))
         try:
-            self._file.write(self._status())
+            self._file.write(status)
         except OSError as error:  # a full disk must not end the listening
             log.warning("cannot write the status %s: %s", self._file.path, error)
 
@@ -255,6 +264,7 @@ class Daemon:
             "training": self._training.status,
             "teaching": self._teaching.status,
             "damage": list(self._damage),
+            "versions": self._versions,
             "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},
         }
 

@@ -14,6 +14,8 @@ from typing import Any, Literal
 from edge_client.audio.level import TOO_QUIET_DB, rms_dbfs
 from edge_client.capture.microphone import open_microphone
 from edge_client.config import Config, load_config
+from edge_client.config.place import find_config
+from edge_client.config.sections import MicrophoneConfig
 from edge_client.daemon.board import temperature_c
 from edge_client.daemon.enrolment import client_of_member
 from edge_client.daemon.status_file import read_status
@@ -52,14 +54,19 @@ class Finding:
     way_out: str = ""
 
 
-def examine(config_path: Path) -> Iterator[Finding]:
-    """Check a device, one thing after the other; what an earlier finding makes impossible is left out."""
+def examine(given: Path | None) -> Iterator[Finding]:
+    """Check a device, one thing after the other; what an earlier finding makes impossible is left out.
+
+    Args:
+        given: Its configuration; None: it is looked for.
+    """
     yield _versions()
+    config_path = None
     try:
+        config_path = find_config(given)
         config = load_config(config_path)
     except AuricleError as error:
-        way_out = "correct it" if config_path.exists() else "write one: auricle-edge init"
-        yield Finding("configuration", "problem", str(error), way_out)
+        yield Finding("configuration", "problem", str(error), "correct it" if config_path else "see the message")
         return
     yield Finding("configuration", "ok", str(config_path))
     yield _permission(config)
@@ -138,6 +145,8 @@ def _microphone(config: Config) -> Finding:
     if state.locked("daemon"):
         return _daemons_microphone(read_status(state))
     rate_hz = read_bundle(config.model.bundle).manifest.feature_settings.sample_rate_hz
+    if config.microphone.backend == "file":
+        return _played(config.microphone, rate_hz)
     source = open_microphone(config.microphone, rate_hz)
     try:
         level = rms_dbfs(source.read(round(_LISTEN_S * source.sample_rate_hz), 2 * _LISTEN_S))
@@ -145,6 +154,13 @@ def _microphone(config: Config) -> Finding:
     finally:
         source.close()
     return _judged_level(found, level)
+
+
+def _played(microphone: MicrophoneConfig, rate_hz: int) -> Finding:
+    """Look whether recordings can be played in the place of a microphone; they may well begin with silence."""
+    source = open_microphone(microphone, rate_hz)
+    source.close()
+    return Finding("microphone", "ok", f"none: it plays recordings, {source.device}")
 
 
 def _daemons_microphone(status: dict[str, Any]) -> Finding:

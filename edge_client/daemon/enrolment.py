@@ -9,6 +9,7 @@ import secrets
 from edge_client.clips.files import clips_of_a_round, labels_with_clips
 from edge_client.config import Config
 from edge_client.daemon.server_client import ServerClient
+from edge_client.daemon.versions import versions
 from edge_client.errors import RefusedError
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
@@ -74,6 +75,7 @@ def describe(config: Config, state: DeviceState, trouble: str = "") -> Enrolment
         clips=clips_of_a_round(config.clips_folder, config.recordings.per_round[1]),
         network=manifest.network,
         trouble=trouble,
+        versions=versions(config.model.bundle),
     )
 
 

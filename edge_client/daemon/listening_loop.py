@@ -121,6 +121,7 @@ class ListeningLoop:
             AudioError: the source failed for good.
         """
         hop, longest = self._detector.hop_samples, round(_MAX_READ_S * self._rate_hz)
+        hears = False
         while not stop.is_set():
             self._take_reloaded()
             samples = self._source.read(hop, _TIMEOUT_S)
@@ -128,6 +129,9 @@ class ListeningLoop:
                 self._beat()
             if not len(samples):
                 continue
+            if not hears:
+                hears = True
+                self._tell_labels()
             self._last_frame = time.monotonic()
             waiting = self._source.read(longest, 0.0)
             if len(waiting) > _BEHIND_S * self._rate_hz:
@@ -163,6 +167,7 @@ class ListeningLoop:
             "latency_ms": round(1e3 * float(np.median(latencies)), 3) if known else None,
             "latency_95th_ms": round(1e3 * float(np.quantile(latencies, 0.95)), 3) if known else None,
             "real_time_factor": round(float(latencies.mean()) / hop_s, 5) if known else None,
+            "lent": self._source.lent,
             "last_frame_age_s": round(time.monotonic() - self._last_frame, 3),
             "level_db": round(self._detector.level_db, 1),
         }
@@ -172,8 +177,11 @@ class ListeningLoop:
             loaded, self._pending = self._pending, None
         if loaded is not None:
             self._detector.adopt(*loaded)
-            log.info("listening for %s", ", ".join(self._detector.labels))
+            self._tell_labels()
             self._publisher.announce(self._detector.labels)
+
+    def _tell_labels(self) -> None:
+        log.info("listening for %s", ", ".join(self._detector.labels) or "nothing yet: teach a sound")
 
     def _push(self, samples: Floats) -> None:
         before, begin = self._detector.counters.windows, time.perf_counter()

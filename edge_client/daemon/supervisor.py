@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
+# A failure that lasts, as of a microphone that is not there, is said again after so long.
+_SAID_AGAIN_S = 600.0
 # A loop that ran for this long before it failed begins with short pauses again.
 _SETTLED_S = 300.0
 
@@ -82,7 +84,7 @@ class Supervisor:
         return [thread.name for thread in self._threads if thread.is_alive()]
 
     def _keep(self, loop: Loop) -> None:
-        pause = _FIRST_PAUSE_S
+        pause, said = _FIRST_PAUSE_S, ("", 0.0)
         while not self._stop.is_set():
             began = time.monotonic()
             loop.state = "running"
@@ -91,8 +93,11 @@ class Supervisor:
                 loop.body()
             except Exception as error:
                 loop.error = str(error) or type(error).__name__
-                # What the product names itself needs no trace; anything else is a defect, and the trace finds it.
-                log.error("%s: %s", loop.name, loop.error, exc_info=not isinstance(error, AuricleError | OSError))
+                if loop.error != said[0] or time.monotonic() - said[1] > _SAID_AGAIN_S:
+                    said = (loop.error, time.monotonic())
+                    # What the product names itself needs no trace; anything else is a defect, and the trace finds it.
+                    trace = not isinstance(error, AuricleError | OSError)
+                    log.error("%s: %s; trying again until it works", loop.name, loop.error, exc_info=trace)
                 if time.monotonic() - began > _SETTLED_S:
                     pause = _FIRST_PAUSE_S
                 loop.state = "waiting"

@@ -80,6 +80,33 @@ class Announcing(Protocol):
 
 
 @dataclass(frozen=True)
+class Health:
+    """How the device is.
+
+    Attributes:
+        listening: Whether sound comes from its microphone and is looked at.
+        problem: What keeps it from its work; "" where nothing does.
+        error: The last failure, though it may be over; "" where there was none.
+        started: When the daemon started, in seconds since 1970, UTC.
+        versions: Of the parts of the device, for people, by ``auricle``, ``bundle`` and ``runtime``.
+    """
+
+    listening: bool
+    problem: str
+    error: str
+    started: float
+    versions: Mapping[str, str]
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """A sink that tells its readers how the device is."""
+
+    def report(self, health: Health) -> None:
+        """Say how the device is, without waiting; called every few seconds."""
+
+
+@dataclass(frozen=True)
 class SinkDevice:
     """The device for which a sink is opened.
 

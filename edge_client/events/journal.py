@@ -18,6 +18,7 @@ from edge_client.errors import StateError
 from edge_client.events import Event, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 from edge_client.rate_limited_log import RateLimitedLog
+from fleet_protocol.full_disk import is_full
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class Journal:
             self._prune()
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _OF_THE_DISK:
-                raise OSError(f"cannot use the journal {path}: {error}") from error
+                raise OSError(f"cannot use the journal {path}: {_reason(error, path)}") from error
             aside = path.with_name(f"{path.name}.damaged")
             log.error("the journal %s is damaged (%s); it was put aside as %s", path, error, aside.name)
             _put_aside(path, aside)
@@ -173,7 +174,8 @@ def _ask(path: Path, statement: str, values: tuple[object, ...]) -> list[tuple[A
             database.execute("PRAGMA secure_delete = ON")
             return database.execute(statement, values).fetchall()
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise StateError(f"cannot use the journal {path}: {error}; the daemon puts a damaged one aside") from error
+        way_out = "" if is_full(error, path.parent) else "; the daemon puts a damaged one aside"
+        raise StateError(f"cannot use the journal {path}: {_reason(error, path)}{way_out}") from error
 
 
 def _open(device: SinkDevice) -> Journal:
@@ -182,6 +184,10 @@ def _open(device: SinkDevice) -> Journal:
 
 
 SINK = SinkKind(name="journal", open=_open)
+
+
+def _reason(error: Exception, path: Path) -> str:
+    return "the disk is full; make room there" if is_full(error, path.parent) else str(error)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

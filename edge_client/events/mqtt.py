@@ -1,7 +1,4 @@
-"""Events to an MQTT broker, with Home Assistant's discovery: an `event` entity, and a sensor with the last sound.
-
-Topics and payloads follow Home Assistant's "MQTT", "MQTT event" and "MQTT sensor" integrations; docs/listening.md.
-"""
+"""Events to an MQTT broker, the sounds that the device knows, and how it is; docs/home-assistant.md has the topics."""
 
 from __future__ import annotations
 
@@ -10,11 +7,15 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_client.config.sections import require
 from edge_client.errors import ConfigError
-from edge_client.events import Event, SinkDevice, SinkKind
+from edge_client.events import Event, Health, SinkDevice, SinkKind
+from edge_client.events.delivery import Delivery
+from edge_client.events.home_assistant import AnnouncedKeys, discovery, label_key, sensor_topic
 from edge_client.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -25,8 +26,14 @@ log = logging.getLogger(__name__)
 _KEEPALIVE_S = 30
 _PAUSE_S = (1, 60)
 _GRACE_S = 2.0
-# Events that were sent and not yet confirmed; while the broker is away none are taken.
-_UNCONFIRMED = 100
+# Bytes of a packet that the broker sends: the device subscribes to nothing, and confirmations are small.
+_LARGEST_PACKET = 1 << 14
+# Messages that were sent and not yet confirmed; while the broker is away none are taken. An announcement is up to four
+# for each label that there is or was.
+_UNCONFIRMED = 2_000
+_ANNOUNCED = "mqtt.json"
+# Home Assistant takes states of 255 characters.
+_LONGEST = 250
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +68,20 @@ class MqttSection:
 
 
 class MqttSink:
-    """A :class:`edge_client.events.Sink` and :class:`edge_client.events.Announcing`.
+    """A :class:`edge_client.events.Sink`, :class:`edge_client.events.Announcing` and also ``Reporting``.
 
     A late event would set off what should have happened then, so events are not kept for a broker that is away (the
     journal has them). When it is back, it gets the last sound and the state of the device, which are retained.
     """
 
-    def __init__(self, config: MqttSection, device_id: str, name: str) -> None:
+    def __init__(self, config: MqttSection, device_id: str, name: str, folder: Path | None = None) -> None:
         """Begin to connect, in a thread of its own; a broker that is away is tried again after growing pauses.
 
         Args:
             config: the broker and the topics.
             device_id: part of every topic and unique id.
             name: the device's, for people.
+            folder: of the device's state; None: which labels were announced is forgotten at the end.
 
         Raises:
             ConfigError: paho-mqtt is not installed, or too old.
@@ -82,8 +90,11 @@ class MqttSink:
         self._device_id = device_id
         self._name = name
         self._base = f"{config.topic}/{device_id}"
-        self._labels: tuple[str, ...] = ()
+        self._announced = AnnouncedKeys(None if folder is None else folder / _ANNOUNCED)
+        self._announcing: Delivery[bool] = Delivery("Home Assistant's discovery", self._send_announcement)
+        self._labels: tuple[str, ...] | None = None
         self._last: Event | None = None
+        self._health: Health | None = None
         self._lock = threading.Lock()
         self._trouble = RateLimitedLog(log)
         self._client = self._connect()
@@ -93,12 +104,9 @@ class MqttSink:
         with self._lock:
             self._labels = tuple(labels)
             gone = self._last is not None and self._last.kind == "detected" and self._last.label not in labels
-            if gone:
+            if gone:  # the broker retains it, and it may be a name that its owner took away
                 self._last = None
-        if self._client.is_connected():
-            self._send_discovery()
-            if gone:  # the broker retains it, and the label may be a name that its owner took away
-                self._send("last", {"label": None}, retain=True)
+        self._announcing.put(gone)
 
     def publish(self, event: Event) -> None:
         """Send an event, unless the broker is away."""
@@ -109,9 +117,19 @@ class MqttSink:
             return
         self._send("event", {"event_type": event.label, **event.to_json()}, retain=False)
         self._send_last()
+        if event.kind == "detected":
+            self._send(f"label/{label_key(event.label)}", "ON", retain=False)
+
+    def report(self, health: Health) -> None:
+        """Tell how the device is, where that changed."""
+        with self._lock:
+            changed, self._health = health != self._health, health
+        if changed and self._client.is_connected():
+            self._send_status()
 
     def close(self) -> None:
         """Say that the device is offline, and disconnect."""
+        self._announcing.close(_GRACE_S)
         if self._client.is_connected():
             info = self._send("availability", "offline", retain=True)
             try:
@@ -130,7 +148,7 @@ class MqttSink:
                 f"[mqtt] needs paho-mqtt 2.0 or newer ({error}): pip install 'auricle[mqtt]', or remove the section"
             ) from error
         config = self._config
-        client = Client(CallbackAPIVersion.VERSION2, client_id=f"auricle-{self._device_id}")
+        client = _bounded(Client)(CallbackAPIVersion.VERSION2, client_id=f"auricle-{self._device_id}")
         if config.username:
             client.username_pw_set(config.username, config.password or None)
         if config.tls:
@@ -155,8 +173,8 @@ class MqttSink:
         log.info("connected to the MQTT broker %s:%d", self._config.host, self._config.port)
         self._client = client
         self._send("availability", "online", retain=True)
-        self._send_discovery()
-        self._send_last()
+        self._announcing.put(False)
+        self._send_status()
 
     def _failed(self, _client: Client, _data: object) -> None:
         self._trouble.warning(
@@ -177,56 +195,70 @@ class MqttSink:
         if event is not None:
             self._send("last", event.to_json(), retain=True)
 
-    def _send_discovery(self) -> None:
-        if not self._config.discovery:
+    def _send_status(self) -> None:
+        with self._lock:
+            health = self._health
+        if health is None:
             return
+        started = datetime.fromtimestamp(health.started, UTC).isoformat(timespec="seconds")
+        told = {
+            "problem": "ON" if health.problem else "OFF",
+            "listening": "ON" if health.listening else "OFF",
+            "what": health.problem[:_LONGEST] or "none",
+            "error": health.error[:_LONGEST] or "none",
+            "started": started,
+        }
+        self._send("status", {**told, **health.versions}, retain=True)
+
+    def _send_announcement(self, last_is_gone: bool) -> None:
+        """Say which sounds there are, and then the last one. In a thread of its own: it writes a file."""
+        if not self._client.is_connected():
+            return  # the connection will ask for it
+        self._send_discovery()
+        if last_is_gone:
+            self._send("last", {"label": None}, retain=True)
+        else:
+            self._send_last()
+
+    def _send_discovery(self) -> None:
+        """Announce every entity, and take back those of labels that are gone."""
         with self._lock:
             labels = self._labels
-        for component, document in discovery(self._base, self._device_id, self._name, labels).items():
-            topic = f"{self._config.discovery}/{component}/config"
-            self._client.publish(topic, json.dumps(document, ensure_ascii=False), qos=1, retain=True)
+        keys = [label_key(label) for label in labels or ()]
+        # Before the first announcement the labels are not known, and none is gone.
+        gone = self._announced.add(keys) - set(keys) if labels is not None else set()
+        for key, payload in {**dict.fromkeys(keys, "OFF"), **dict.fromkeys(gone, "")}.items():
+            self._send(f"label/{key}", payload, retain=True)
+        if not self._config.discovery:
+            return
+        documents = discovery(self._base, self._device_id, self._name, labels or ())
+        payloads = {topic: json.dumps(document, ensure_ascii=False) for topic, document in documents.items()}
+        payloads |= {sensor_topic(self._device_id, key): "" for key in gone}
+        for topic, payload in payloads.items():
+            self._client.publish(f"{self._config.discovery}/{topic}", payload, qos=1, retain=True)
 
 
-def discovery(base: str, device_id: str, name: str, labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return Home Assistant's discovery documents by ``<component>/<node>/<object>``.
+def _bounded(client: type[Client]) -> type[Client]:
+    """Return a client that ends the connection when the broker begins a packet that is too large.
 
-    Args:
-        base: topic under which the device publishes.
-        device_id: from which every unique id is made.
-        name: the device's, for people.
-        labels: the event types, besides ``unknown``.
+    paho has no bound of its own: it asks the socket for all that a packet's head announces, up to 256 MiB. MQTT 5's
+    "maximum packet size" is no more than a request to the broker.
     """
-    node = f"auricle_{device_id}"
-    shared = {
-        "availability_topic": f"{base}/availability",
-        "device": {"identifiers": [node], "name": name, "manufacturer": "Auricle", "model": "Sound recogniser"},
-        "origin": {"name": "Auricle"},
-    }
-    return {
-        f"event/{node}/sound": {
-            "name": "Sound",
-            "unique_id": f"{node}_sound",
-            "icon": "mdi:ear-hearing",
-            "state_topic": f"{base}/event",
-            "event_types": [*dict.fromkeys((*labels, "unknown"))],
-            **shared,
-        },
-        f"sensor/{node}/last_sound": {
-            "name": "Last sound",
-            "unique_id": f"{node}_last_sound",
-            "icon": "mdi:waveform",
-            "state_topic": f"{base}/last",
-            "value_template": "{{ value_json.label }}",
-            "json_attributes_topic": f"{base}/last",
-            **shared,
-        },
-    }
+
+    class BoundedClient(client):  # type: ignore[misc, valid-type]
+        def _sock_recv(self, bufsize: int) -> bytes:
+            if bufsize > _LARGEST_PACKET:
+                raise ConnectionAbortedError(f"a packet of {bufsize} bytes; at most {_LARGEST_PACKET} are taken")
+            received: bytes = super()._sock_recv(bufsize)
+            return received
+
+    return BoundedClient
 
 
 def _open(device: SinkDevice) -> MqttSink | None:
     if device.section is None:
         return None
-    return MqttSink(device.section, device.device_id, device.config.device.name)
+    return MqttSink(device.section, device.device_id, device.config.device.name, device.config.device.state)
 
 
 SINK = SinkKind(name="mqtt", open=_open, section=MqttSection, secrets={"password": "AURICLE_MQTT_PASSWORD"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from edge_client.events import Announcing, Heard, Sink
+from edge_client.events import Announcing, Health, Heard, Reporting, Sink
 from edge_client.events.delivery import Delivery
 
 # Sounds that may wait for the disk, 64 kB each.
@@ -37,6 +37,12 @@ class Publisher:
         for sink in self._sinks:
             if isinstance(sink, Announcing):
                 sink.announce(labels)
+
+    def report(self, health: Health) -> None:
+        """Say how the device is."""
+        for sink in self._sinks:
+            if isinstance(sink, Reporting):
+                sink.report(health)
 
     def close(self) -> None:
         """Finish what was taken, within a few seconds."""

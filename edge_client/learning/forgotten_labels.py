@@ -91,4 +91,5 @@ def _without(progress: Progress, gone: set[str], names: dict[str, str]) -> Progr
         label_map = label_map.put(number, known, slot.class_id)
     renamed = dict(zip(progress.label_map.names, label_map.names, strict=True))
     tails = {renamed[label]: tail for label, tail in progress.tails.items() if renamed.get(label) in label_map.labels}
-    return dataclasses.replace(progress, label_map=label_map, tails=tails)
+    # Clips that come back, as by an undo, are those that were taught; they have to be learned anew all the same.
+    return dataclasses.replace(progress, label_map=label_map, tails=tails, taught="")

@@ -10,11 +10,13 @@ import importlib
 import os
 import platform
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 
 from edge_client.errors import ModelError
+from edge_client.model.greeting import without_greeting
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import SIGNATURES
 
@@ -54,8 +56,9 @@ def open_network(graph: bytes) -> Callable[[Floats], Floats]:
     """
     package, interpreter_class = _load_runtime()
     try:
-        interpreter = interpreter_class(model_content=graph, num_threads=1)
-        interpreter.allocate_tensors()
+        with without_greeting():
+            interpreter = interpreter_class(model_content=graph, num_threads=1)
+            interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:
         raise ModelError(f"{package} cannot take this network ({error})") from error
     (taken,), (given,) = interpreter.get_input_details(), interpreter.get_output_details()
@@ -97,7 +100,8 @@ class StreamingNetwork:
             shapes = {name: tuple(details["shape"]) for name, details in self._step.get_input_details().items()}
             self.part_shape = shapes.pop("parts")[1:]
             self.start: State = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-            columns, _ = self.step(np.zeros((1, *self.part_shape), np.float32), self.start)
+            with without_greeting():
+                columns, _ = self.step(np.zeros((1, *self.part_shape), np.float32), self.start)
         except (ValueError, RuntimeError, KeyError) as error:
             raise ModelError(f"{package} cannot take this network as one of a stream ({error})") from error
         self.column_shape = columns.shape[1:]
@@ -117,14 +121,34 @@ def runtime_name() -> str:
     return _load_runtime()[0]
 
 
-def _load_runtime() -> tuple[str, Any]:
-    """Return the package's name and its interpreter class."""
+def installed_runtime() -> str:
+    """Return name and version of the runtime that this machine takes, without loading it; "" where it has none."""
+    for name in _wanted():
+        package, _ = _RUNTIMES[name]
+        try:
+            return f"{package} {metadata.version(package)}"
+        except metadata.PackageNotFoundError:
+            continue
+    return ""
+
+
+def _wanted() -> list[str]:
+    """Return the keys of the runtimes that this machine may take, the first choice first.
+
+    Raises:
+        ModelError: the environment names another one.
+    """
     chosen = os.environ.get("AURICLE_RUNTIME", "")
     if chosen and chosen not in _RUNTIMES:
         raise ModelError(f"AURICLE_RUNTIME is {chosen!r}; it may be {' or '.join(_RUNTIMES)}, or unset")
     usual = ["tflite", "litert"] if platform.machine() == "armv7l" else ["litert", "tflite"]
+    return [chosen] if chosen else usual
+
+
+def _load_runtime() -> tuple[str, Any]:
+    """Return the package's name and its interpreter class."""
     problems = []
-    for name in [chosen] if chosen else usual:
+    for name in _wanted():
         package, module = _RUNTIMES[name]
         try:
             return package, importlib.import_module(module).Interpreter

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.errors import ModelError
+from edge_client.model.greeting import without_greeting
 from edge_client.model.interpreter import open_graph
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
@@ -40,7 +41,8 @@ class ModelRuntime:
         # The activations of an utterance are a hundred times those of a clip.
         self._predict_rows = self.manifest.batch if self.manifest.steps else _PREDICT_ROWS
         self.runtime_name, self._signatures = open_graph(bundle.graph, threads)
-        self.set_weights(bundle.weights)
+        with without_greeting():  # the runtime says it when a signature is first called
+            self.set_weights(bundle.weights)
 
     @classmethod
     def open(cls, path: Path, threads: int = 1) -> ModelRuntime:

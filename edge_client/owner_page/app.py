@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -15,22 +14,23 @@ from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from edge_client.commands.changes import changes
 from edge_client.config import Config
 from edge_client.errors import ClipError
 from edge_client.owner_page.access import Access
-from edge_client.owner_page.device import Kind, OwnedDevice
+from edge_client.owner_page.changing import Changing
+from edge_client.owner_page.device import OwnedDevice
+from edge_client.owner_page.forms import kind_of, number_of, read_form
 from edge_client.owner_page.guard import COOKIE, CSRF, SESSION, Guard
-from edge_client.owner_page.live_stream import LiveStream
+from edge_client.owner_page.live_stream import UNBUFFERED, LiveStream
 from edge_client.owner_page.pages import Pages
 from edge_client.owner_page.recording import record
 from fleet_protocol.errors import AuricleError
 
-_FORM_BYTES = 4096
 _WRONG_TOKEN_S = 0.5
 _COOKIE_S = 30 * 86_400
 _MOST_TAKES = 50
 # What tells a proxy to hand on each line at once.
-_UNBUFFERED = {"x-accel-buffering": "no"}
 
 
 def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
@@ -41,7 +41,8 @@ def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
         config: the same, read.
         access: who may open the page.
     """
-    page = OwnerPage(OwnedDevice(config_path, config), access)
+    device = OwnedDevice(config_path, config)
+    page = OwnerPage(device, access)
     routes = [
         Route("/", page.listen),
         Route("/heard", page.heard),
@@ -53,6 +54,7 @@ def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
         Route("/teach/record", page.record, methods=["POST"]),
         Route("/sounds", page.sounds),
         Route("/sounds/clip", page.clip),
+        *Changing(device).routes(),
         Route("/sign-in", page.sign_in, methods=["GET", "POST"]),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
@@ -79,7 +81,7 @@ class OwnerPage:
         """Return the list of what was heard, as a part of the page; with the event ``kind`` and ``at_ms`` in it."""
         query = request.query_params
         if "at_ms" in query:
-            self._device.wait_for(_kind(query.get("kind", "")), _number(query["at_ms"]))
+            self._device.wait_for(kind_of(query.get("kind", "")), number_of(query["at_ms"]))
         return self._pages.page("heard.html", **self._heard())
 
     def _heard(self) -> dict[str, Any]:
@@ -88,13 +90,13 @@ class OwnerPage:
             "heard": self._device.heard(),
             "labels": teaching.known_labels(),
             "rejectable": bool(teaching.label_map.reserved),
-            "detected_kept": bool(self._device.config.clips.detected_count),
+            "detected": self._device.detected_kept(),
         }
 
     async def answer(self, request: Request) -> Response:
         """Take the owner's word for what an event was, and teach it."""
-        form = await _form(request)
-        kind, at_ms = _kind(form.get("kind", "")), _number(form.get("at_ms", ""))
+        form = await read_form(request)
+        kind, at_ms = kind_of(form.get("kind", "")), number_of(form.get("at_ms", ""))
         after = await run_in_threadpool(
             self._device.answer, kind, at_ms, form.get("label", "").strip(), is_label=form.get("says") != "not"
         )
@@ -102,14 +104,13 @@ class OwnerPage:
 
     def sound(self, request: Request) -> Response:
         """Return the sound of an event."""
-        path = self._device.sound(_kind(request.path_params["kind"]), request.path_params["at_ms"]).path
+        path = self._device.sound(kind_of(request.path_params["kind"]), request.path_params["at_ms"]).path
         return FileResponse(path, media_type="audio/wav")
 
     async def live(self, _: Request) -> Response:
         """Stream what the daemon hears."""
-        if self._live.full():
-            return JSONResponse({"error": "the page is open in too many windows; close one"}, 503)
-        return StreamingResponse(self._live.events(), headers=_UNBUFFERED, media_type="text/event-stream")
+        stream = self._live.open()
+        return stream or JSONResponse({"error": "the page is open in too many windows; close one"}, 503)
 
     def status(self, request: Request) -> Response:
         """Return how the daemon is, as far as the page needs it, and how many takes of a ``label`` there are."""
@@ -134,14 +135,14 @@ class OwnerPage:
 
     async def record(self, request: Request) -> Response:
         """Record takes; the answer is a line of JSON for every step."""
-        form = await _form(request)
-        count = _number(form.get("count", ""))
+        form = await read_form(request)
+        count = number_of(form.get("count", ""))
         if not 1 <= count <= _MOST_TAKES:
             raise ClipError(f"{count} takes cannot be recorded at once; ask for 1 to {_MOST_TAKES}")
         teaching = await run_in_threadpool(self._device.teaching)
         label = teaching.require_slot(form.get("label", "").strip())
         lines = record(teaching, label, count)
-        return StreamingResponse(lines, headers=_UNBUFFERED, media_type="application/x-ndjson")
+        return StreamingResponse(lines, headers=UNBUFFERED, media_type="application/x-ndjson")
 
     def sounds(self, _: Request) -> Response:
         """Show what the device knows, and from whom."""
@@ -149,6 +150,8 @@ class OwnerPage:
         return self._pages.page(
             "sounds.html",
             sounds=self._device.sounds(teaching),
+            same=self._device.same_sounds(teaching.store.labels()),
+            changes=changes(teaching),
             status=self._device.status(),
             bundle=self._device.bundle_name(),
             room=teaching.label_map.free,
@@ -166,7 +169,7 @@ class OwnerPage:
         """Ask for the token; whoever has it gets a cookie."""
         if request.method != "POST":
             return self._pages.page("sign_in.html", wrong=False)
-        if not self._access.is_token((await _form(request)).get("token", "")):
+        if not self._access.is_token((await read_form(request)).get("token", "")):
             await asyncio.sleep(_WRONG_TOKEN_S)
             return self._pages.page("sign_in.html", 403, wrong=True)
         answer = RedirectResponse("/", 303)
@@ -179,32 +182,3 @@ class OwnerPage:
         if "text/html" in request.headers.get("accept", ""):
             return self._pages.page("failed.html", status, error=str(error))
         return JSONResponse({"error": str(error)}, status)
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a form.
-
-    Raises:
-        ClipError: it is larger than any that the page sends.
-    """
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _FORM_BYTES:
-            raise ClipError(f"a form of more than {_FORM_BYTES} bytes is refused")
-    fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
-    return {name: values[-1] for name, values in fields.items()}
-
-
-def _kind(given: str) -> Kind:
-    if given == "detected":
-        return "detected"
-    if given == "unknown":
-        return "unknown"
-    raise ClipError(f"{given[:100]!r} is no kind of event; detected or unknown")
-
-
-def _number(given: str) -> int:
-    if not given.isdecimal() or len(given) > 15:
-        raise ClipError(f"{given[:100]!r} is not a number")
-    return int(given)

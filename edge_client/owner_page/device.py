@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from edge_client.daemon.status_file import read_status
 from edge_client.errors import ClipError, StateError
 from edge_client.events.journal import JOURNAL, past_events
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.owner_choices import read_choices, same_sounds
 from fleet_protocol.ready_bundles import FOLDER
 
 Kind = Literal["detected", "unknown"]
@@ -86,9 +88,10 @@ class OwnedDevice:
         self._answers: OrderedDict[tuple[Kind, int], str] = OrderedDict()
         self.state = DeviceState(config.device.state)
         # Only read from: the rate is that of clips which are added.
+        self._detected = DetectedClips(self.state.detected_folder, config.clips, 0)
         self._kept: dict[Kind, UnknownClips] = {
             "unknown": UnknownClips(self.state.unknown_folder, config.clips, 0),
-            "detected": DetectedClips(self.state.detected_folder, config.clips, 0),
+            "detected": self._detected,
         }
 
     def teaching(self) -> Teaching:
@@ -133,10 +136,17 @@ class OwnedDevice:
             rows.setdefault(("unknown", at_ms), HeardSound(at_ms, "unknown", "unknown", sound.score, None, kept=True))
         return sorted(rows.values(), key=lambda row: -row.at_ms)
 
+    def detected_kept(self) -> dict[str, Any]:
+        """Return whether detected sounds are kept, how many at most, how many there are, for how long, and where."""
+        kept = self._detected
+        most = kept.count or kept.switched_on
+        return {
+            "on": bool(kept.count), "most": most, "now": len(kept.sounds()), "days": kept.days, "folder": kept.folder,
+        }  # fmt: skip
+
     def wait_for(self, kind: Kind, at_ms: int) -> None:
         """Wait a moment for an event that was just heard: journal and sound, where it is kept, are written late."""
-        clips = self.config.clips
-        wants_sound = bool(clips.unknown_count if kind == "unknown" else clips.detected_count)
+        wants_sound = bool(self._kept[kind].count)
         give_up = time.monotonic() + _WRITTEN_S
         while time.monotonic() < give_up:
             # A message cuts the time off to milliseconds, a file's name rounds it.
@@ -174,7 +184,7 @@ class OwnedDevice:
         self._answers[kind, at_ms] = f"You said: {label}" if is_label else f"You said: not {label}"
         while len(self._answers) > _ANSWERS:
             self._answers.popitem(last=False)
-        return teaching.after()
+        return teaching.after(terminal=False)
 
     def sounds(self, teaching: Teaching) -> list[KnownSound]:
         """Return what the device knows, and what it was taught and has yet to learn, by name."""
@@ -202,6 +212,11 @@ class OwnedDevice:
                 )
             )
         return found
+
+    def same_sounds(self, taught: Iterable[str]) -> list[tuple[str, str]]:
+        """Return the pairs of taught labels that sound the same, until the owner says whether they are."""
+        pairs = same_sounds(read_choices(self.state.choices_path), self.state.expectations())
+        return [pair for pair in pairs if set(pair) <= set(taught)]
 
     def clip(self, label: str, clip_id: str) -> Path:
         """Return the file of a taught clip.

@@ -13,6 +13,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
 from edge_client.live.reader import LiveReader
 from edge_client.storage.device_state import DeviceState
 
@@ -21,6 +24,26 @@ MAX_VIEWERS = 8
 # Hops that may wait for a slow browser; it then misses some.
 _MAX_WAITING = 40
 _TIMEOUT_S = 1.0
+UNBUFFERED = {"x-accel-buffering": "no"}  # a proxy passes on what is streamed as it comes
+
+
+class _Viewed(StreamingResponse):
+    """The stream of a page, which is counted until it ends, also where its browser is gone before it begins.
+
+    Its events are hops, and about once a second why there are none.
+    """
+
+    def __init__(self, viewers: set[asyncio.Queue[str]], queue: asyncio.Queue[str]) -> None:
+        super().__init__(_forever(queue), headers=UNBUFFERED, media_type="text/event-stream")
+        self._viewers = viewers
+        self._queue = queue
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._viewers.discard(self._queue)
 
 
 class LiveStream:
@@ -32,23 +55,17 @@ class LiveStream:
         self._viewers: set[asyncio.Queue[str]] = set()
         self._thread: threading.Thread | None = None
 
-    def full(self) -> bool:
-        """Return whether no more pages may be open."""
-        return len(self._viewers) >= MAX_VIEWERS
-
-    async def events(self) -> AsyncIterator[str]:
-        """Yield server-sent events for as long as somebody looks: hops, and about once a second why there are none."""
+    def open(self) -> Response | None:
+        """Count one more page, and return what streams to it; None where too many are open."""
+        if len(self._viewers) >= MAX_VIEWERS:
+            return None
         queue: asyncio.Queue[str] = asyncio.Queue(_MAX_WAITING)
         self._viewers.add(queue)
         if self._thread is None:
             loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._read, args=[loop], daemon=True, name="live")
             self._thread.start()
-        try:
-            while True:
-                yield await queue.get()
-        finally:
-            self._viewers.discard(queue)
+        return _Viewed(self._viewers, queue)
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read until nobody looks any more."""
@@ -80,6 +97,11 @@ class LiveStream:
         for queue in self._viewers:
             with contextlib.suppress(asyncio.QueueFull):
                 queue.put_nowait(event)
+
+
+async def _forever(queue: asyncio.Queue[str]) -> AsyncIterator[str]:
+    while True:
+        yield await queue.get()
 
 
 def _event(name: str, data: dict[str, Any]) -> str:

@@ -17,13 +17,15 @@ import sqlite3
 import tarfile
 import time
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from edge_client.errors import StateError
 from edge_client.storage.checked_files import copy_of, read_twice
 from edge_client.storage.device_state import KEPT_TWICE
 from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably, written_durably
+from fleet_protocol.backup_archive import BackupArchive, open_backup
 from fleet_protocol.command_line import version
+from fleet_protocol.errors import BackupFormatError
 from fleet_protocol.tensors import digest
 
 _JOURNAL = "journal.sqlite3"
@@ -73,24 +75,27 @@ def unpack_backup(source: Path, state: Path) -> Path:
     folder = state / _RESTORE
     shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
-    found, manifest = {}, None
     try:
-        with tarfile.open(source, mode="r:") as archive:
-            for member in archive:
-                extracted = archive.extractfile(member)
-                if extracted is None or (manifest is not None) or not _is_allowed(member.name):
-                    raise StateError(f"{source} is no backup of a device: it holds {member.name!r}")
-                data = extracted.read()
-                if member.name == _MANIFEST:
-                    manifest = json.loads(data)
-                    continue
-                write_durably(folder / member.name, data)
-                found[member.name] = digest(data)
-    except (tarfile.TarError, ValueError, EOFError) as error:
-        raise StateError(f"{source} is no backup of a device, or is damaged: {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT or manifest.get("files") != found:
-        raise StateError(f"{source} is no whole backup of a device: files are missing, damaged or of another release")
+        with open_backup(source, _MANIFEST) as backup:
+            backup.unpack(folder, _digests(backup))
+    except BaseException as error:
+        discard_restore(state)
+        if isinstance(error, BackupFormatError):
+            raise StateError(f"{source} is no backup of a device, or is damaged: {error}") from error
+        raise
     return folder
+
+
+def _digests(backup: BackupArchive) -> dict[str, object]:
+    """Return the digests of a device's files, once it is sure that they are such ones."""
+    manifest = backup.manifest
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    if not isinstance(files, dict) or manifest.get("format") != _FORMAT:
+        raise BackupFormatError(f"its {_MANIFEST} is of another release")
+    for name in sorted(backup.names):
+        if not _is_allowed(name):
+            raise BackupFormatError(f"it holds {name!r}")
+    return files
 
 
 def commit_restore(state: Path) -> None:
@@ -185,10 +190,10 @@ def _put(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 
 def _is_allowed(name: str) -> bool:
     """Tell whether a name may become a file of the state."""
-    parts = PurePosixPath(name).parts
-    if not parts or name != "/".join(parts) or any(part.startswith((".", "/")) or "\0" in part for part in parts):
+    parts = name.split("/")
+    if any(part.startswith(".") for part in parts):
         return False
-    return name == _MANIFEST or (name in _FILES if len(parts) == 1 else parts[0] in _FOLDERS and len(parts) <= 5)
+    return name in _FILES if len(parts) == 1 else parts[0] in _FOLDERS and len(parts) <= 5
 
 
 def _flush_all(folder: Path) -> None:

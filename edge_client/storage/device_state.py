@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from edge_client.errors import DamagedError, StateError
+from edge_client.storage import owner_choices
 from edge_client.storage.checked_files import (
     copy_of,
     file_digest,
@@ -44,11 +45,11 @@ T = TypeVar("T")
 _IDENTITY, _MEMBERSHIP, _NOISE_KEY = "identity.json", "membership.json", "noise.key"
 _MODEL, _EXPECTATIONS, _FORGOTTEN = "model.safetensors", "expectations.json", "forgotten.json"
 # Written twice, because the device could not get them again.
-KEPT_TWICE = (_IDENTITY, _MEMBERSHIP, _NOISE_KEY, _MODEL)
+KEPT_TWICE = (_IDENTITY, _MEMBERSHIP, _NOISE_KEY, _MODEL, owner_choices.FILE)
 _KINDS = ("trained/", "listening/")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
-    r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors)(\.copy)?|status\.json"
+    r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors|choices\.json)(\.copy)?|status\.json"
     r"|embeddings\.safetensors|expectations\.json|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64})"
     r"\.[0-9a-f]{8}"
 )
@@ -454,6 +455,11 @@ class DeviceState:
     def forgotten_path(self) -> Path:
         """Where labels are noted that are to leave the model (``edge_client.learning.forgotten_labels``)."""
         return self.folder / _FORGOTTEN
+
+    @property
+    def choices_path(self) -> Path:
+        """Where it stands what the owner decided beside the clips (``edge_client.storage.owner_choices``)."""
+        return self.folder / owner_choices.FILE
 
     @property
     def embeddings_path(self) -> Path:

@@ -16,7 +16,8 @@ from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.tensors import Arrays
 
-ATTACKS = ("sign_flip", "scaling", "noise", "label_flip", "false_clips", "silent")
+LABEL_ATTACKS = ("label_flip", "false_clips")
+ATTACKS = ("sign_flip", "scaling", "noise", *LABEL_ATTACKS, "silent")
 SCORE_ATTACKS = ("flipped_scores", "sure_scores")
 MOST_CLIPS = 2**31 - 1  # that the protocol lets a device say
 LARGEST = float(np.finfo(np.float32).max)
@@ -37,13 +38,21 @@ class FaultsSection:
             themselves; ``noise``: by noise of ``strength`` times the description's size. Or they upload
             ``flipped_scores``: their classes' scores in reverse order; ``sure_scores``: as these, 1 for the largest.
         strength: of the attack.
+        honest_rounds: how many rounds the attackers are honest before they attack. Labels are wrong from the start on,
+            so ``label_flip`` and ``false_clips`` have none.
         wrong_labels: share of the clips, on every device, that have a wrong label, any other one.
     """
 
     attackers: float = 0.0
     attack: str = "sign_flip"
     strength: float = 1.0
+    honest_rounds: int = 0
     wrong_labels: float = 0.0
+
+
+def attacks(faults: FaultsSection, round_id: int) -> bool:
+    """Return whether the attackers attack in a round."""
+    return round_id > faults.honest_rounds
 
 
 def attacking_devices(faults: FaultsSection, devices: int, seed: int) -> frozenset[int]:
@@ -68,7 +77,7 @@ def taught_labels(labels: Ints, owned: Sequence[slice], faults: FaultsSection, c
             wrong = rng.random(rows.stop - rows.start) < faults.wrong_labels
             others = (labels[rows] + rng.integers(1, classes, size=len(wrong))) % classes
             taught[rows] = np.where(wrong, others, labels[rows])
-    if faults.attack in ("label_flip", "false_clips"):
+    if faults.attack in LABEL_ATTACKS:
         for device in attacking_devices(faults, len(owned), seed):
             taught[owned[device]] = classes - 1 - taught[owned[device]]
     return taught

@@ -19,7 +19,7 @@ from fleet_protocol.setting import Value
 from fleet_simulator.errors import RefusedKeyError as RefusedKeyError
 from fleet_simulator.errors import require as _require
 from fleet_simulator.experiment.data_section import DataSection as DataSection
-from fleet_simulator.experiment.faults import ATTACKS, LARGEST, FaultsSection
+from fleet_simulator.experiment.faults import ATTACKS, LABEL_ATTACKS, LARGEST, FaultsSection
 
 SPLITS = ("speaker", "recording", "dirichlet", "iid")
 
@@ -172,6 +172,14 @@ class Experiment:
         _require(0 <= faults.attackers <= 1, "attackers", faults.attackers, "must be from 0 to 1")
         _require(faults.attack in ATTACKS, "attack", faults.attack, f"must be {', '.join(ATTACKS)}")
         _require(0 <= faults.strength <= LARGEST, "strength", faults.strength, f"must be from 0 to {LARGEST:.4g}")
+        honest = faults.honest_rounds
+        _require(honest >= 0, "honest_rounds", honest, "must be 0 or more")
+        _require(
+            not honest or faults.attack not in LABEL_ATTACKS,
+            "honest_rounds",
+            honest,
+            f"must be 0 with {faults.attack}: the attackers' labels are wrong from the start on",
+        )
         _require(0 <= faults.wrong_labels <= 1, "wrong_labels", faults.wrong_labels, "must be from 0 to 1")
 
     @property
@@ -191,7 +199,12 @@ class Experiment:
         del document["rounds"]["count"]
         if self.baselines is None:
             del document["baselines"]
-        for section, key in (("rounds", "quarantine"), ("fleet", "local_models"), ("fleet", "shares")):
+        for section, key in (
+            ("rounds", "quarantine"),
+            ("fleet", "local_models"),
+            ("fleet", "shares"),
+            ("faults", "honest_rounds"),
+        ):
             if not document[section][key]:
                 del document[section][key]
         for path in (self.model.bundle, *self.model.own):

@@ -27,7 +27,8 @@ class Result:
         rounds: one entry for each: ``round``, ``devices``, ``loss`` (the median of the devices' training losses),
             ``round_seconds`` and ``device_seconds`` (simulated: of the slowest device, and of all), and in rounds that
             were tested what :func:`fleet_simulator.shared_model.metrics.metrics` says of the global model on the test
-            clips; the last one also has the ``confusion`` matrix.
+            clips; the last one also has the ``confusion`` matrix. One that put devices in quarantine names them
+            (``quarantined``).
         devices: where devices hold clips out, an entry for each device: ``device``, ``clips`` trained on, accuracy
             0..1 on its own clips of the ``global`` model and of the ``personal`` one, whether that was ``kept``; with
             models of the devices' own, that of the device's ``own``, and that one's ``own_test`` on some test clips and

@@ -29,7 +29,7 @@ from fleet_protocol.messages import Choice, Update, Work
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
-from fleet_simulator.experiment.faults import MOST_CLIPS, attacked, attacking_devices
+from fleet_simulator.experiment.faults import MOST_CLIPS, attacked, attacking_devices, attacks
 from fleet_simulator.partition.clip_shards import ClipShards, open_shards
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.row_file import RowFile
@@ -118,7 +118,7 @@ class VirtualDevices:
                 require_finite(work, losses[-1], [row])
             except ModelError as error:
                 raise DivergedError(f"device {device}: {error}") from error
-            if device in self._attackers:
+            if device in self._attackers and attacks(self.setup.faults, block.round_id):
                 rng = np.random.default_rng([self.setup.plan.seed, block.round_id, 1, device])
                 row[:] = attacked(self.setup.faults, self.layout.flatten(self._weights), row, rng)
         self._uploads.write(block.place, self._mean(block, rows) if self.setup.averages else rows)

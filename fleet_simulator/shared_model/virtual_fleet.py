@@ -112,9 +112,12 @@ class VirtualFleet:
         blocks = self.blocks(round_id, devices)
         trained = self._train(blocks, pool, progress)
         state.weights, state.server, dropped = self.aggregate(blocks, trained, state.weights, state.server)
+        quarantined = []
         if self.experiment.rounds.quarantine:
             for device in devices:
                 state.suspicion[device] = suspicion_after(int(state.suspicion[device]), dropped.get(device_id(device)))
+                if state.suspicion[device] >= SUSPICION:
+                    quarantined.append(device)
         self.models.write(0, self.layout.flatten(state.weights))
         state.uploaded[devices] = True
         if shared_model_method(self.plan.local.name).keeps_own:
@@ -123,6 +126,7 @@ class VirtualFleet:
                 state.own_versions[device] = next_version(int(state.own_versions[device]))
         entry: dict[str, Any] = {"round": round_id, "devices": len(devices)}
         entry["loss"] = median(loss for block in trained for loss in block.losses)
+        entry |= {"quarantined": quarantined} if quarantined else {}
         entry |= self.time.of_round(devices, [samples for block in trained for samples in block.samples])
         state.rounds.append(entry | self._tested(round_id, pool))
         save_state(self.folder, state, self.digest)

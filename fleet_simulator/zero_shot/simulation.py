@@ -23,7 +23,7 @@ from edge_client.learning.rounds.job import RoundContext
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassAssignment, Work, WorkKind
 from fleet_protocol.public_set import pack_consensus
-from fleet_simulator.experiment.faults import SCORE_ATTACKS, accepted, attacking_devices, misjudged, poisoned
+from fleet_simulator.experiment.faults import SCORE_ATTACKS, accepted, attacking_devices, attacks, misjudged, poisoned
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips
 from fleet_simulator.runs.about import about
@@ -136,7 +136,7 @@ class ZeroShotSimulation:
     def _sent(self, user: VirtualUser, upload: Contribution, round_id: int) -> Contribution:
         """Return what the user sends: an attacker's new sounds, or scores, are not what it heard."""
         faults = self.experiment.faults
-        if user.number not in self._attackers:
+        if user.number not in self._attackers or not attacks(faults, round_id):
             return upload
         if faults.attack in SCORE_ATTACKS:
             arrays = upload.read()

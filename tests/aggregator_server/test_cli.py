@@ -1,6 +1,7 @@
 """The command ``auricle-aggregator``: what it prints, and how it fails."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from aggregator_server.schemas import TokenRequest
 from aggregator_server.security import load_tokens
 from aggregator_server.store import Store
 from fleet_protocol.addresses import InvitationLink
+from fleet_protocol.command_line import version
 from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, public_set
 from tests.support.commands import failed
 
@@ -99,7 +101,7 @@ def test_tokens_of_people_are_made_and_revoked_beside_a_running_server(start_agg
         assert client.get("/v1/rounds").status_code == 401
     table = printed("tokens", "list", *data).splitlines()
     assert table[0].split() == ["token_id", "name", "role", "made_at", "expires_at", "revoked_at"]
-    failed(command("tokens", "revoke", "9", *data), "there is no token 9")
+    failed(command("tokens", "revoke", "9", *data), "there is no token '9'")
     with server.client() as admin:
         noted = admin.get("/v1/audit", params={"what": "token_revoked"}).json()
     assert [(entry["who"], entry["details"]["token_id"]) for entry in noted] == [("command line", 2)]
@@ -167,7 +169,12 @@ def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
     printed("devices", "release", device.device_id, *data)
     (info,) = json.loads(printed("devices", "list", "--json", *data))
     assert info["conduct"]["quarantined_at"] is None
+    assert re.search(r"cnn2 +not said \(outdated\)", printed("devices", "list", *data))
     with server.client(device.secret) as client:
+        said = device.enrolment(versions={"program": version(), "of a later release": "1"}, later=2)
+        client.post("/v1/devices", json=said).raise_for_status()
+        assert re.search(rf"cnn2 +{re.escape(version())}  ", printed("devices", "list", *data))
+        assert json.loads(printed("devices", "list", "--json", *data))[0]["versions"]["program"] == version()
         assert client.get("/v1/work").headers["Auricle-New-Secret"] == "wanted"
         printed("devices", "revoke", device.device_id, *data)
         assert client.get("/v1/work").status_code == 403
@@ -217,3 +224,37 @@ def test_a_ready_bundle_is_published_by_its_name(start_aggregator):
         assert admin.put("/v1/public-set", content=public_set().pack()).status_code == 200
     assert json.loads(command("publish-model", "cnn2", *options).stdout)["architecture"] == "cnn2"
     failed(command("publish-model", "cnn9", *options), "no ready bundle is called 'cnn9'", "ready: ann3, base")
+
+
+@pytest.mark.slow
+def test_what_a_command_acts_on_is_named_by_name_by_id_or_by_its_beginning(start_aggregator):
+    server = start_aggregator("approving", "--approve")
+    data = ("--data", str(server.data))
+    ids = {"Kitchen": "e7029f0f" + 24 * "0", "hall": "e7030000" + 24 * "0", "cellar": 32 * "a", "hall 2": 32 * "b"}
+    with server.client(ENROL) as client:
+        for number, (name, device_id) in enumerate(ids.items(), 1):
+            wanted = FakeDevice(number, ()).enrolment(device_id=device_id, name=name)
+            client.post("/v1/devices", json=wanted).raise_for_status()
+    for given in ("kitchen", "e7030", "cellar", "hall 2"):  # a name, case ignored, and the beginning of an id
+        printed("devices", "admit", given, *data)
+    shown = json.loads(printed("devices", "list", "--json", *data))
+    assert [info["waiting"] for info in shown] == [False] * 4
+    failed(command("devices", "revoke", "e70", *data), "'e70'", f"{ids['Kitchen']} (Kitchen)", f"{ids['hall']} (hall)")
+    failed(command("devices", "revoke", "attic", *data), "there is no device 'attic'", "devices list")
+    printed("devices", "quarantine", "aaaa", "--reason", "it lies", *data)
+    printed("devices", "release", "Cellar", *data)
+    printed("devices", "new-secret", "hall", *data)
+    printed("devices", "revoke", "HALL", *data)
+    shown = json.loads(printed("devices", "list", "--json", *data))
+    assert [info["name"] for info in shown if info["revoked_at"]] == ["hall"]
+
+    for name in ("Ada", "Ada", "Grace"):
+        printed("tokens", "add", name, "--role", "viewer", *data)
+    printed("tokens", "revoke", "grace", *data)
+    failed(command("tokens", "revoke", "Ada", *data), "1 (Ada), 2 (Ada)")
+    printed("tokens", "revoke", "1", *data)
+    printed("tokens", "revoke", "Ada", *data)  # the one that is left
+    assert all(info["revoked_at"] for info in json.loads(printed("tokens", "list", "--json", *data)))
+    printed("invite", "--group", "kitchen", *data)
+    printed("invitations", "--revoke", "kitchen", *data)
+    assert json.loads(printed("invitations", "--json", *data))[0]["revoked_at"]

@@ -12,7 +12,7 @@ from aggregator_server.fleet.devices import describe_device, enrol, identify, re
 from aggregator_server.security import draw, load_tokens
 from aggregator_server.store import Store
 from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.messages import Enrolment
+from fleet_protocol.messages import Enrolment, Versions
 from tests.support.aggregator_process import SETTINGS, FakeDevice
 
 DEVICE = FakeDevice(1, ("c0", "c1"))
@@ -131,6 +131,11 @@ def test_a_device_may_enrol_before_there_is_a_public_set(tmp_path):
         ({"architecture": "a\n"}, "architecture"),
         ({"labels": ["ok", "\ud800"]}, "label"),
         ({"labels": ["x"] * 5000}, "5000 labels"),
+        ({"versions": Versions(program="1\n2")}, "versions.program must have 1 to 100 printable characters"),
+        ({"versions": Versions(runtime="x" * 101)}, "versions.runtime"),
+        ({"versions": Versions(system=" Debian")}, "versions.system"),
+        ({"versions": Versions(bundle="\u202ebase")}, "versions.bundle"),
+        ({"versions": Versions(bundle_sha256="F" * 64)}, "64 lower-case hex"),
         ({"features": {}}, "preset"),
         ({"features": SETTINGS.to_json() | {"frames": "20"}}, "'frames'"),
         ({"features": SETTINGS.to_json() | {"clip_s": float("nan")}}, "'clip_s'"),

@@ -22,13 +22,15 @@ PROGRAMS = {
     "auricle-export": model_export.cli,
 }
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-BLOCK = re.compile(r"^```(?:sh|bash|console)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def commands(text: str) -> list[list[str]]:
     """The words of each call of a program in a page's blocks; of what may be left out, the brackets are gone."""
     found = []
-    for block in BLOCK.findall(text):
+    for language, block in BLOCK.findall(text):
+        if language not in ("", "sh", "bash", "console"):
+            continue
         for line in re.sub(r"\\\n\s*", "", block).splitlines():
             if not any(program in line for program in PROGRAMS):
                 continue
@@ -70,7 +72,8 @@ def test_a_wrong_command_would_be_seen():
         "sudo -u auricle auricle-edge run --confg 'a; b'   # a comment",
         "auricle-edge status && auricle-sim new x &",
     )
-    page = "\n".join(("```sh", *lines, "systemctl restart auricle-edge", "```", ""))
+    other = ("```toml", "[mqtt]", "```", "Its owner's auricle-edge is no command here.")
+    page = "\n".join((*other, "```sh", *lines, "systemctl restart auricle-edge", "```", ""))
     wrong, right, other = commands(page)
     assert wrong == ["auricle-edge", "run", "--confg", "a; b"]
     assert "--confg" in refusal(wrong)

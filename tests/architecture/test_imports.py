@@ -18,6 +18,7 @@ PACKAGES = {
     "fleet_protocol",
     "fleet_simulator",
     "benchmarks",
+    "demo",
 }
 STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type checkers alone
 BASE = {"numpy", "safetensors", "dacite"}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Page
 
 import aggregator_server.cli
 import edge_client.cli
@@ -65,6 +66,55 @@ def test_every_address_of_the_server_has_its_place(site: Path) -> None:
     text = words(site / "reference" / "rest.html")
     for address in ("POST /v1/rounds", "GET /v1/work", "PATCH /v1/classes/{class_id}"):
         assert address in text
+
+
+# What does not fit: a page that is wider than the screen; a cell of several lines that is narrower than 8 em; a wide
+# table that does not scroll in a box of its own.
+MISFITS = """() => {
+  const found = [], screen = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth > screen) found.push("the page");
+  for (const cell of document.querySelectorAll("article th, article td")) {
+    const style = getComputedStyle(cell), text = document.createRange();
+    text.selectNodeContents(cell);
+    const lines = text.getBoundingClientRect().height / parseFloat(style.lineHeight);
+    if (lines > 1.5 && cell.clientWidth < 8 * parseFloat(style.fontSize)) found.push(cell.textContent);
+  }
+  for (const table of document.querySelectorAll("article table")) {
+    if (table.getBoundingClientRect().width <= screen) continue;
+    const box = table.closest(".md-typeset__scrollwrap");
+    if (!box || box.clientWidth > screen || getComputedStyle(box).overflowX !== "auto") found.push("a table");
+  }
+  return found;
+}"""
+
+
+@pytest.mark.slow
+def test_every_page_can_be_read_on_a_phone(site: Path, page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    found = {}
+    for path in sorted(site.rglob("*.html")):
+        page.goto(path.as_uri())
+        if misfits := page.evaluate(MISFITS):
+            found[path.relative_to(site).as_posix()] = misfits
+    assert found == {}
+
+
+def test_the_home_page_says_shows_and_lets_try_on_one_screen(site: Path, page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto((site / "index.html").as_uri())
+    commands, picture = page.locator("article pre"), page.locator("article img")
+    for part in (page.locator("article h1"), commands, picture):
+        box = part.bounding_box()
+        assert box is not None
+        assert box["y"] > 0
+        assert box["y"] + box["height"] <= 800
+    assert picture.evaluate("image => image.naturalWidth") > 1000  # it was loaded
+    assert picture.bounding_box()["width"] > 500
+    typed = commands.inner_text().strip().splitlines()
+    assert len(typed) == 3
+    # Those of the README, which a test types.
+    known = [line.partition(" #")[0].strip() for line in (ROOT / "README.md").read_text().splitlines()]
+    assert [line for line in typed if line not in known] == []
 
 
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from edge_client.errors import StateError
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
 
 MEGABYTES = 16
@@ -75,16 +77,66 @@ def test_a_disk_without_a_byte_left_is_named_and_nothing_is_lost(fleet, disk):
     assert fleet.run_round()["summary"]["state"] == "done"
 
 
-def test_a_server_that_starts_on_a_full_disk_says_so(fleet, disk):
-    fleet.aggregator.kill()
-    filler = fill(disk, 0)
-    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(disk / "data"), "--port", "0"]
-    refused = subprocess.run(command, capture_output=True, text=True)
+def start_on_full_disk(data: Path, command: tuple[str, ...] = ("run", "--port", "0")) -> str:
+    """Run a command of the server that a full disk ends; return what it says."""
+    refused = subprocess.run(
+        [sys.executable, "-m", "aggregator_server.cli", *command, "--data", str(data)], capture_output=True, text=True
+    )
     assert refused.returncode == 1
-    assert "is full" in refused.stderr
-    assert "make room" in refused.stderr
-    assert "backup" not in refused.stderr
+    return refused.stderr
+
+
+@pytest.mark.parametrize("ends", ["killed", "stopped"])
+@pytest.mark.parametrize("left", [0, 4_096])
+def test_a_server_that_starts_on_a_full_disk_says_so(fleet, disk, ends, left):
+    """Whichever file has no room: after a clean end these are the database's log and its index, else the address."""
+    fleet.aggregator.kill() if ends == "killed" else fleet.aggregator.stop()
+    filler = fill(disk, left)
+    said = start_on_full_disk(disk / "data")
+    assert f"the disk of data folder {disk / 'data'} is full" in said
+    assert "make room" in said
+    assert not {"backup", "Traceback"} & {*said.replace("(", " ").split()}
+    assert len(said.splitlines()) == 1
     filler.unlink()
     fleet.aggregator.start()
     fleet.reconnect()
     assert fleet.run_round()["summary"]["state"] == "done"
+
+
+@pytest.mark.parametrize("left", [0, 8_192, 16_384])
+def test_a_new_server_on_a_full_disk_says_so_too(disk, left):
+    fill(disk, left)
+    said = start_on_full_disk(disk / "data")
+    assert ("is full" in said, "backup" in said, "Traceback" in said) == (True, False, False)
+
+
+def test_a_check_on_a_full_disk_does_not_call_the_database_damaged(fleet, disk):
+    fleet.aggregator.stop()
+    filler = fill(disk, 0)
+    said = start_on_full_disk(disk / "data", ("check",))
+    assert ("is full" in said, "damaged:" in said) == (True, False)
+    filler.unlink()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_devices_journal_on_a_full_disk_says_so_and_is_not_taken_for_damaged(disk, begun):
+    from edge_client.events import Event
+    from edge_client.events.journal import Journal, past_events
+
+    path = disk / "state" / "journal.db"
+    path.parent.mkdir()
+    if begun:
+        journal = Journal(path)
+        journal.publish(Event(time.time(), "detected", "kettle", None, 0.9, -20.0))
+        journal.close()
+    filler = fill(disk, 0)
+    with pytest.raises(OSError, match="the disk is full; make room"):
+        Journal(path)
+    if begun:
+        with pytest.raises(StateError, match=r"the disk is full; make room there$"):
+            past_events(path, 10)
+    filler.unlink()
+    assert not list(path.parent.glob("*.damaged"))
+    journal = Journal(path)
+    assert [event.label for event in journal.recent()] == ["kettle"] * begun
+    journal.close()

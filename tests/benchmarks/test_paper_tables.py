@@ -143,14 +143,15 @@ def test_attackers_cost_points_and_a_model_of_no_numbers_guesses(text):
     assert "| LPA | 92.0 ± 1.0 | -40.0 ± 0.0 | -40.0 ± 0.0 |" in found
     assert "alone loses\n0.0 ± 0.0 at 30%: that is the least" in found
     assert "| weighted mean | 52.0 ± 1.0 | 0.0 ± 0.0 | 42.0 ± 1.0 |" in found
-    says = "- weighted mean: costs 0.0; holds against `sign_flip` by 1, `scaling`, `scaling` by 3.4e38, `noise`,"
-    assert f"{says} `label_flip` and `false_clips`" in found
+    says = "- weighted mean: costs 0.0; holds against `sign_flip` by 1, `sign_flip` by 1 from half-way, `scaling`,"
+    assert f"{says} `scaling` by 3.4e38, `noise`, `label_flip` and `false_clips`" in found
     claims = {claim.claim: claim for claim in claims_of(found)}
     assert claims["LPA is robust to malicious updates"].reproduced == "yes"
     assert claims["The default rule holds against every attack"] == Claim(
         "The default rule holds against every attack", "none",
-        "against 7 of 7; it loses at most 0.0 points more than the honest devices alone", "yes",
+        "against 8 of 8; it loses at most 0.0 points more than the honest devices alone", "yes",
     )  # fmt: skip
+    assert "They flip after half of the rounds. The default's quarantine had 0 of the" in found
     assert claims["The default rule costs at most 1 point where nobody attacks"].ours == "0.0 points"
     assert f"| LPA |{6 * ' -40.0 |'}\n" in found
     assert (
@@ -170,7 +171,7 @@ def test_what_lpa_does_not_hold_against_is_told_with_what_the_table_shows_of_it(
         "default) 0.0."
     )
     assert claim.reproduced == "in part"
-    assert claim.ours.startswith("holds against 5 of 7 attacks by 30% of the devices; costs -40.0 points")
+    assert claim.ours.startswith("holds against 6 of 8 attacks by 30% of the devices; costs -40.0 points")
     assert claim.why == (
         "not against `sign_flip` by 1 (+32.0) and `false_clips` (+32.0), in points beyond the honest devices alone; "
         "it counts the clips that a device states: with true counts the same attack takes -40.0 points, with false "

@@ -93,8 +93,10 @@ def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
     if device.training() is None:
         raise Armv7Error("its training was over before its power was cut; make the round longer (tests/board/round.py)")
     board.cut_power()
-    with Clock("its power was cut; it has started again, and trains again"):
+    with Clock("its power was cut; nobody logs in, and it listens again"):
         board.power_on()
+        device.wait_until_it_listens()
+    with Clock("it trains again"):
         device.wait_for_training(limit_s=600)
     with Clock("the round is done, and the board has learned from it"):
         wait_until_done(board, aggregator, round_id)

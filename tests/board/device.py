@@ -6,7 +6,7 @@ import sys
 import wave
 from pathlib import Path
 
-from benchmarks.demo import corpus
+from demo import corpus
 from tests.armv7.__main__ import CHECKOUT
 from tests.armv7.machine import Armv7Error, run
 from tests.board.board import Board
@@ -128,6 +128,16 @@ class Device:
         """Wait until it trains for a round; return the process."""
         self._board.wait(self.training, limit_s, "the device trains")
         return self.training() or 0
+
+    def wait_until_it_listens(self, limit_s: float = 600) -> None:
+        """Wait until it hears something and knows its labels, which nobody but systemd can have started."""
+
+        def listens() -> bool:
+            found = self._board.run(f"cat {_STATUS}", limit_s, check=False)  # of this start: /run is in memory
+            status = json.loads(found) if found.startswith("{") else {}
+            return bool((status.get("listening") or {}).get("frames")) and len(status["model"]["labels"]) == len(LABELS)
+
+        self._board.wait(listens, limit_s, "the device listens")
 
     def kill(self) -> None:
         """Kill the daemon and all that it started."""

@@ -1,9 +1,11 @@
 """Packages of the checkout: wheels of all that a service needs, the sdist, and the wheel built from that."""
 
 import functools
+import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 from pathlib import Path
@@ -31,7 +33,7 @@ def service_wheels() -> Path:
     """Return a folder of wheels: both services as an owner without a network would bring them; kept under build/."""
 
     def download(folder: Path) -> None:
-        wanted = ["setuptools>=77", ".[edge,mqtt,server,ui]"]
+        wanted = ["setuptools>=77", ".[edge,mqtt,server,ui,wyoming]"]
         command = [*PIP, "download", "--dest", folder, "--constraint", "constraints.txt", *wanted]
         subprocess.run(command, cwd=ROOT, check=True)
 
@@ -45,6 +47,36 @@ def built_packages() -> tuple[Path, Path]:
     folder = kept("packages", sources_digest(*names), _build)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
+
+
+def install_wheel(folder: Path) -> Path:
+    """Make an environment that holds the wheel, and beside it what this one holds besides Auricle."""
+    _, wheel = built_packages()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    pip_install(folder, "--no-deps", wheel)
+    # The folder's own .pth files, this checkout's editable installation among them, are not read from there.
+    packages = next(folder.glob("lib/python*/site-packages"))
+    (packages / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+def pip_install(environment: Path, *words: str | Path) -> None:
+    """Install into an environment without a network; what a build needs comes from the services' wheels."""
+    command = [*PIP, "--python", environment / "bin" / "python", "install", "--no-index"]
+    own = {**os.environ, "PYTHONPATH": ""}
+    done = subprocess.run(
+        [*command, "--find-links", service_wheels(), *words], env=own, text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run_installed(environment: Path, program: str, *words: str | Path, status: int = 0) -> str:
+    """Run an environment's program, with nothing of this checkout in reach, and return what it printed."""
+    own = {"PATH": os.environ["PATH"], "HOME": str(environment)}  # no PYTHONPATH
+    command = [environment / "bin" / program, *words]
+    done = subprocess.run(command, cwd=environment, env=own, text=True, capture_output=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
 
 
 def _build(folder: Path) -> None:

@@ -14,7 +14,8 @@ from aggregator_server.fleet.invitations import invite
 from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.work import acknowledge
 from aggregator_server.schemas import InvitationRequest
-from fleet_protocol.messages import ClassInfo, ClassReport, Enrolment, Learned
+from fleet_protocol.command_line import version
+from fleet_protocol.messages import ClassInfo, ClassReport, Enrolment, Learned, Versions
 from tests.support.aggregator_process import SETTINGS, FakeDevice, public_set
 from tests.support.core_fleet import CoreFleet
 
@@ -25,6 +26,11 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>" + 120 * "w
 _HEARD = {1: (7, "kettle"), 2: (7, "kettle"), 3: (8, "doorbell"), 4: (8, "doorbell"), 5: (9, "glass breaking"),
           6: (7, "kettle")}  # fmt: skip
 _OWN = (61.0, 66.5, 70.0, 72.5, 74.0, 77.5, 78.0)
+_CURRENT = Versions(
+    program=version(), bundle="base", bundle_sha256="3f" * 32, runtime="tflite-runtime 2.14.0", python="3.11.2",
+    system="Debian GNU/Linux 12 (bookworm), armv7l",
+)  # fmt: skip
+_OUTDATED = dataclasses.replace(_CURRENT, program="0.0.9")
 _ROUNDS, _ROUND_S = 5, 86_400.0
 
 
@@ -77,7 +83,8 @@ def device_of(number: int) -> FakeDevice:
 
 def _enrol(fleet: CoreFleet, device: FakeDevice, name: str, now: float, by: Actor, waiting: bool = False) -> None:
     labels = (*(WORDS[int(class_id[1:])] for class_id in device.classes), _HEARD.get(device.number, (0, "door"))[1])
-    fields = device.enrolment(name=name, labels=labels, clips=20 + 7 * (device.number % 9))
+    versions = _OUTDATED if device.number == 3 else _CURRENT
+    fields = device.enrolment(name=name, labels=labels, clips=20 + 7 * (device.number % 9), versions=versions)
     enrol(fleet.store, Enrolment(**fields), now, Entry(by=by, approve=waiting))
 
 

@@ -35,6 +35,12 @@ pcm.cellar_microphone {{
 """
 
 
+def no_sound_devices(folder: Path) -> dict[str, str]:
+    """The environment of a machine that has none: ALSA knows no card, and no server answers."""
+    (folder / "alsa.conf").write_text("</usr/share/alsa/alsa.conf>\nctl.!hw { type null }\ndefaults.pcm.card 99\n")
+    return {"ALSA_CONFIG_PATH": f"{folder}/alsa.conf", "PULSE_SERVER": f"unix:{folder}/nobody"}
+
+
 def missing_parts() -> str:
     """Say what a test machine lacks; "" when it has everything."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]

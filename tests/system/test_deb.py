@@ -6,14 +6,16 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from packaging.utils import parse_wheel_filename
 
-from deb.__main__ import SCRIPTS, control
+from deb.__main__ import PACKAGE, SCRIPTS, TARGETS, control, version
 from deb.wheels import ARM64, ARMHF, WheelError, needed
+from edge_client.cli import parser
 from tests.support.checkout import ROOT, kept, sources_digest
 from tests.support.packages import built_packages, tracked_files
 
-DEVICE = "auricle[edge,mqtt]"
+DEVICE = "auricle[edge,mqtt,wyoming]"
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +51,29 @@ def test_the_package_holds_the_installer_and_every_wheel_of_a_32_bit_pi_and_belo
     modes = {name.removeprefix("./usr/share/"): mode for mode, *_, name in lines}
     assert modes["auricle/systemd/setup.sh"] == "-rwxr-xr-x"
     shared = {"auricle/systemd/auricle-edge.service", "auricle/systemd/edge.toml", "auricle/constraints.txt"}
+    shared |= {"auricle/systemd/auricle-edge-wyoming.service", "doc/auricle-edge/home-assistant.md"}
     assert shared | {"doc/auricle-edge/copyright", "doc/auricle-edge/device.md"} <= modes.keys()
     wheels = [parse_wheel_filename(name.rpartition("/")[2]) for name in modes if name.endswith(".whl")]
     assert {f"{name}=={version}" for name, version, *_ in wheels} == {"auricle==0.1.0", *needed(ARMHF, DEVICE)}
     platforms = {tag.platform for *_, tags in wheels for tag in tags}
     assert platforms <= {"any", *ARMHF.platforms, "manylinux_2_17_armv7l"}
+
+
+def test_the_playbook_installs_what_is_built_and_asks_the_program_how_it_is():
+    (play,) = yaml.safe_load((ROOT / "examples" / "update_devices.yml").read_text())
+    tasks = {next(name for name in task if name.startswith("ansible.builtin.")): task for task in play["tasks"]}
+    source = tasks["ansible.builtin.copy"]["ansible.builtin.copy"]["src"]
+    built = {f"{PACKAGE}_{version()}_{architecture}.deb" for architecture in TARGETS}
+    template = source.replace("{{ packages }}/", "").replace("{{ version }}", version())
+    filled = {template.replace("{{ architecture.stdout }}", architecture) for architecture in TARGETS}
+    assert filled == built
+    assert (
+        tasks["ansible.builtin.apt"]["ansible.builtin.apt"]["deb"]
+        == (tasks["ansible.builtin.copy"]["ansible.builtin.copy"]["dest"])
+    )
+    *_, program, action = play["tasks"][-1]["ansible.builtin.command"]["argv"]
+    assert program == PACKAGE
+    parser().parse_args([action])
 
 
 def test_each_architecture_asks_for_a_python_that_its_wheels_are_for():

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 SHIPPED = ROOT / "systemd/edge.toml"
 # Keys whose default is "none": the file shows an example.
-EXAMPLES = {"folder", "background", "evaluation", "threshold", "thresholds"}
+EXAMPLES = {"folder", "background", "evaluation", "file", "threshold", "thresholds"}
 SECTIONS = section_classes()
 
 

@@ -50,6 +50,9 @@ def test_two_devices_have_a_round_on_ones_own_recordings_after_five_commands(des
         line.split()[0] for line in round_.stdout.splitlines() if " of " in line and "classes" in line
     }
 
+    assert "first model" in round_.stdout  # before the round the devices had none
+    assert " before " not in round_.stdout
+
     config = load_config(desk.folder / "kitchen.device" / "edge.toml")
     assert (config.device.name, config.recordings.folder) == ("kitchen", desk.folder / "kitchen")
     assert config.model.bundle.read_bytes() == find_bundle("base").read_bytes()

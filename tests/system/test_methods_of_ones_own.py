@@ -14,6 +14,7 @@ from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
 from tests.support.checkout import ROOT
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from tests.support.packages import install_wheel, pip_install, run_installed
 from tests.support.simulated_fleet import write_experiment
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,29 @@ def install(folder: Path, monkeypatch, entry_points=PROJECT["entry-points"], dev
 
 
 def test_the_tutorial_shows_the_example():
-    assert re.findall(r"```(?:python|toml)\n(.*?)```", TUTORIAL, re.DOTALL) == SHOWN
+    assert printed() == SHOWN
+
+
+def printed() -> list[str]:
+    """Return the files that the tutorial prints, in the order of their names."""
+    return re.findall(r"```(?:python|toml)\n(.*?)```", TUTORIAL, re.DOTALL)
+
+
+@pytest.mark.parametrize("files", [SHOWN, printed()], ids=["the example's folder", "the tutorial's files"])
+def test_pip_installs_the_package_as_it_is_and_the_strategy_can_be_used(tmp_path, files):
+    for name, text in zip(FILES, files, strict=True):
+        (tmp_path / "own_strategy").mkdir(exist_ok=True)
+        (tmp_path / "own_strategy" / name).write_text(text)
+    environment = install_wheel(tmp_path / "environment")
+    pip_install(environment, tmp_path / "own_strategy")
+    code = "import gentle_device as d; from aggregator_server.strategies.registry import strategies as s"
+    where, *names = run_installed(environment, "python", "-c", f"{code}; print(d.__file__, *s())").split()
+    assert where.startswith(str(environment))
+    assert "gentle" in names
+    run_installed(environment, "auricle-sim", "new", "fleet.toml")
+    changes = ("rounds=1", "rounds.strategy=gentle", "rounds.local={epochs = 1, label_smoothing = 0.2}")
+    options = [word for change in changes for word in ("--set", change)]
+    assert "1 rounds" in run_installed(environment, "auricle-sim", "run", "fleet.toml", "--workers", "0", *options)
 
 
 def test_the_rule_and_its_settings_on_a_server(tmp_path, monkeypatch, start_aggregator):

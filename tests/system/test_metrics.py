@@ -1,16 +1,19 @@
-"""Metrics of a real server and a real daemon, and whether dashboard and document name the metrics that there are."""
+"""Metrics of a real server and a real daemon, and whether dashboard, alerts and document name those that there are."""
 
 import json
 import os
 import re
 import signal
+import time
 
 import httpx
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.aggregator_process import ADMIN, Fleet
 from tests.support.checkout import ROOT
+from tests.support.commands import printed
 from tests.support.core_fleet import devices
 from tests.support.edge_process import EdgeDaemon, wait_for
 
@@ -78,6 +81,17 @@ def test_the_server_counts_devices_rounds_and_uploads(server):
     assert after["auricle_rounds"][(("state", "done"),)] == 1
     assert after["auricle_audit_entries_total"][(("what", "device_enrolled"),)] == 4
     assert 0 < after["auricle_disk_free_bytes"][()] <= after["auricle_disk_bytes"][()]
+    assert before["auricle_rounds"] == {(("state", state),): 0 for state in ("open", "done", "failed")}
+
+
+def test_the_server_tells_when_it_was_last_backed_up(server, tmp_path):
+    aggregator, (before, *_) = server
+    assert before["auricle_last_backup_timestamp_seconds"] == {(): 0}
+    began = time.time()
+    printed("backup", tmp_path / "copies", "--keep", 2, "--data", aggregator.data)
+    with aggregator.client(ADMIN) as person:
+        told = read(person.get("/metrics").text)["auricle_last_backup_timestamp_seconds"][()]
+    assert began - 2 < told < time.time() + 2
 
 
 def test_the_server_tells_nobody_without_a_token(server):
@@ -96,17 +110,24 @@ def test_the_device_tells_how_its_loops_are(device):
     assert dict(labels)["name"] == "kitchen"
 
 
-def test_dashboard_and_document_name_metrics_that_exist(server, device):
+def test_dashboard_alerts_and_document_name_metrics_that_exist(server, device):
     there = set(server[1][2]) | set(device)
     dashboard = json.loads((ROOT / "docs/grafana/auricle.json").read_text())
     drawn = {
         name for panel in dashboard["panels"] for target in panel["targets"]
         for name in re.findall(r"auricle_\w+", target["expr"])
     }  # fmt: skip
-    listens = {"auricle_level_db", "auricle_real_time_factor", "auricle_overflows_total"}
+    groups = yaml.safe_load((ROOT / "systemd/auricle.rules.yml").read_text())["groups"]
+    watched = {name for group in groups for rule in group["rules"] for name in re.findall(r"auricle_\w+", rule["expr"])}
+    listens = {
+        "auricle_level_db",
+        "auricle_real_time_factor",
+        "auricle_overflows_total",
+        "auricle_last_frame_age_seconds",
+    }
     sensor = {"auricle_temperature_celsius"}  # a virtual machine has none
     assert listens & there == set()  # a device without a microphone does not tell them
-    assert drawn - there <= listens | sensor
+    assert (drawn | watched) - there <= listens | sensor | {"auricle_aggregator_reached"}  # a device without a fleet
     described = set(re.findall(r"`(auricle_\w+)", (ROOT / "docs/monitoring.md").read_text()))
     assert {name for name in there if not name.endswith("_created")} <= described
-    assert drawn <= described
+    assert drawn | watched <= described

@@ -2,9 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
-import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -13,7 +10,7 @@ import pytest
 
 from fleet_protocol.ready_bundles import FIRST_CHOICE
 from tests.support.checkout import ROOT
-from tests.support.packages import PIP, built_packages, tracked_files
+from tests.support.packages import built_packages, install_wheel, run_installed, tracked_files
 
 pytestmark = pytest.mark.slow
 
@@ -24,24 +21,7 @@ ADDED = ("PKG-INFO", "setup.cfg", "auricle.egg-info/")
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """An environment that holds the wheel, and beside it what this one holds besides Auricle."""
-    _, wheel = built_packages()
-    folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    python = folder / "bin" / "python"
-    command = [*PIP, "--python", python, "install", "--no-deps", "--no-index", wheel]
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": ""}, check=True)
-    # The folder's own .pth files, this checkout's editable installation among them, are not read from there.
-    packages = next(folder.glob("lib/python*/site-packages"))
-    (packages / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return folder
-
-
-def run(folder: Path, program: str, *words, status=0) -> str:
-    own = {"PATH": os.environ["PATH"], "HOME": str(folder)}  # no PYTHONPATH
-    done = subprocess.run([folder / "bin" / program, *words], cwd=folder, env=own, text=True, capture_output=True)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout
+    return install_wheel(tmp_path_factory.mktemp("environment"))
 
 
 def test_the_sdist_is_all_that_git_knows():
@@ -65,15 +45,16 @@ def test_the_wheel_holds_the_packages_whole_and_what_a_user_reads():
 
 
 def test_every_program_of_an_installed_wheel_runs(installed):
-    assert "--config" in run(installed, "auricle-edge", "status", "--help")
+    assert "--config" in run_installed(installed, "auricle-edge", "status", "--help")
     for program in ("auricle-aggregator", "auricle-export", "auricle-sim"):
-        assert program in run(installed, program, "--help")
+        assert program in run_installed(installed, program, "--help")
 
 
 def test_an_installed_wheel_finds_its_own_modules_and_bundles(installed):
-    where = run(installed, "python", "-c", "import fleet_protocol.ready_bundles as b; print(b.__file__, b.FOLDER)")
+    code = "import fleet_protocol.ready_bundles as b; print(b.__file__, b.FOLDER)"
+    where = run_installed(installed, "python", "-c", code)
     assert all(name.startswith(str(installed)) for name in where.split())
-    found = run(installed, "auricle-export", "inspect", FIRST_CHOICE)
+    found = run_installed(installed, "auricle-export", "inspect", FIRST_CHOICE)
     assert "linear" in found
 
 
@@ -85,6 +66,6 @@ def test_an_installed_wheel_brings_the_units_and_an_example_that_is_accepted(ins
         "import json, sys, pathlib; from edge_client.config import load_config; "
         "print(json.dumps(str(load_config(pathlib.Path(sys.argv[1])).model.bundle)))"
     )
-    bundle = json.loads(run(installed, "python", "-c", code, folder / "edge.toml"))
+    bundle = json.loads(run_installed(installed, "python", "-c", code, folder / "edge.toml"))
     assert bundle.startswith(str(installed))
     assert Path(bundle).is_file()

@@ -240,6 +240,16 @@ def test_an_upload_has_the_arrays_of_the_strategy_s_row(round_):
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
 
 
+def test_beside_a_new_sound_the_classes_of_own_clips_are_described_as_the_row_says(round_):
+    _, document = round_.upload
+    cell = row_of(round_.strategy)["arrays of the upload, float32"]
+    assert ("with a new sound, for it and for each class of `known`" in cell) == (round_.strategy != "prototypes")
+    taught = round_.state.load_model(round_.own).progress.label_map
+    own = {str(taught.class_ids[taught.slot_of(label)]) for label in ("yes", "no")}
+    assert own <= set(document["known"])
+    assert [report["clips"] > 0 for report in document["reports"]] == [True]
+
+
 def test_nothing_is_asked_or_told_but_what_the_page_lists(round_):
     rows = {}
     for row in table("request"):

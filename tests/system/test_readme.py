@@ -125,7 +125,7 @@ def test_every_block_of_the_page_does_what_it_says(page, reader):
     (summary,) = reader.ask("auricle-aggregator rounds --data fleet --json")
     assert (summary["state"], summary["uploaded"]) == ("done", 2)
     if page == "README.md":
-        status = "auricle-edge status --config edge.toml --json"
+        status = "auricle-edge status --json"
         wait_for(lambda: reader.ask(status)["model"]["labels"] == ["doorbell"], what="the lesson")
-        events = "auricle-edge events --label doorbell --config edge.toml --json"
+        events = "auricle-edge events --label doorbell --json"
         wait_for(lambda: reader.ask(events), what="an event of the sound")

@@ -1,6 +1,7 @@
 """The services: units that systemd accepts and finds closed, and `make install-*` and `uninstall-*` in a folder."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,12 +14,13 @@ import pytest
 
 from fleet_protocol.ready_bundles import FIRST_CHOICE
 from tests.support.checkout import ROOT
+from tests.support.core_fleet import between_rounds
 from tests.support.packages import PIP, built_packages, service_wheels
 
 pytestmark = pytest.mark.slow
 
 SERVICES = ("auricle-edge", "auricle-aggregator")
-UNITS = (*SERVICES, "auricle-edge-page")
+UNITS = (*SERVICES, "auricle-edge-page", "auricle-edge-wyoming", "auricle-aggregator-backup")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def edge(tmp_path_factory, wheels):
     machine.make_until(installing.exists, "install-edge")
     assert not machine.path("/opt/auricle-edge/current").exists()
     assert not machine.path("/etc/systemd/system/auricle-edge.service").exists()
-    machine.said = machine.make("install-edge", "UI=1")
+    machine.said = machine.make("install-edge", "UI=1", "WYOMING=1")
     return machine
 
 
@@ -97,7 +99,8 @@ def aggregator(tmp_path_factory, wheels):
     subprocess.run([*PIP, *offline], check=True)
     machine = Machine(tmp_path_factory.mktemp("aggregator"), brought)
     command = [environment / "share/auricle/systemd/setup.sh", "install", "aggregator"]
-    done = subprocess.run(command, env=machine.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    wanted = {**machine.environment, "BACKUPS": "1", "ALERTS": "/etc/prometheus/rules"}
+    done = subprocess.run(command, env=wanted, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
     machine.said = done.stdout
     return machine
@@ -120,11 +123,12 @@ def test_units_expose_little(service):
 
 @pytest.mark.parametrize("service", UNITS)
 def test_installed_units_are_what_systemd_understands(service, request):
-    machine = request.getfixturevalue(service.removeprefix("auricle-").removesuffix("-page"))
+    machine = request.getfixturevalue(service.split("-")[1])
     system = machine.path("/usr/lib/systemd/system")
     if not system.exists() and Path("/lib/systemd/system").exists():
         shutil.copytree("/lib/systemd/system", system, symlinks=True)  # the targets and slices that every unit needs
-    result = analyze("verify", f"--root={machine.folder}", f"{service}.service")
+    timers = [f"{service}.timer"] if (ROOT / f"systemd/{service}.timer").exists() else []
+    result = analyze("verify", f"--root={machine.folder}", f"{service}.service", *timers)
     shutil.rmtree(system, ignore_errors=True)
     assert (result.returncode, result.stdout) == (0, "")
 
@@ -145,7 +149,7 @@ def test_installed_programs_run_and_are_on_the_path(edge, aggregator):
 
 def test_environment_has_what_the_service_needs_and_not_the_workstations_packages(edge, aggregator):
     packages = {path.name for path in edge.path("/opt/auricle-edge/current/lib/python3.11/site-packages").iterdir()}
-    assert {"httpx", "edge_client", "paho", "starlette"} <= packages
+    assert {"httpx", "edge_client", "paho", "starlette", "wyoming"} <= packages
     assert not {"tensorflow", "fastapi", "pytest"} & packages
     installed = edge.path("/opt/auricle-edge/current/lib/python3.11/site-packages/edge_client")
     assert (installed / "bundles" / f"{FIRST_CHOICE}.auricle").is_file()
@@ -170,7 +174,56 @@ def test_installation_says_what_is_left_to_do(edge, aggregator):
         assert step in edge.said
     assert "systemctl enable --now auricle-edge" in edge.said
     assert "systemctl enable --now auricle-edge-page" in edge.said
+    assert "systemctl enable --now auricle-edge-wyoming" in edge.said
     assert "systemctl enable --now auricle-aggregator" in aggregator.said
+    assert "systemctl enable --now auricle-aggregator-backup.timer" in aggregator.said
+    assert "/etc/prometheus/rules/auricle.rules.yml" in aggregator.said
+
+
+def test_the_timers_service_keeps_the_newest_copies_of_the_data_folder(aggregator):
+    """The unit's own command; "/opt" and "/var" are the machine's."""
+    data = aggregator.path("/var/lib/auricle-aggregator")
+    between_rounds(data, uploads=2)
+    unit = aggregator.path("/etc/systemd/system/auricle-aggregator-backup.service").read_text()
+    assert "Environment=AURICLE_BACKUPS=7 " in unit
+    line = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)[1].replace("${AURICLE_BACKUPS}", "2")
+    line = re.sub(r"(?<!\S)/(?=opt/|var/)", f"{aggregator.folder}/", line)
+    made = []
+    while len(made) < 3:
+        done = subprocess.run(line.split(), text=True, capture_output=True)
+        if "exists already" not in done.stderr:  # of this same second
+            assert done.returncode == 0, done.stderr
+            made.append(done.stdout)
+    copies = sorted(aggregator.path("/var/lib/auricle-aggregator-backups").iterdir())
+    assert [str(path) for path in copies] == [said.partition(": ")[0] for said in made[1:]]
+    shutil.rmtree(data)
+    data.mkdir(mode=0o700)
+
+
+ENABLED = [f"{unit}.service" for unit in UNITS[:-1]] + ["auricle-aggregator-backup.timer"]  # which starts the last
+
+
+@pytest.mark.parametrize("unit", ENABLED)
+def test_a_unit_that_is_enabled_is_started_at_every_boot(unit, request):
+    if shutil.which("systemctl") is None:
+        pytest.skip("systemctl is not installed (Debian: apt-get install systemd)")
+    machine = request.getfixturevalue(re.split("[-.]", unit)[1])
+    target = "timers" if unit.endswith(".timer") else "multi-user"
+    wanted = machine.path(f"/etc/systemd/system/{target}.target.wants/{unit}")
+    control = ["systemctl", f"--root={machine.folder}"]
+    subprocess.run([*control, "enable", unit], check=True, capture_output=True)
+    assert machine.path(str(wanted.readlink())).is_file()
+    subprocess.run([*control, "disable", unit], check=True, capture_output=True)
+    assert not wanted.is_symlink()
+
+
+def test_who_follows_the_pages_has_the_service_started_at_every_boot():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    text = {page.name: page.read_text() for page in pages}
+    # The backup's service ends by itself, and has a timer.
+    started = [name for name, words in text.items() if re.search(r"systemctl start auricle(?!-\S*backup)", words)]
+    assert started == [], "a service that is started and not enabled is gone after a power cut"
+    assert "sudo systemctl enable --now auricle-edge" in text["first-hour.md"]
 
 
 @dataclass
@@ -297,8 +350,10 @@ def test_uninstalling_keeps_what_was_learned_unless_told_otherwise(aggregator):
     assert learned.read_text() == "rounds"
     assert aggregator.path("/etc/auricle/aggregator.env").exists()
     assert not aggregator.path("/opt/auricle-aggregator").exists()
-    assert not aggregator.path("/etc/systemd/system/auricle-aggregator.service").exists()
+    assert not list(aggregator.path("/etc/systemd/system").iterdir())
+    assert not list(aggregator.path("/etc/prometheus/rules").iterdir())
     aggregator.make("uninstall-aggregator")  # nothing left to remove is no error
     aggregator.make("uninstall-aggregator", "PURGE=1")
     assert not learned.parent.exists()
     assert not aggregator.path("/etc/auricle").exists()
+    assert list(aggregator.path("/var/lib/auricle-aggregator-backups").iterdir())  # the last that is left of the data

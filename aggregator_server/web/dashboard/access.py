@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData
 
 from aggregator_server.errors import ForgedFormError, InvalidRequestError, RoleError
 from aggregator_server.fleet.audit import Actor
@@ -126,16 +126,16 @@ def require(visit: Visit, role: Role) -> None:
 class Form:
     """The fields of a form that was sent from a page of the session."""
 
-    def __init__(self, fields: FormData) -> None:
+    def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
         self._fields = fields
 
     def text(self, name: str) -> str:
         """Return a field's text without blanks around it; empty where it is missing."""
-        return str(self._fields.get(name, "")).strip()
+        return next(iter(self.all(name)), "").strip()
 
     def all(self, name: str) -> tuple[str, ...]:
         """Return what was ticked of several fields of one name."""
-        return tuple(str(value) for value in self._fields.getlist(name))
+        return tuple(value for own, value in self._fields if own == name)
 
     def number(self, name: str, called: str) -> float | None:
         """Return a field's number; None where it is empty.
@@ -172,6 +172,8 @@ def not_a_number(called: str, text: str) -> InvalidRequestError:
 async def read_form(request: Request, cookie: str) -> Form:
     """Read a form, and check that a page sent it which was made for the secret of a cookie.
 
+    Nothing is read where there is no such cookie. Whether a session's secret opens anything, :func:`visitor` says.
+
     Raises:
         ForgedFormError: another site sent it, or a page of another session.
         InvalidRequestError: it is no form.
@@ -180,16 +182,31 @@ async def read_form(request: Request, cookie: str) -> Form:
     require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
         raise InvalidRequestError(gettext("this address takes a form of these pages"))
-    fields = await request.form(max_fields=FORM_FIELDS, max_files=0)
     secret = secret_of(request, cookie)
-    if not secret or not same(str(fields.get(FORM_FIELD, "")), form_token(secret)):
+    form = await read_fields(request) if secret else None
+    if form is None or not same(form.text(FORM_FIELD), form_token(secret)):
         raise ForgedFormError(
             gettext(
                 "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
                 "allow cookies of this address"
             )
         )
-    return Form(fields)
+    return form
+
+
+async def read_fields(request: Request) -> Form:
+    """Read a form, whoever sends it; how many fields there are is counted before they are parsed.
+
+    Raises:
+        InvalidRequestError: there are too many.
+        TooLargeError, TooSlowError: it is too large, or comes too slowly.
+    """
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        return Form(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS))
+    except ValueError:
+        problem = gettext("a form has at most %(most)s fields")
+        raise InvalidRequestError(problem % {"most": FORM_FIELDS}) from None
 
 
 async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: Request) -> Form:

@@ -20,7 +20,7 @@ from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
 from aggregator_server.web.dashboard.going_on import to_page
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
-from aggregator_server.web.dashboard.round_figures import Plane, plane_of
+from aggregator_server.web.dashboard.sound_plane import Plane, plane_of
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.classes import ClassId
 from aggregator_server.web.service import Service

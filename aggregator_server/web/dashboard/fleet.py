@@ -57,6 +57,8 @@ def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted
         count=len(fitting),
         more=len(fitting) > PAGE * wanted.page,
         all=len(listed),
+        present=sum(device.revoked_at is None for device in listed),
+        outdated=sum(device.outdated for device in listed),
         wanted=wanted,
         states=STATES,
         columns=COLUMNS,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from aggregator_server.fleet.versions import numbers_of
 from aggregator_server.limits import NAME_LENGTH
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.web.dashboard.languages import N_
@@ -25,6 +26,7 @@ STATES = {
     "quarantine": N_("in quarantine"),
     "trouble": N_("cannot contribute"),
     "suspicious": N_("stood out"),
+    "outdated": N_("outdated"),
     "well": N_("well"),
     "revoked": N_("revoked"),
 }
@@ -34,11 +36,12 @@ _KEYS: dict[str, Callable[[Listed], Any]] = {
     "health": lambda listed: _HEALTH.index(listed[1]),
     "seen": lambda listed: listed[0].seen_at,
     "network": lambda listed: listed[0].architecture.casefold(),
+    "version": lambda listed: numbers_of(listed[0].versions.program),
     "clips": lambda listed: listed[0].clips,
 }
 COLUMNS = {
     "name": N_("Device"), "health": N_("Health"), "seen": N_("Last seen"), "network": N_("Network"),
-    "": N_("Owner's labels"), "clips": N_("Clips"),
+    "version": N_("Version"), "": N_("Owner's labels"), "clips": N_("Clips"),
 }  # fmt: skip
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula begins so
 
@@ -67,7 +70,7 @@ class Wanted:
     """What somebody looks for.
 
     Attributes:
-        search: Word of a name, group, label or identifier; empty: every device.
+        search: Word of a name, group, version, label or identifier; empty: every device.
         state: One of ``STATES``; empty: any.
         group: Name of a group; empty: any.
         sort: Column to sort by.
@@ -136,12 +139,16 @@ def _is_in(listed: Listed, state: str, now: float) -> bool:
     device, health = listed
     if state == "online":
         return health != "revoked" and now - device.seen_at.timestamp() <= SEEN_S
+    if state == "outdated":
+        return device.outdated
     return health == state
 
 
 def _words(device: DeviceInfo) -> str:
     """Return what a device is found by."""
-    return "\n".join((device.name, device.device_id, device.group or "", *device.labels)).casefold()
+    return "\n".join(
+        (device.name, device.device_id, device.group or "", device.versions.program, *device.labels)
+    ).casefold()
 
 
 def as_json(listed: Sequence[Listed]) -> str:
@@ -152,7 +159,7 @@ def as_json(listed: Sequence[Listed]) -> str:
 def as_csv(listed: Sequence[Listed]) -> str:
     """Return devices as CSV of RFC 4180; a text that a spreadsheet would compute gets an apostrophe."""
     text = io.StringIO()
-    names = ("device_id", "name", "health", "group", "network", "labels", "clips", "seen_at", "enrolled_at")
+    names = ("device_id", "name", "health", "group", "network", "version", "labels", "clips", "seen_at", "enrolled_at")
     writer = csv.DictWriter(text, names, extrasaction="ignore")
     writer.writeheader()
     for item in listed:
@@ -173,6 +180,7 @@ def _row(listed: Listed) -> dict[str, Any]:
         "health": health,
         "group": device.group or "",
         "network": device.architecture,
+        "version": device.versions.program,
         "labels": list(device.labels),
         "clips": device.clips,
         "seen_at": device.seen_at.isoformat(),

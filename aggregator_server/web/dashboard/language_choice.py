@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from aggregator_server.errors import NotFoundError
-from aggregator_server.web.dashboard.access import is_private, require_own_page
+from aggregator_server.web.dashboard.access import is_private, read_fields, require_own_page
 from aggregator_server.web.dashboard.going_on import own_page
 from aggregator_server.web.dashboard.languages import COOKIE, LANGUAGES, gettext
 from aggregator_server.web.dashboard.page_route import PageRoute
@@ -19,11 +19,11 @@ _YEAR_S = 365 * 86_400
 async def choose_language(request: Request) -> Response:
     """Keep the choice in the browser, and show the page again. It holds nothing secret and changes nothing here."""
     require_own_page(request)
-    fields = await request.form(max_fields=2, max_files=0)
-    code = str(fields.get("language", ""))
+    form = await read_fields(request)
+    code = form.text("language")
     if code not in LANGUAGES:
         raise NotFoundError(gettext("the pages do not speak that language"))
-    response = RedirectResponse(own_page(str(fields.get("next", "/"))), 303)
+    response = RedirectResponse(own_page(form.text("next") or "/"), 303)
     response.set_cookie(
         COOKIE, code, max_age=_YEAR_S, path="/", secure=is_private(request), httponly=True, samesite="lax"
     )

@@ -15,6 +15,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from aggregator_server import limits
 from aggregator_server.errors import BusyError
@@ -24,7 +25,7 @@ from aggregator_server.web.dashboard.access import Signed, Visit
 from aggregator_server.web.dashboard.languages import gettext
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render_text
-from aggregator_server.web.dashboard.round_figures import open_round_view, round_view
+from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of_round, round_view
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
@@ -41,8 +42,8 @@ class Streams:
 
     sessions: dict[int, str] = field(default_factory=dict)
 
-    def require_room(self, visit: Visit) -> None:
-        """Check that a session may have one more.
+    def enter(self, visit: Visit) -> int:
+        """Count one more stream of a session, if it may have one, and return its number.
 
         Raises:
             BusyError: it has too many, or all together are too many.
@@ -50,9 +51,6 @@ class Streams:
         own = sum(secret == visit.secret for secret in self.sessions.values())
         if own >= limits.STREAMS_PER_SESSION or len(self.sessions) >= limits.STREAMS:
             raise BusyError(gettext("too many live pages are open; this one shows what it showed when it was opened"))
-
-    def enter(self, visit: Visit) -> int:
-        """Count a stream, and return its number."""
         number = next(number for number in itertools.count() if number not in self.sessions)
         self.sessions[number] = visit.secret
         return number
@@ -84,35 +82,52 @@ async def watch_now(
 
 @router.get("/live/rounds/{round_id}")
 async def watch_round(
-    request: Request, service: CurrentService, visit: Signed, streams: OpenStreams, round_id: RoundId
+    request: Request, service: CurrentService, visit: Signed, streams: OpenStreams, round_id: RoundId, shown: str = ""
 ) -> StreamingResponse:
-    """Send the devices of a round, whenever one of them uploaded or learned."""
+    """Send the devices of a round, whenever one of them uploaded or learned.
+
+    Once the round no longer stands as it is shown, its whole page is sent, which then asks for a stream of its own.
+    """
 
     def draw() -> str:
-        return render_text(request, "_round.html", view=round_view(service.store, round_id, time.time()))
+        view = round_view(service.store, round_id, time.time())
+        if view.standing == shown:
+            return render_text(request, "_round.html", view=view)
+        return render_text(request, "_round_page.html", view=view, plane=plane_of_round(view), anew=True)
 
     return _stream(service, visit, streams, lambda: (summarise_round(service.store, round_id),), draw)
 
 
+class _Counted(StreamingResponse):
+    """A stream that is counted until it ends, also where its client is gone before it begins."""
+
+    def __init__(self, events: AsyncIterator[str], streams: Streams, number: int) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        self._streams = streams
+        self._number = number
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.leave(self._number)
+
+
 def _stream(service: Service, visit: Visit, streams: Streams, look: Look, draw: Draw) -> StreamingResponse:
-    streams.require_room(visit)
-    events = _events(service, visit, streams, look, draw)
-    return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-
-
-async def _events(service: Service, visit: Visit, streams: Streams, look: Look, draw: Draw) -> AsyncIterator[str]:
-    end, shown = time.monotonic() + limits.STREAM_S, None
     number = streams.enter(visit)
-    try:
-        while time.monotonic() < end and not service.new_work.closed:
-            event = service.new_work.subscribe(f"page {number}")
-            found = await run_in_threadpool(look)
-            if found != shown:
-                shown = found
-                yield _as_event(await run_in_threadpool(draw))
-            await service.new_work.wait(event, limits.STREAM_LOOK_S)
-    finally:
-        streams.leave(number)
+    return _Counted(_events(service, f"page {number}", look, draw), streams, number)
+
+
+async def _events(service: Service, page: str, look: Look, draw: Draw) -> AsyncIterator[str]:
+    end, shown = time.monotonic() + limits.STREAM_S, None
+    while time.monotonic() < end and not service.new_work.closed:
+        event = service.new_work.subscribe(page)
+        found = await run_in_threadpool(look)
+        if found != shown:
+            shown = found
+            yield _as_event(await run_in_threadpool(draw))
+        await service.new_work.wait(event, limits.STREAM_LOOK_S)
 
 
 def _as_event(html: str) -> str:

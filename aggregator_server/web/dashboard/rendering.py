@@ -44,7 +44,7 @@ NOTES = {
     "retired": N_("The class is no longer one of the fleet's."),
     "revoked": N_("The device is shut out for good."),
     "signed-out": N_("You are signed out."),
-    "started": N_("The round is open."),
+    "started": N_("The round was started."),
 }
 
 

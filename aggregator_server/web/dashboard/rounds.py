@@ -21,7 +21,7 @@ from aggregator_server.web.dashboard.going_on import to_page
 from aggregator_server.web.dashboard.overview import PROGRESS
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
-from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of, round_view
+from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of_round, round_view
 from aggregator_server.web.dashboard.round_form import PERSONALISATIONS, SELECTIONS, request_of, settings_of
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId
@@ -72,10 +72,7 @@ def start_round(request: Request, service: CurrentService, visit: Signed, form: 
 def show_round(request: Request, service: CurrentService, _visit: Signed, round_id: RoundId) -> Response:
     """Show one round: who is in, who is late, what it found and how it was planned."""
     view = round_view(service.store, round_id, time.time())
-    names = {part.info.device_id: part.info.name for part in view.parts}
-    discovery = view.detail.discovery
-    plane = None if discovery is None else plane_of(discovery, names)
-    return render(request, "round.html", view=view, plane=plane)
+    return render(request, "round.html", view=view, plane=plane_of_round(view), anew=False)
 
 
 @router.post("/rounds/{round_id}/cancel", dependencies=[Operator])

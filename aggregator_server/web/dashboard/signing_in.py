@@ -23,6 +23,7 @@ from aggregator_server.web.dashboard.access import (
 from aggregator_server.web.dashboard.going_on import own_page
 from aggregator_server.web.dashboard.page_route import SIGN_IN, PageRoute
 from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.guard import client_address
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.service import Service
 
@@ -67,8 +68,7 @@ def end_session(request: Request, service: CurrentService, visit: Signed, _form:
 
 def _sign_in(request: Request, service: Service, token: str) -> str:
     try:
-        address = request.client.host if request.client else None
-        return sign_in(service.store, token, service.tokens.admin, address, time.time())
+        return sign_in(service.store, token, service.tokens.admin, client_address(request), time.time())
     except NotAuthenticatedError as error:
         service.guard.refuse(request, error)
 

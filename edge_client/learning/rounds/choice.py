@@ -56,6 +56,9 @@ def choose(
     options = _Options(saved, made, new, took_part=saved.progress.contributed == job.work.round_id)
     tells = evidence(config, job, taught=taught)
     listener, verdict = choose_listener(job.model, options.present, options.result, options.own, tells)
+    if not options.classes()["classes_before"]:  # it listened for nothing: the round makes its first model
+        found = {name: value for name, value in verdict.metrics.items() if not name.endswith("_before")}
+        verdict = dataclasses.replace(verdict, metrics=found)
     _log(job.work.round_id, verdict)
     chosen = options.model_of(listener)
     judged = {"kept_own": float(verdict.kept_own)} | verdict.metrics

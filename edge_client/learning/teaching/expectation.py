@@ -6,6 +6,7 @@ nothing is reported (docs/teaching.md, "What to expect"): good on the average ov
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +42,7 @@ class Expectation:
         misses_of_others: of the same sound by other people, or from other sources.
         false_accepts: of words that nobody taught.
         near: labels and words that it resembles, the most similar first.
+        same: of the labels, those that sound the same: perhaps it was taught under two names.
         advice: what would help.
     """
 
@@ -51,6 +53,7 @@ class Expectation:
     misses_of_others: float
     false_accepts: float
     near: tuple[str, ...]
+    same: tuple[str, ...]
     advice: tuple[str, ...]
 
 
@@ -92,11 +95,11 @@ def _expected(
     widening = float(np.clip(_WIDEST - _SLOPE * (spread - _ALIKE), _NARROWEST, _WIDEST))
     drawn = mean + np.sqrt(widening) * statistics.draw(np.zeros_like(mean), _DRAWS, rng)
     missed = model_scores(model, label_map, drawn.astype(np.float32)).argmax(axis=1) != slot
-    near = nearest(label, heard, statistics)
+    near, same = nearest(label, heard, statistics), same_sound(label, heard, statistics)
     false_accepts = min(100.0, 100 * _REAL_WORDS * made_up)
     return Expectation(
         label, len(takes), spread, 100 * left_out_misses(takes, statistics), 100 * float(missed.mean()), false_accepts,
-        near, _advice(label, len(takes), spread, near, false_accepts),
+        near, same, _advice(label, len(takes), spread, [name for name in near if name not in same], false_accepts),
     )  # fmt: skip
 
 
@@ -125,6 +128,19 @@ def left_out_misses(takes: Floats, statistics: EmbeddingStatistics) -> float:
     return float((own > away).mean())
 
 
+def same_sound(label: str, heard: Heard, statistics: EmbeddingStatistics) -> tuple[str, ...]:
+    """Return the other labels whose takes are as near as those of one sound are, in alphabetical order."""
+
+    def direction(name: str) -> Doubles:
+        whitened: Doubles = statistics.whitened(heard.takes[name][:, 0].mean(axis=0, keepdims=True))
+        return np.asarray(whitened[0])
+
+    own = direction(label)
+    return tuple(
+        sorted(other for other in heard.takes if other != label and float(direction(other) @ own) >= SAME_SOUND)
+    )
+
+
 def nearest(label: str, heard: Heard, statistics: EmbeddingStatistics) -> tuple[str, ...]:
     """Return the labels, and words of the pretraining, that a label resembles, the most similar first."""
     means = {other: takes[:, 0].mean(axis=0) for other, takes in heard.takes.items() if other != label}
@@ -146,7 +162,7 @@ def _made_up_words(statistics: EmbeddingStatistics, rng: np.random.Generator) ->
     return np.concatenate([statistics.draw(word, _CLIPS, rng) for word in words])
 
 
-def _advice(label: str, takes: int, spread: float, near: tuple[str, ...], false_accepts: float) -> tuple[str, ...]:
+def _advice(label: str, takes: int, spread: float, near: Sequence[str], false_accepts: float) -> tuple[str, ...]:
     found = []
     if takes < _FEW_TAKES:
         found.append(f"record more takes of {label!r}: {takes} are few")
@@ -154,7 +170,10 @@ def _advice(label: str, takes: int, spread: float, near: tuple[str, ...], false_
         found.append(f"the takes of {label!r} are alike, as if by one person: record five more, by another person")
     if near:
         names = ", ".join(map(repr, near))
-        found.append(f"{label!r} resembles {names}: where one is taken for it, teach that with --not {label}")
+        found.append(f"{label!r} resembles {names}: where one is taken for it, say that this is not {label!r}")
     if false_accepts > _MANY_FALSE_ACCEPTS:
-        found.append(f"many other words will be taken for {label!r}: a longer word, or more of --not {label}, helps")
+        found.append(
+            f"many other words will be taken for {label!r}: choose a longer word, or say of more sounds that they are "
+            f"not {label!r}"
+        )
     return tuple(found)

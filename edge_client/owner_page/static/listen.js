@@ -188,6 +188,19 @@ heard.addEventListener("click", (event) => {
     if (!form.hidden) form.querySelector("input").focus();
   }
 });
+heard.addEventListener("change", async (event) => {
+  if (event.target.id !== "keep") return;
+  try {
+    const reply = await send("/heard/keep", { keep: event.target.checked ? "on" : "off" });
+    told.className = "muted";
+    told.textContent = (await reply.json()).message;
+  } catch (error) {
+    told.className = "error";
+    told.textContent = error.message;
+  }
+  await refresh();
+  document.getElementById("keep").focus();
+});
 heard.addEventListener("submit", (event) => {
   event.preventDefault();
   answer(event.target.closest(".event"), { says: "is", label: new FormData(event.target).get("label") });

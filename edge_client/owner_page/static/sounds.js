@@ -1,2 +1,70 @@
-// What the device knows: clips are played.
-import "./common.js";
+// What the device knows: clips are played, sounds are renamed, put together and deleted, and all of it undone.
+import { isPlaying, send } from "./common.js";
+
+const known = document.getElementById("known");
+const told = document.getElementById("told");
+told.tabIndex = -1;
+
+const busy = () => isPlaying() || known.querySelector("form:not([hidden])") !== null;
+
+async function refresh(changed = false) {
+  const answer = await fetch("/sounds").catch(() => null);
+  if (!answer?.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (busy() && !changed) return;
+  const open = [...known.querySelectorAll("details[open]")].map((part) => part.closest(".card").querySelector("h2").textContent);
+  known.replaceChildren(...page.getElementById("known").childNodes);
+  document.getElementById("labels").replaceWith(page.getElementById("labels"));
+  for (const card of known.querySelectorAll(".card")) {
+    const details = card.querySelector("details");
+    if (details && open.includes(card.querySelector("h2").textContent)) details.open = true;
+  }
+}
+
+// What was changed is learned in the background.
+setInterval(() => known.querySelector("[data-learning]") && !busy() && refresh(), 3000);
+
+async function change(part, fields) {
+  const { do: what, ...given } = part.dataset;
+  const buttons = known.querySelectorAll("button");
+  buttons.forEach((button) => (button.disabled = true));
+  try {
+    const reply = await send(`/sounds/${what}`, { ...given, ...fields });
+    const { message } = await reply.json();
+    known.querySelectorAll("form").forEach((form) => (form.hidden = true));
+    await refresh(true);
+    told.className = "muted";
+    told.textContent = message;
+    told.focus();
+  } catch (error) {
+    told.className = "error";
+    told.textContent = error.message;
+    told.scrollIntoView({ block: "nearest" });
+  }
+  buttons.forEach((button) => (button.disabled = false));
+}
+
+const isKnown = (name) => [...document.querySelectorAll("#labels option")].some((option) => option.value === name);
+
+known.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.dataset.do) change(button, {});
+  if (button.dataset.more) {
+    const form = document.getElementById(button.dataset.more);
+    form.hidden = !form.hidden;
+    button.setAttribute("aria-expanded", String(!form.hidden));
+    if (!form.hidden) form.querySelector("input, button").focus();
+  }
+});
+known.addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-do=rename]");
+  const name = event.target.value.trim();
+  const together = isKnown(name) && name !== form.dataset.label;
+  form.dataset.together = together ? "yes" : "no";
+  form.querySelector("button").textContent = together ? `Put it together with ${name}` : "Rename";
+});
+known.addEventListener("submit", (event) => {
+  event.preventDefault();
+  change(event.target, Object.fromEntries(new FormData(event.target)));
+});

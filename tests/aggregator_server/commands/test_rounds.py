@@ -1,5 +1,6 @@
 """``round``, ``rounds``, ``classes`` and ``devices`` of ``auricle-aggregator``, at a server with devices."""
 
+import dataclasses
 import json
 import os
 import pty
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from aggregator_server.commands.watching import accuracy_of, seats
+from aggregator_server.rounds.recognition import recognition_of
 from fleet_protocol.messages import ClassReport
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet, tiny_bundle
 from tests.support.commands import answer, command, failed, printed, start
@@ -210,7 +212,7 @@ def participant(number, uploaded=None, **changes):
     return {
         "device_id": f"{number:032x}", "name": f"device {number}", "upload": uploaded and "0" * 64,
         "uploaded_at": uploaded and uploaded.isoformat(), "clips": 40, "learned": False, "kept_own": False,
-        "metrics": {}, "learned_metrics": {},
+        "metrics": {}, "learned_metrics": {}, "recognition": (),
     } | changes  # fmt: skip
 
 
@@ -231,13 +233,23 @@ def test_a_device_is_late_once_it_takes_twice_as_long_as_the_others():
     assert seats(detail, {}, opened)[2].state == "gave nothing"
 
 
-def test_each_accuracy_is_shown_with_its_number_of_classes():
+def test_each_accuracy_is_said_in_plain_words_with_its_number_of_classes():
+    learned = {"held_out_before": 80.0, "held_out_after": 75.0, "classes_before": 4.0, "classes_after": 10.0}
     one = participant(
-        1, metrics={"local_accuracy": 91.0, "classes": 4.0, "training_loss": 0.1},
-        learned_metrics={"held_out_before": 80.0, "held_out_after": 75.0, "classes_before": 4.0, "classes_after": 10.0},
+        1, metrics={"local_accuracy": 91.0, "classes": 4.0, "training_loss": 0.1}, learned_metrics=learned,
+        recognition=[dataclasses.asdict(found) for found in recognition_of(learned)],
     )  # fmt: skip
     detail = {"accuracies": {one["device_id"]: 0.5}, "accuracy_classes": {one["device_id"]: 4}}
     assert accuracy_of(detail, one) == (
-        "scores 50.0 % of 4 classes, local_accuracy 91.0 % of 4 classes, held_out_before 80.0 % of 4 classes, "
-        "held_out_after 75.0 % of 10 classes"
+        "what it uploaded: 50.0 % of 4 classes; its model after training: 91.0 % of 4 classes; "
+        "its own clips: before 80.0 % of 4 classes, after 75.0 % of 10 classes"
     )
+
+
+@pytest.mark.parametrize(
+    "learned", [{"taught_after": 96.0}, {"taught_before": 0.0, "taught_after": 96.0}], ids=["today's", "an older one"]
+)
+def test_a_device_s_first_model_has_no_figure_before_it(learned):
+    (found,) = recognition_of(learned | {"classes_before": 0.0, "classes_after": 4.0})
+    one = participant(1, recognition=[dataclasses.asdict(found)])
+    assert accuracy_of({"accuracies": {}}, one) == "its own clips, learned: first model 96.0 % of 4 classes"

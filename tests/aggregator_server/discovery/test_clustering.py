@@ -52,6 +52,26 @@ def test_without_names_and_count_the_silhouette_decides():
     assert members(discover(reports, known, count=None, seed=0)) == {(0, 2, 4), (1, 3, 5)}
 
 
+def test_two_reports_are_one_class_from_the_similarity_on_that_is_said():
+    (one, other), known = fleet([[1], [2]])
+    joined = []
+    for part in np.linspace(0.0, 2.0, 21):
+        mixed = ((1 - part) * one.impressions + part * other.impressions).astype(np.float32)
+        found = discover([one, dataclasses.replace(other, impressions=mixed)], known, count=None, seed=0)
+        alike, joins_from = found.details["similarity"][0][1], found.details["joins_from"]
+        if abs(alike - joins_from) > 0.002:  # as far as both are rounded
+            assert (members(found) == {(0, 1)}) == (alike > joins_from), (part, alike, joins_from)
+            joined.append(alike > joins_from)
+    assert set(joined) == {True, False}
+
+
+def test_where_the_silhouette_does_not_decide_no_similarity_is_said():
+    reports, known = fleet([[1], [2]], names={1: "stop", 2: "go"})
+    assert "joins_from" not in discover(reports, known, count=None, seed=0).details
+    unnamed, _ = fleet([[1], [2]])
+    assert "joins_from" not in discover(unnamed, [], count=None, seed=0).details
+
+
 def test_one_report_is_one_class():
     reports, known = fleet([[1]])
     assert members(discover(reports, known, count=None, seed=0)) == {(0,)}

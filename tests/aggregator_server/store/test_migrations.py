@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from aggregator_server.fleet.classes import list_classes
+from aggregator_server.fleet.devices import list_devices
 from aggregator_server.rounds.views import describe_round, summarise_round
 from aggregator_server.store import Store, migrations
 from aggregator_server.store.database import MANAGED
+from fleet_protocol.messages import Versions
 from tests.support.core_fleet import CoreFleet
 
-# Made by release 0.1, whose tables have version 3: a round that is done, a shared model, a round with two of four
+# Made by the releases whose tables have these versions: a round that is done, a shared model, a round with two of four
 # uploads.
-OLD = Path(__file__).parent / "data_folder_version_3.tar.xz"
+OLD = {version: Path(__file__).parent / f"data_folder_version_{version}.tar.xz" for version in (3, 4)}
 OPEN = """
 import sys
 from pathlib import Path
@@ -39,11 +41,15 @@ print("opened")
 """
 
 
-@pytest.fixture
-def folder(tmp_path):
-    with tarfile.open(OLD) as archive:
+def unpacked(version, tmp_path):
+    with tarfile.open(OLD[version]) as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / "data"
+
+
+@pytest.fixture(params=OLD)
+def folder(request, tmp_path):
+    return unpacked(request.param, tmp_path)
 
 
 def tables(folder):
@@ -69,14 +75,25 @@ def test_an_old_folder_gets_the_tables_of_a_new_one(folder, tmp_path):
     assert {"rounds", "devices", "classes", "alembic_version"} <= set(tables(folder))
 
 
-def test_its_rows_stay_its_open_round_ends_and_the_next_one_goes_on_from_there(folder):
-    fleet = CoreFleet.reopened(folder)
+def test_rows_of_version_3_stay_the_open_round_ends_and_the_next_one_goes_on_from_there(tmp_path):
+    fleet = CoreFleet.reopened(unpacked(3, tmp_path))
     assert [info.name for info in list_classes(fleet.store)] == ["word 0", "word 1", "word 2", "word 3", "Stop", "go"]
     assert summarise_round(fleet.store, 1).state == "done"
     ended = summarise_round(fleet.store, 2)
     assert (ended.state, "newer release" in ended.reason) == ("failed", True)
     assert fleet.run_round(300.0) == 3
     assert set(describe_round(fleet.store, 3).accuracies) == {device.device_id for device in fleet.devices}
+    fleet.store.close()
+
+
+def test_an_open_round_of_version_4_goes_on_and_its_devices_are_known_to_be_outdated(tmp_path):
+    fleet = CoreFleet.reopened(unpacked(4, tmp_path))
+    assert summarise_round(fleet.store, 2).state == "open"
+    assert all(found.outdated and found.versions == Versions() for found in list_devices(fleet.store))
+    for device in fleet.devices[2:]:
+        fleet.upload(device, 300.0)
+    assert fleet.advance(301.0) == 2
+    assert summarise_round(fleet.store, 2).state == "done"
     fleet.store.close()
 
 

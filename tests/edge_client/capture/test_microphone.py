@@ -303,4 +303,4 @@ class TestCommand:
     def test_a_missing_arecord_is_named_with_its_package(self, monkeypatch, capsys):
         monkeypatch.setenv("PATH", "/nonexistent")
         assert main(["devices", "--backend", "arecord"]) == 1
-        assert "cannot run arecord: No such file or directory; install alsa-utils" in capsys.readouterr().err
+        assert "cannot run arecord: No such file or directory: sudo apt install alsa-utils" in capsys.readouterr().err

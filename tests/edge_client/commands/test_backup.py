@@ -112,7 +112,7 @@ def test_a_running_daemon_and_what_is_no_backup_are_refused_and_change_nothing(e
         with tarfile.open(cut, "w") as archive:
             entry = tarfile.TarInfo(name)
             archive.addfile(entry, io.BytesIO(b""))
-        assert "it holds" in edge("restore", cut, "--yes", status=1)
+        assert "no backup of a device" in edge("restore", cut, "--yes", status=1)
     text = edge.config.read_text()
     edge.config.write_text(text.replace(str(bundles["cnn1"]), str(bundles["cnn2"])))
     assert "does not fit" in edge("restore", file, "--yes", status=1)

@@ -14,6 +14,7 @@ import pytest
 import soundfile
 
 from edge_client.cli import main
+from edge_client.clips.files import store_digest
 from edge_client.clips.trash import Trash
 from edge_client.config import load_config
 from edge_client.learning.forgotten_labels import forget_noted
@@ -267,3 +268,70 @@ def test_a_command_waits_until_the_daemon_has_learned(edge, tmp_path, bundles, s
         assert labels(edge) == ("yes",)
     finally:
         assert daemon.end(signal.SIGTERM) == 0
+
+
+def test_a_name_is_taken_back_with_all_that_moved_and_a_clip_that_both_had_stays(edge):
+    knows(edge, own(LabelMap(32), "anna", "yes"))
+    clips = edge.folder / "state" / "clips"
+    shared = next((clips / "anna").glob("*.wav"))
+    (clips / "yes" / shared.name).write_bytes(shared.read_bytes())
+    for label, seed in (("anna", 7), ("yes", 8)):
+        (clips / "_not_" / label).mkdir(parents=True)
+        (clips / "_not_" / label / f"{seed}.wav").write_bytes(shared.read_bytes())
+    before = sorted(path.relative_to(clips) for path in clips.rglob("*.wav"))
+    edge("clips", "relabel", "--label", "anna", "yes")
+    assert len(list((clips / "yes").glob("*.wav"))) == 4 - 1 + 1
+    assert not (clips / "anna").exists()
+    # What was said not to be the one may well be the other, which is the same now: it is no counter-example of it.
+    assert not (clips / "_not_" / "yes").exists()
+    assert "2 clips of 'anna', which were called 'yes', are back" in edge("clips", "undo")
+    assert sorted(path.relative_to(clips) for path in clips.rglob("*.wav")) == before
+    edge("clips", "relabel", "--label", "anna", "bell")
+    assert (clips / "_not_" / "bell" / "7.wav").exists()
+    edge("clips", "delete", "--yes", "--label", "yes")
+    assert "'yes', which were deleted, are back" in edge("clips", "undo")
+    edge("clips", "undo")
+    assert sorted(path.relative_to(clips) for path in clips.rglob("*.wav")) == before
+    assert "nothing to undo" in edge("clips", "undo", status=1)
+
+
+def test_what_comes_back_after_its_name_left_the_model_is_learned_again(edge):
+    knows(edge, own(LabelMap(32), "anna", "yes"))
+    bundle = load_config(edge.config).model.bundle
+    saved = edge.state.load_model(bundle)
+    digest_ = store_digest(edge.folder / "state" / "clips")
+    progress = dataclasses.replace(saved.progress, taught=digest_)
+    edge.state.save_model(saved.bundle.weights, saved.listening, progress)
+    edge("clips", "delete", "--yes", "--label", "anna")
+    edge("clips", "undelete")
+    assert store_digest(edge.folder / "state" / "clips") == digest_
+    assert edge.state.taught() != digest_
+
+
+def test_what_was_deleted_for_good_or_purged_is_named_nowhere(edge):
+    knows(edge, own(LabelMap(32), "yes"))
+    for former, label in (("yes", "anna"), ("anna", "bo"), ("bo", "yes")):
+        edge("clips", "relabel", "--label", former, label)
+    edge("clips", "purge", "--yes")
+    named = [path for path in (edge.folder / "state").rglob("*") if path.is_file() and b"anna" in path.read_bytes()]
+    assert named == []
+    assert "nothing to undo" in edge("clips", "undo", status=1)
+    edge("clips", "relabel", "--label", "yes", "anna")
+    edge("clips", "delete", "--yes", "--label", "anna", "--for-good")
+    named = [path for path in (edge.folder / "state").rglob("*") if path.is_file() and b"anna" in path.read_bytes()]
+    assert named == []
+
+
+def test_that_two_sounds_differ_is_remembered(edge):
+    knows(edge, own(LabelMap(32), "anna", "yes"))
+    figures = dict.fromkeys(("takes", "misses_of_others", "misses", "false_accepts"), 1) | {"advice": []}
+    edge.state.save_expectations([
+        {"label": "anna", "same": ["yes"], **figures}, {"label": "yes", "same": ["anna"], **figures}
+    ])  # fmt: skip
+    assert json.loads(edge("clips", "--json"))["same"] == [["anna", "yes"]]
+    assert "'anna' and 'yes' sound the same: auricle-edge clips relabel --label yes anna puts" in edge("clips")
+    assert "you taught no sound called 'yse'" in edge("clips", "differ", "anna", "yse", status=1)
+    assert "cannot differ from itself" in edge("clips", "differ", "anna", "anna", status=1)
+    edge("clips", "differ", "yes", "anna")
+    assert json.loads(edge("clips", "--json"))["same"] == []
+    assert "sound the same" not in edge("clips")

@@ -1,6 +1,8 @@
 """`init` writes a configuration that the device can use, and `doctor` finds what keeps it from its work."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -8,10 +10,13 @@ import numpy as np
 import pytest
 
 from edge_client.config import load_config
+from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import ENROL
 from tests.support.checkout import ROOT
 from tests.support.edge_commands import EdgeCommands
-from tests.support.edge_process import wait_for
+from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.sound_server import no_sound_devices
+from tests.support.sounds import write_clips
 
 
 @pytest.fixture
@@ -34,7 +39,7 @@ def test_options_alone_write_a_configuration_and_what_is_there_stays(edge):
     assert "--force replaces it" in edge("init", "--alone", status=1)
     assert edge.config.read_bytes() == before
     found = json.loads(edge("init", "--force", "--microphone", "none", "--share-names", "--json"))
-    assert found == {"config": str(edge.config), "bundle": "base", "microphone": None, "joined": None}
+    assert found == {"config": str(edge.config), "bundle": "base", "microphone": None, "play": None, "joined": None}
     assert load_config(edge.config).microphone is None
     assert load_config(edge.config).device.share_names
 
@@ -65,7 +70,9 @@ def findings(edge, status):
 
 
 def test_a_device_that_is_well_is_told_so_and_one_without_a_configuration_what_to_do(edge):
-    assert findings(edge, 1)["configuration"]["way_out"] == "write one: auricle-edge init"
+    missing = findings(edge, 1)["configuration"]
+    assert missing["verdict"] == "problem"
+    assert f"auricle-edge init --config {edge.config}" in missing["found"]
     edge("init", "--microphone", "none", "--alone", "--bundle", "cnn1")
     found = findings(edge, 0)
     assert list(found) == [
@@ -126,3 +133,65 @@ def test_membership_is_checked_by_a_question_to_the_aggregator(edge, aggregator)
     edge.config.write_text(text + f'[server]\nurl = "{aggregator.url}"\nenrol_token = "x"\n')
     (edge.folder / "state" / "identity.json").unlink()
     assert findings(edge, 0)["aggregator"]["verdict"] == "warning"  # another device now
+
+
+@pytest.fixture
+def deaf(tmp_path_factory, monkeypatch):
+    """No sound device, whatever this machine has."""
+    for name, value in no_sound_devices(tmp_path_factory.mktemp("alsa")).items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def without_portaudio(tmp_path, monkeypatch):
+    """The system's library is not there, for the real package that looks for it."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import ctypes.util\nfind = ctypes.util.find_library\n"
+        "ctypes.util.find_library = lambda name: None if 'portaudio' in name else find(name)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
+
+
+NONE = ("no microphone is there: plug one in", "init --play FOLDER")
+NO_LIBRARY = ("sudo apt install libportaudio2", 'backend = "arecord"')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lack", "words"), [("deaf", NONE), ("without_portaudio", NO_LIBRARY)])
+def test_without_a_microphone_every_step_says_so_and_what_to_do(edge, lack, words, request):
+    request.getfixturevalue(lack)
+    out, errors = edge.ended(0, "init", "--alone", "--bundle", "cnn1")
+    assert "wrote" in out
+    found = findings(edge, 1)["microphone"]
+    daemon = EdgeDaemon(edge.folder / "daemon", find_bundle("cnn1"), "[microphone]\n").start(dict(os.environ))
+    try:
+        state = wait_for(lambda: (told := listening(daemon)).get("restarts", 0) >= 2 and told, what="two attempts")
+    finally:
+        daemon.end(signal.SIGTERM)
+    for word in words:
+        assert word in errors
+        assert word in found["found"]
+        assert word in state["error"]
+    assert daemon.log().count(words[0]) == 1, "one failure that lasts is said once"
+    assert "listening for" not in daemon.log()
+
+
+def listening(daemon):
+    """What the status says of the loop that listens."""
+    return daemon.status().get("loops", {}).get("listening", {})
+
+
+@pytest.mark.slow
+def test_somebody_without_a_microphone_is_offered_recordings(edge, deaf, tmp_path):
+    write_clips(tmp_path / "rec", "yes", 2, seed=1)
+    # Recordings in its place, a folder that is not there.
+    status, _, errors = edge.answered(b"3\nnowhere\n", "init")
+    assert (status, edge.config.exists()) == (1, False)
+    assert "nowhere: there is no such file or folder" in errors
+    status, _, errors = edge.answered(f"3\n{tmp_path / 'rec'}\n3\n\n".encode(), "init")
+    assert status == 0, errors
+    assert "plugged in later" in errors
+    assert load_config(edge.config).microphone.file == tmp_path / "rec"
+    assert findings(edge, 0)["microphone"]["found"].startswith("none: it plays recordings")

@@ -1,9 +1,12 @@
 """`auricle-edge join` without a link lists what announces itself, through a real mDNS responder."""
 
+import contextlib
 import json
 import socket
 import subprocess
 import sys
+import threading
+import time
 import uuid
 
 import pytest
@@ -14,6 +17,8 @@ from tests.support.edge_process import wait_for
 from tests.support.multicast import reaches_itself
 
 zeroconf = pytest.importorskip("zeroconf")
+# RFC 1035 and 6762: an authoritative answer, a pointer, the Internet.
+_FLAGS_ANSWER, _TYPE_PTR, _CLASS_IN = 0x8400, 12, 1
 
 
 @pytest.fixture
@@ -48,6 +53,57 @@ def test_the_command_lists_it_and_says_how_to_join(fleet_id):
 
     assert "ask its operator for an invitation" in wait_for(told)
     wait_for(lambda: fleet_id in [item["fleet_id"] for item in json.loads(said("--json") or "[]")])
+
+
+def announce(aliases, ended):
+    """Announce names, and answer nothing of them, until it is over."""
+    network = zeroconf.Zeroconf(interfaces=["127.0.0.1"])
+    while not ended.wait(0.1):
+        told = zeroconf.DNSOutgoing(_FLAGS_ANSWER)
+        for alias in aliases:
+            told.add_answer_at_time(zeroconf.DNSPointer(SERVICE, _TYPE_PTR, _CLASS_IN, 120, alias), 0)
+        network.send(told)
+    network.close()
+
+
+@contextlib.contextmanager
+def announced(*names):
+    ended = threading.Event()
+    thread = threading.Thread(target=announce, args=([f"{name}.{SERVICE}" for name in names], ended))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.usefixtures("fleet_id")
+def test_names_that_nobody_answers_for_do_not_hold_the_search(caplog):
+    with announced(*(f"auricle-{number}" for number in range(120))):
+        began = time.monotonic()
+        found = find_aggregators(1.0)
+        assert time.monotonic() - began < 30  # a second for each would be two minutes
+    assert len(found) <= 32
+    assert "more than 32 aggregators announce themselves" in caplog.text
+
+
+def test_names_that_cannot_be_shown_are_left_out_and_the_others_listed(fleet_id):
+    with announced("auricle-\x1b[2J", "auricle-\n", "auricle-\x00", "x" * 63, "-bad-", "a.b.c"):
+        found = wait_for(lambda: [item for item in find_aggregators(1.0) if item.fleet_id == fleet_id])
+    assert [item.url for item in found] == ["https://127.0.0.1:8470"]
+
+
+def test_where_no_socket_can_be_opened_the_way_out_is_said():
+    code = (
+        "import resource, sys, zeroconf, edge_client.daemon.discovery, edge_client.commands.fleet; "
+        "from edge_client.cli import main; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); sys.exit(main(['join']))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=180)
+    assert told.returncode == 1
+    assert "cannot look for aggregators" in told.stderr
+    assert "auricle-edge join LINK" in told.stderr
 
 
 def test_without_the_library_the_extra_is_named():

@@ -1,11 +1,15 @@
 """What a device says of itself at a real aggregator, and what it is told where it may not take part."""
 
 import json
+import platform
+import re
 import subprocess
 import sys
 
 import pytest
 
+from fleet_protocol.command_line import version
+from fleet_protocol.tensors import digest
 from tests.support.checkout import ROOT
 from tests.support.device_fleet import device_fleet, enrolled, open_round
 from tests.support.edge_process import wait_for
@@ -66,7 +70,7 @@ def test_a_device_that_the_aggregator_refuses_is_not_enrolled_and_says_so(fleet)
     assert "auricle-edge join LINK" in result.stdout
 
 
-def test_labels_are_current_with_each_upload_and_an_operator_reads_why_a_device_sent_nothing(fleet):
+def test_labels_are_current_with_each_upload_and_an_operator_reads_why_a_device_sent_nothing(fleet, bundles):
     server, device = fleet
     shares = device("shares", "cnn1", ("yes", "no"))
     change(shares, 'state = "state"', 'state = "state"\nshare_names = true')
@@ -83,6 +87,12 @@ def test_labels_are_current_with_each_upload_and_an_operator_reads_why_a_device_
             return {found["name"]: found for found in client.get("/v1/devices").json()}
 
         assert devices()["lost"]["trouble"] == ""
+        assert not devices()["lost"]["outdated"]
+        runs = devices()["lost"]["versions"]
+        assert (runs["program"], runs["bundle"]) == (version(), "cnn1")
+        assert runs["bundle_sha256"] == digest(bundles["cnn1"].read_bytes())
+        assert re.fullmatch(r"(ai-edge-litert|tflite-runtime) [\d.]+", runs["runtime"])
+        assert (runs["python"], runs["system"].split(", ")[-1]) == (platform.python_version(), platform.machine())
         open_round(server)
         wait_for(lambda: devices()["shares"]["labels"] == ["no", "up", "yes"], what="the labels")
         wait_for(lambda: devices()["lost"]["trouble"], what="the trouble")

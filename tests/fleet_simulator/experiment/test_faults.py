@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.limits import SUSPICION
-from fleet_simulator.errors import SimulationError
+from fleet_simulator.errors import ExperimentError, SimulationError
 from fleet_simulator.experiment.faults import (
     MOST_CLIPS,
     FaultsSection,
@@ -80,6 +80,28 @@ def test_attackers_are_put_in_quarantine_as_an_aggregator_does_and_a_longer_run_
     played("b.toml", 2, "parts", quarantine=True)
     assert played("c.toml", 5, "parts", quarantine=True)[-1] == rounds[-1]
     assert [entry["devices"] for entry in played("d.toml", 5, "without")] == [20] * 5
+
+
+def test_attackers_that_are_honest_first_attack_afterwards_and_the_run_names_who_was_put_in_quarantine(
+    tmp_path, bundles
+):
+    def played(name, **faults):
+        path = write_experiment(
+            tmp_path / f"{name}.toml",
+            bundles["ann3"],
+            rounds={"count": 6, "quarantine": True},
+            fleet={"devices": 20, "split": "iid"},
+            faults=faults,
+        )
+        return simulate(load_experiment(path), tmp_path / name).rounds
+
+    clean, late = played("clean"), played("late", attackers=0.2, honest_rounds=3)
+    assert late[:3] == clean[:3]
+    attackers = attacking_devices(FaultsSection(0.2), 20, 5)
+    assert late[5]["quarantined"] == sorted(attackers)
+    assert not any(attackers & set(entry.get("quarantined", ())) for entry in late[:5])
+    with pytest.raises(ExperimentError, match=r"honest_rounds = 3.*wrong from the start"):
+        played("labels", attackers=0.2, attack="label_flip", honest_rounds=3)
 
 
 def test_a_fleet_whose_devices_are_all_in_quarantine_is_an_error(tmp_path, bundles):

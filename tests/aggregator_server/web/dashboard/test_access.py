@@ -14,6 +14,7 @@ from aggregator_server.fleet.tokens import add_token, revoke_token
 from aggregator_server.limits import FORM_BYTES, RETRY_AFTER_S, SESSION_S, SESSIONS_PER_TOKEN, STREAMS_PER_SESSION
 from aggregator_server.schemas import TokenRequest
 from aggregator_server.store import Store
+from fleet_protocol.command_line import version
 from tests.support.aggregator_process import ADMIN
 from tests.support.checkout import ROOT
 from tests.support.dashboard_visitor import Visitor
@@ -101,13 +102,29 @@ def test_devices_are_found_by_their_words(admin):
     assert "<img" not in nothing
 
 
-def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(aggregator, visitor):
+def test_the_fleet_page_says_how_many_devices_are_outdated_and_lists_them_alone(admin):
+    everybody = admin.get("/fleet").text
+    assert "1 of 7 is outdated" in everybody
+    assert f"older than this server's {version()}." in everybody
+    assert re.search(r"0\.0\.9 <span[^>]*>outdated</span>", everybody)
+    alone = admin.get("/fleet?state=outdated").text
+    assert ("workshop" in alone, "kitchen" in alone) == (True, False)
+    assert "workshop" in admin.get("/fleet?search=0.0.9").text
+    listed = admin.get("/fleet.csv?sort=version&order=down").text.splitlines()
+    assert ",0.0.9," not in listed[1]
+    assert ",0.0.9," in admin.get("/fleet.csv?state=outdated").text
+    device = admin.get(f"/fleet/{3:032x}").text
+    assert all(text in device for text in ("tflite-runtime 2.14.0", "Python 3.11.2", "bookworm", "3f3f3f3f3f3f<"))
+
+
+def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(start_aggregator, visitor):
     cookie = visitor.sign_in().headers.get_list("set-cookie")[0]
     assert cookie.startswith("auricle=")
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert "Secure" not in cookie
-    private = Visitor(aggregator, **{"X-Forwarded-Proto": "https"})  # from a proxy on this machine
+    behind_proxy = start_aggregator("server", "--behind-proxy", "127.0.0.1")
+    private = Visitor(behind_proxy, **{"X-Forwarded-Proto": "https"})
     offered = private.get("/sign-in")
     secret = offered.cookies["__Host-auricle-visitor"]
     fields = {"token": ADMIN, "form_token": form_token(secret)}

@@ -136,7 +136,7 @@ def start_and_watch(page, fleet):
     page.get_by_label("Deadline, minutes").fill("30")
     page.get_by_label("Epochs", exact=True).fill("3")
     page.get_by_role("button", name="Start the round").click()
-    page.get_by_text("The round is open.").wait_for()
+    page.get_by_text("The round was started.").wait_for()
     page.get_by_text("0 of 6 devices are in").wait_for()
     round_id = int(page.url.partition("?")[0].rpartition("/")[2])
     works = [fleet.contribution(device) for device in fleet.devices]

@@ -1,7 +1,6 @@
 """The form that opens a round asks for what was typed, and for nothing else."""
 
 import pytest
-from starlette.datastructures import FormData
 
 from aggregator_server import errors
 from aggregator_server.rounds.choices import StrategyChoice
@@ -24,7 +23,7 @@ CHOICES = tuple(
 
 
 def asked(**fields):
-    return request_of(Form(FormData(list(fields.items()))), CHOICES)
+    return request_of(Form(list(fields.items())), CHOICES)
 
 
 def as_shown(name):

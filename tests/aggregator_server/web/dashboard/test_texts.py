@@ -15,7 +15,7 @@ from tests.support.dashboard_texts import DASHBOARD, forms, po_file, template, t
 PLACEHOLDER = re.compile(r"%\((\w+)\)s|(\{\w+\})|(%%)")
 TAG = re.compile(r"<[^>]*>")
 ATTRIBUTE = re.compile(r'(?:aria-label|title|alt|placeholder|data-label)="([^"]*)"')
-NO_TEXTS = {"Auricle", "CSV", "JSON", "UTC"}  # names
+NO_TEXTS = {"Auricle", "CSV", "JSON", "Python", "UTC"}  # names
 COMMANDS = re.compile(r"<code[^>]*>.*?</code>", re.DOTALL)
 
 

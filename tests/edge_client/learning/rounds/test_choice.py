@@ -109,6 +109,21 @@ def test_a_good_result_is_taken(member):
     assert "its result is taken" in member.log
 
 
+def test_what_a_device_heard_before_its_first_model_is_no_figure(tmp_path, bundles, member):
+    (tmp_path / "newcomer").mkdir()
+    newcomer = Member(tmp_path / "newcomer", bundles["cnn1"], PRESETS["gudur"], microphone=None)
+    weights = fleets(member.state.load_model(member.bundle))
+    saved = newcomer.do(newcomer.work(weights=weights))
+    first = newcomer.report().metrics
+    assert first["held_out_after"] > 80
+    assert not any(name.endswith("_before") and name != "classes_before" for name in first)
+    assert (first["classes_before"], first["classes_after"]) == (0, 3)
+    assert saved.progress.judged["held_out_after"] == first["held_out_after"]
+    newcomer.do(newcomer.work(round_id=2, weights=weights))
+    second = newcomer.report(2).metrics
+    assert second["held_out_before"] == first["held_out_after"]
+
+
 def test_a_fleet_of_liars_is_refused_and_what_the_old_model_does_not_know_is_off(member):
     before = member.state.load_model(member.bundle)
     work = member.work(weights=fleets(before, wrong=True), classes=(*KNOWN, KETTLE))

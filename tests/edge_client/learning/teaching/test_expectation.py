@@ -72,8 +72,20 @@ def test_a_sound_between_words_is_taken_for_more_of_them_and_names_them(bundle, 
     )  # fmt: skip
     assert found["nope"].near[0] == "no"
     assert "yes" not in found["yes"].near
-    assert any("--not nope" in advice for advice in found["nope"].advice)
+    assert any("say that this is not 'nope'" in advice for advice in found["nope"].advice)
+    assert not any("--" in advice for one in found.values() for advice in one.advice)  # the page shows it too
+    assert all(one.same == () for one in found.values())
     assert found["gong"].near == () or "no" not in found["gong"].near
+
+
+def test_one_sound_under_two_names_is_seen_and_no_advice_to_teach_it_away_is_given(bundle, statistics):
+    away = far_away(statistics)
+    found = told(
+        bundle, statistics, zero=takes_of(statistics, away, 8), digit0=takes_of(statistics, away, 8, seed=1),
+        yes=takes_of(statistics, statistics.means[statistics.words.index("yes")], 8),
+    )  # fmt: skip
+    assert (found["zero"].same, found["digit0"].same, found["yes"].same) == (("digit0",), ("zero",), ())
+    assert not any("resembles 'digit0'" in advice for advice in found["zero"].advice)
 
 
 def test_takes_left_out_one_by_one_are_missed_where_they_are_scattered_among_words(statistics):

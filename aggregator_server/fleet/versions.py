@@ -1,0 +1,60 @@
+"""What devices run: which texts are taken, and which devices run an older program than this server."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from functools import cache
+
+from aggregator_server.errors import InvalidRequestError
+from aggregator_server.limits import VERSION_LENGTH
+from aggregator_server.names import check_name
+from fleet_protocol.command_line import version
+from fleet_protocol.messages import Versions
+from fleet_protocol.tensors import is_digest
+
+_NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9})*")
+
+
+def check_versions(versions: Versions) -> dict[str, str] | None:
+    """Return what a device says of what it runs as a row keeps it; None where it says nothing.
+
+    Raises:
+        InvalidRequestError: a text cannot be used.
+    """
+    said = {name: text for name, text in asdict(versions).items() if text}
+    for name, text in said.items():
+        check_name(text, f"versions.{name}", VERSION_LENGTH)
+    if versions.bundle_sha256 and not is_digest(versions.bundle_sha256):
+        raise InvalidRequestError(
+            f"versions.bundle_sha256 must be 64 lower-case hex digits or left out, not {versions.bundle_sha256!r}"
+        )
+    return said or None
+
+
+def is_outdated(program: str, ours: str | None = None) -> bool:
+    """Say whether a device runs an older program than this server.
+
+    A device that does not say which has a release from before devices said so. What follows the numbers of a version
+    (``rc1``) does not count.
+
+    Args:
+        program: Version that the device says.
+        ours: Version to compare it with; None: this server's.
+    """
+    there, here = numbers_of(program), numbers_of(_own() if ours is None else ours)
+    return there < here
+
+
+@cache
+def _own() -> str:
+    return version()  # asked of the disk once
+
+
+def numbers_of(text: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with, without zeros at their end; empty where it is no version."""
+    found = _NUMBERS.match(text)
+    numbers = [int(part) for part in found[0].split(".")] if found else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)

@@ -1,0 +1,135 @@
+"""The command line of `make demo`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from demo import DemoError
+from demo.corpus import cached
+from demo.deal import KEYWORDS, deal
+from demo.fleets import PRETRAINED, PUBLISHED
+from demo.page import write_page
+from demo.play import Options, play
+from demo.split import ROUNDS, Split, read_labels, split
+from demo.tables import discovery_table, listening_table, recognition_table
+from demo.terminal import Terminal
+from edge_client.audio.recordings import FORMATS
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.errors import AuricleError
+
+_BUILD = Path(__file__).resolve().parent.parent / "build"
+_TAKES = 2
+_FLEETS = (PUBLISHED, PRETRAINED)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demonstration; return 0, 1 where something failed, 2 where it cannot run on what it was given."""
+    started = time.monotonic()
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder = _BUILD / "demo" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    try:
+        source, parts = _recordings(options)
+    except AuricleError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 2
+    try:
+        terminal, setting = Terminal(), parts.described(source, options.rounds)
+        for line in setting:
+            terminal.say(line)
+        fleets = {}
+        with terminal:
+            for kind in _FLEETS:
+                order = Options(options.rounds, options.seed, dict(options.set), folder / kind.key)
+                fleets[kind.key] = play(order, kind, parts, terminal)
+                fleets[kind.key]["seconds"] = time.monotonic() - started
+        tables = [table(fleets) for table in (listening_table, discovery_table, recognition_table)]
+        for table in tables:
+            terminal.table(table)
+        write_page(options.report, _FLEETS, setting, fleets, tables)
+        if options.json:
+            document = fleets[PUBLISHED.key] | {PRETRAINED.key: fleets[PRETRAINED.key]}
+            write_durably(options.json, json.dumps(document, indent=1).encode(), mode=0o644)
+        written = ", ".join(map(str, filter(None, (options.report, options.json))))
+        terminal.say(f"\nwritten: {written}; logs: {folder}; {time.monotonic() - started:.0f} s")
+        return _verdict(fleets)
+    except (AuricleError, OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("demo: interrupted; everything that it started was stopped", file=sys.stderr)
+    print(f"demo: FAILED; logs are in {folder}", file=sys.stderr)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="make demo", description="Three devices with different models and labels learn sounds together."
+    )
+    add = parser.add_argument
+    add("--data", type=Path, metavar="FOLDER", help="recordings, LABEL/*.wav|flac|ogg|mp3; else speech is synthesised")
+    add("--new", metavar="A,B", help="the two labels that appear on the way (the last two)")
+    add("--json", type=Path, metavar="FILE", help="write the figures there")
+    add("--report", type=Path, default=Path("report.html"), metavar="FILE", help="(report.html)")
+    add("--rounds", type=_at_least(3), default=ROUNDS, help=f"3 or more ({ROUNDS})")
+    add("--seed", type=_at_least(0), default=0, help="of everything random (0)")
+    add("--speakers", type=_at_least(0), default=180, help="of the synthesised corpus (180)")
+    about = "a setting of the published fleet's local method instead of its default; repeatable"
+    add("--set", action="append", type=_setting, default=[], metavar="NAME=VALUE", help=about)
+    return parser
+
+
+def _at_least(least: int) -> Any:  # noqa: ANN401  (what argparse calls with the text)
+    def number(text: str) -> int:
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"must be {least} or more, not {text}")
+        return int(text)
+
+    return number
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must look like epochs=8, not {text!r}") from error
+
+
+def _recordings(options: argparse.Namespace) -> tuple[str, Split]:
+    """Return where the recordings are from, and how they are dealt out.
+
+    Raises:
+        AuricleError: too few labels or recordings, or they cannot be read.
+    """
+    if options.data:
+        folder, source = options.data, str(options.data)
+        if not folder.is_dir():
+            raise DemoError(f"DATA={folder} is no folder; it must hold <label>/*{FORMATS}")
+    else:
+        folder = cached(_BUILD, KEYWORDS, options.speakers, _TAKES, options.seed)
+        source = f"speech synthesised by espeak-ng, {options.speakers} voices"
+    clips = read_labels(folder)
+    new = [name.strip() for name in options.new.split(",")] if options.new else None
+    return source, split(clips, deal(list(clips), new), options.seed, options.rounds)
+
+
+def _verdict(fleets: Mapping[str, Mapping[str, Any]]) -> int:
+    wrong = [(key, new) for key, figures in fleets.items() for new in figures["new_classes"] if not new["matched"]]
+    for key, new in wrong:
+        problem = (
+            "was not found" if new["round"] is None else "was found, but the devices' reports were not matched rightly"
+        )
+        print(f"demo: FAILED: {key}: the new sound {new['label']!r} {problem}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

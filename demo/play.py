@@ -1,0 +1,191 @@
+"""A fleet of three devices goes through the schedule, and what its users gain by it is measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from demo.alone import train_alone
+from demo.devices import Device, link, own_accuracy, read_held_out
+from demo.fleet import Fleet
+from demo.fleets import FleetKind
+from demo.new_sounds import NewClass, new_classes, recognition, reports_of
+from demo.split import Split
+from demo.terminal import Terminal
+from edge_client.clips.public_set import build_public_set
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.messages import RoundPlan, parse
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.ready_bundles import find_bundle
+from model_export.quiet import native_output_hidden
+
+# A round of the demonstration takes seconds, on a busy machine minutes; one that takes so long has failed.
+_ROUND_S = 600.0
+
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to play.
+
+    Attributes:
+        rounds: Number of rounds, at least 3.
+        seed: Seed of everything random.
+        settings: Settings of the published fleet's local method; those left out take their defaults.
+        folder: Folder of this run; it must not exist.
+    """
+
+    rounds: int
+    seed: int
+    settings: Mapping[str, Any]
+    folder: Path
+
+
+def play(options: Options, kind: FleetKind, split: Split, terminal: Terminal) -> Figures:
+    """Start a fleet, run all rounds, stop, and measure what was learned.
+
+    Args:
+        options: how.
+        kind: what the devices listen with.
+        split: of the recordings.
+        terminal: is told what happens.
+
+    Returns:
+        ``users``, ``average``, ``rounds``, ``new_classes`` and ``recognition``, as JSON; accuracies are percentages,
+        and None where the strategy does not measure them.
+
+    Raises:
+        DemoError: something failed; nothing that was started runs on.
+        AuricleError: recordings or models cannot be used.
+    """
+    test = options.folder / "test"
+    link(split.test, test)
+    devices = [
+        Device(f"user {number}", name, labels, options.folder / f"user-{number}", find_bundle(name))
+        for number, (name, labels) in enumerate(zip(kind.bundles, split.deal.devices, strict=True), 1)
+    ]
+    terminal.stage(f"{kind.key}: the public set's features are computed")
+    public_set = _public_set(options, split, devices[0].bundle)
+    terminal.stage(f"{kind.key}: the aggregator and the devices start")
+    with Fleet(options.folder, _ROUND_S) as fleet:
+        fleet.publish(public_set)
+        for index, device in enumerate(devices):
+            device.prepare(fleet.url, fleet.enrol_token, test, split.per_round, options.seed + index)
+            device.add(split.training[index])
+            fleet.start_device(device.name, device.config)
+        fleet.wait_for_devices({device.name for device in devices})
+        plan, rounds, found = _rounds(options, kind, fleet, devices, split, terminal)
+    terminal.stage(f"{kind.key}: a twin of every device learns by itself")
+    twins = train_alone(devices, split, public_set, plan, options.rounds, options.folder / "alone")
+    terminal.stage(f"{kind.key}: the devices' models are asked for what they know")
+    with native_output_hidden():  # the runtime greets everybody who opens a model
+        held_out = read_held_out(test, devices[0].bundle)
+        recognised = recognition(devices, held_out, found)
+        users = [
+            {
+                "name": device.name,
+                "architecture": device.architecture,
+                "labels": list(device.labels),
+                "alone": own_accuracy(twin, held_out, with_new=True),
+                "after": own_accuracy(device, held_out, with_new=False),
+                "with_new": own_accuracy(device, held_out, with_new=True),
+                "never_heard": _never_heard(recognised, device.name),
+                **_gains(rounds, device.name),
+            }
+            for device, twin in zip(devices, twins, strict=True)
+        ]
+    averaged = [key for key in users[0] if key not in ("name", "architecture", "labels")]
+    return {
+        "users": users,
+        "average": {key: _mean([user[key] for user in users]) for key in averaged},
+        "rounds": rounds,
+        "new_classes": [{key: value for key, value in asdict(new).items() if key != "class_id"} for new in found],
+        "recognition": recognised,
+    }
+
+
+def _public_set(options: Options, split: Split, bundle: Path) -> PublicSet:
+    link(split.public, options.folder / "public")
+    size = len(split.public[split.deal.known[0]])
+    settings = read_bundle(bundle).manifest.feature_settings
+    return build_public_set(options.folder / "public", settings, split.deal.known, size, options.seed)
+
+
+def _rounds(
+    options: Options, kind: FleetKind, fleet: Fleet, devices: Sequence[Device], split: Split, terminal: Terminal
+) -> tuple[RoundPlan, list[Figures], list[NewClass]]:
+    """Run all rounds; return the plan of the first, what they measured, and what became of the new sounds."""
+    plans, rounds, reports = [], [], []
+    owners: dict[str, tuple[str, ...]] = dict.fromkeys(split.deal.new, ())
+    for number in range(1, options.rounds + 1):
+        arrivals = [arrival for arrival in split.arrivals if arrival.round_number == number]
+        for arrival in arrivals:
+            device = devices[arrival.device]
+            device.add({arrival.label: arrival.clips})
+            owners[arrival.label] = tuple(dict.fromkeys((*owners[arrival.label], device.name)))
+            terminal.arrival(number, device.name, arrival.label, len(arrival.clips))
+        before = time.monotonic()
+        detail = fleet.run_round(_request(options, kind, number), terminal.watch)
+        plans.append(parse(RoundPlan, detail["plan"]))
+        by_name = {item["name"]: item for item in detail["participants"]}
+        rounds.append(
+            {
+                "round": number,
+                "seconds": time.monotonic() - before,
+                "appeared": list(dict.fromkeys(arrival.label for arrival in arrivals)),
+                "users": [_user_round(by_name[device.name]) for device in devices],
+            }
+        )
+        found = reports_of(detail, {device.name: device.names() for device in devices})
+        terminal.round_done(rounds[-1], found)
+        reports += found
+    return plans[0], rounds, new_classes(reports, owners)
+
+
+def _request(options: Options, kind: FleetKind, number: int) -> dict[str, Any]:
+    request: dict[str, Any] = {"quorum": 1.0, "seed": options.seed + number}
+    if kind.strategy is None:
+        return request
+    return request | {"strategy": kind.strategy, "settings": dict(options.settings)}
+
+
+def _user_round(participant: Mapping[str, Any]) -> Figures:
+    """Return what a device said of a round.
+
+    ``held_out_before`` and ``_after`` are of the held-out recordings: its own model as trained in the round, and the
+    one that it listens with afterwards. ``local_``, ``global_`` and ``distilled_accuracy`` are of the public recordings
+    of its labels: its own model, the fleet's consensus, and its own model after learning from the consensus.
+    """
+    before, after = participant["metrics"], participant["learned_metrics"]
+    return {
+        "name": participant["name"],
+        "clips": participant["clips"],
+        "held_out_after": after["held_out_accuracy"],
+        "kept_own": participant["kept_own"],
+        "local_accuracy": before.get("local_accuracy"),
+        "global_accuracy": after.get("global_accuracy"),
+        "distilled_accuracy": after.get("distilled_accuracy"),
+        "held_out_before": before.get("held_out_accuracy"),
+    }
+
+
+def _never_heard(recognised: Sequence[Figures], user: str) -> float | None:
+    return _mean([row["recognised"] for row in recognised if row["user"] == user and not row["heard"]])
+
+
+def _gains(rounds: Sequence[Figures], user: str) -> Figures:
+    """Return local and global accuracy, and what the one is above the other, means over the rounds."""
+    rows = [row for played in rounds for row in played["users"] if row["name"] == user]
+    local, fleet = (_mean([row[key] for row in rows]) for key in ("local_accuracy", "global_accuracy"))
+    gain = None if local is None or fleet is None else fleet - local
+    return {"local_accuracy": local, "global_accuracy": fleet, "gain": gain}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

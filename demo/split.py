@@ -1,0 +1,203 @@
+"""Gives speakers to the public set, the test and three devices, so that no speaker is in two parts.
+
+Who knows and meets what is the deal's (deal.py); sizes and rounds are those of Gudur & Perepu 2021, table 1 and
+section 3, scaled down to what is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from demo import DemoError
+from demo.deal import DEVICES, Deal
+from edge_client.audio.recordings import Recordings, speaker_of
+from edge_client.errors import RecordingError
+from fleet_protocol.arrays import Doubles
+from fleet_protocol.feature_settings import preset
+from fleet_simulator.partition.group_dealing import deal_groups
+
+ROUNDS = 10
+"""Rounds of the published schedule."""
+# Before these of them new sounds appear.
+_NEW_SOUNDS = (4, 8)
+# A part with fewer clips of a label says nothing about it.
+LEAST_CLIPS = 5
+_PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.2
+_MOST_TEST = 200
+# What a device has beyond so many rounds' worth must not keep the other parts from getting theirs.
+_MOST_ROUNDS = 2
+_URBAN_SOUND = re.compile(r"(?:[^_]+_)?(\d+)-\d+-\d+-\d+")  # [<fold>_]<fsID>-<classID>-<occurrence>-<slice>
+
+Clips = dict[str, tuple[Path, ...]]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """From a round on, a device (0, 1, ...) has these clips of a new label too."""
+
+    round_number: int
+    device: int
+    label: str
+    clips: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which recordings go where; every list is disjoint from every other, by speaker where they are of two parts.
+
+    Attributes:
+        deal: Who knows what.
+        public: Public recordings, of every known label equally many.
+        test: Held-out recordings of known and new labels.
+        training: Clips of each device of the labels that it knows from the start.
+        arrivals: Which device meets what before which round.
+        per_round: Smallest and largest number of clips of a label that a device should take into a round.
+    """
+
+    deal: Deal
+    public: Clips
+    test: Clips
+    training: tuple[Clips, ...]
+    arrivals: tuple[Arrival, ...]
+    per_round: tuple[int, int]
+
+    def described(self, source: str, rounds: int) -> tuple[str, ...]:
+        """Say in sentences what is done on what, and what the paper's sizes were."""
+        paper, low, high = self.deal.paper, *self.per_round
+        users = "; ".join(f"user {number}: {', '.join(own)}" for number, own in enumerate(self.deal.devices, 1))
+        arrivals = "; ".join(
+            f"before round {item.round_number}, {len(item.clips)} of {item.label} for user {item.device + 1}"
+            for item in self.arrivals
+        )
+        test = [len(clips) for clips in self.test.values()]
+        return (
+            f"Recordings: {source}. {users}. New on the way: {', '.join(self.deal.new)}.",
+            f"{rounds} rounds (paper: {ROUNDS}), sizes scaled down to what is there: public set "
+            f"{len(self.public[self.deal.known[0]])} recordings of each label (paper: {paper.public}); {low} to {high} "
+            f"of a label in a round (paper: {paper.per_round[0]} to {paper.per_round[1]}); held out {min(test)} to "
+            f"{max(test)}. New sounds: {arrivals} (paper: {paper.arrivals[0]}, then {paper.arrivals[1]}).",
+            "No speaker (or source of a sound) is in two of these: public set, held-out recordings, each device.",
+        )
+
+
+def new_sound_rounds(rounds: int) -> tuple[int, int]:
+    """Return before which two rounds new sounds appear: 4 and 8 of 10, and in that proportion otherwise."""
+    first = max(2, round(_NEW_SOUNDS[0] / ROUNDS * rounds))
+    return first, min(rounds, max(first + 1, round(_NEW_SOUNDS[1] / ROUNDS * rounds)))
+
+
+def group_of(path: Path) -> str:
+    """Return what must stay together: the speaker, or the original recording (fsID) of an UrbanSound8K slice."""
+    urban = _URBAN_SOUND.fullmatch(path.stem)
+    return urban.group(1) if urban else speaker_of(path)
+
+
+def read_labels(folder: Path) -> Clips:
+    """Return the recordings of every label of a folder.
+
+    Raises:
+        DemoError: the folder cannot be read.
+    """
+    recordings = Recordings(folder, preset("gudur"))
+    try:
+        return {label: tuple(recordings.clips(label)) for label in recordings.labels()}
+    except RecordingError as error:
+        raise DemoError(str(error)) from error
+
+
+def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int, rounds: int = ROUNDS) -> Split:
+    """Give every speaker to the public set, the test or one device, so that each part gets its share of each label.
+
+    Args:
+        clips: recordings of every label of the plan.
+        plan: who knows what.
+        seed: of everything random; not negative.
+        rounds: how many; new sounds appear before the fourth and the eighth of ten.
+
+    Raises:
+        DemoError: some part would get too few clips of a label; names the label and the count.
+    """
+    labels = plan.known + plan.new
+    parts = _assign(clips, labels, _targets(clips, plan), np.random.default_rng(seed))
+    for label in labels:
+        _require_enough(label, clips[label], parts, plan)
+    public, test, *training = parts
+    paper = plan.paper
+    public_size = min(paper.public, *(len(public[label]) for label in plan.known))
+    largest = min(paper.per_round[1], *(len(training[d][label]) for label in plan.known for d in plan.owners(label)))
+    first, second = plan.new
+    early, late = new_sound_rounds(rounds)
+    half = len(training[0][first]) // 2
+    return Split(
+        deal=plan,
+        public={label: public[label][:public_size] for label in plan.known},
+        test={label: test[label][:_MOST_TEST] for label in labels},
+        training=tuple({label: training[d][label] for label in plan.devices[d]} for d in range(DEVICES)),
+        arrivals=(
+            Arrival(early, 0, first, training[0][first][:half]),
+            Arrival(early, 1, first, training[1][first]),
+            Arrival(late, 0, first, training[0][first][half:]),
+            Arrival(late, 1, second, training[1][second]),
+        ),
+        per_round=(max(1, largest * paper.per_round[0] // paper.per_round[1]), largest),
+    )
+
+
+def _targets(clips: Mapping[str, Sequence[Path]], plan: Deal) -> Doubles:
+    """Return how many clips each part should get: float64 [public, test, devices...; known and new labels]."""
+    labels = plan.known + plan.new
+    targets = np.zeros((2 + DEVICES, len(labels)))
+    for column, label in enumerate(labels):
+        count = len(clips[label])
+        if label in plan.known:
+            targets[0, column] = min(_PUBLIC_SHARE * count, plan.paper.public)
+        targets[1, column] = min(_TEST_SHARE * count, _MOST_TEST)
+        owners = [2 + device for device in plan.owners(label)]
+        rest = (count - targets[:2, column].sum()) / len(owners)
+        targets[owners, column] = min(rest, _MOST_ROUNDS * plan.paper.per_round[1])
+    return targets
+
+
+def _assign(
+    clips: Mapping[str, Sequence[Path]],
+    labels: Sequence[str],
+    targets: Doubles,
+    rng: np.random.Generator,
+) -> list[Clips]:
+    """Return each part's clips, shuffled: groups go, largest first, to the part that lacks most of what they have."""
+    groups: dict[str, dict[str, list[Path]]] = {}
+    for label in labels:
+        for path in sorted(clips[label]):
+            groups.setdefault(group_of(path), {}).setdefault(label, []).append(path)
+    members = [groups[name] for name in sorted(groups)]
+    counts = np.array([[len(group.get(label, ())) for label in labels] for group in members])
+    parts: list[dict[str, list[Path]]] = [{label: [] for label in labels} for _ in targets]
+    # Only a device can use more than its target.
+    for group, part in zip(*deal_groups(counts, targets, len(targets) - DEVICES, rng), strict=True):
+        for label, paths in members[group].items():
+            parts[part][label] += paths
+    return [
+        {label: tuple(paths[i] for i in rng.permutation(len(paths))) for label, paths in part.items()} for part in parts
+    ]
+
+
+def _require_enough(label: str, paths: Sequence[Path], parts: Sequence[Clips], plan: Deal) -> None:
+    """Refuse a split in which a part that needs a label got next to nothing of it."""
+    needs = {f"device {device + 1}": (2 + device, LEAST_CLIPS) for device in plan.owners(label)}
+    needs["the test"] = (1, LEAST_CLIPS)
+    if label in plan.known:
+        needs["the public set"] = (0, LEAST_CLIPS)
+    elif label == plan.new[0]:
+        needs["device 1"] = (2, 2 * LEAST_CLIPS)  # which gets them in two rounds
+    for name, (part, least) in needs.items():
+        if len(parts[part][label]) < least:
+            raise DemoError(
+                f"too few recordings of {label!r}: of {len(paths)} clips by {len(set(map(group_of, paths)))} speakers, "
+                f"{name} would get {len(parts[part][label])}, but needs {least}; add recordings, or by more speakers "
+                "(no speaker may be in two parts), or take the label out of the folder"
+            )

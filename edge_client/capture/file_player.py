@@ -1,0 +1,133 @@
+"""Recordings in the place of a microphone, to try or to test a device: a process plays them at the pace of real time.
+
+``python -m edge_client.capture.file_player PATH RATE repeat|once`` writes raw 16-bit frames, as a recorder does. After
+the last recording it begins again, or gives the silence of a quiet room.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from edge_client.audio.recordings import FORMATS, duration_s, is_recording
+from edge_client.audio.resampling import StreamResampler
+from edge_client.capture.pcm_process import PcmProcess
+from edge_client.capture.pcm_stream import PcmStream
+from edge_client.config.sections import MicrophoneConfig
+from edge_client.errors import AudioError, RecordingError
+from fleet_protocol.arrays import Floats
+
+_COMMAND = (sys.executable, "-m", "edge_client.capture.file_player")
+_GAP_S = 1.0
+_BLOCK_S = 0.05
+# A process that was halted for longer goes on from there, instead of hurrying after the clock.
+_LATE_S = 1.0
+_FULL_SCALE = 32_768
+
+_log = logging.getLogger(__name__)
+
+
+def open_file(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:  # noqa: ARG001
+    """Begin to play the configured recordings; those that cannot be read are left out, and named in the log.
+
+    Args:
+        config: names them, and their rate.
+        model_hz: the rate where it names none, Hz.
+        cancelled: of no use here: nothing is waited for.
+
+    Raises:
+        AudioError: there are none, or none that can be read.
+    """
+    assert config.file is not None
+    playable(config.file, _log)
+    rate_hz = config.rate_hz or model_hz
+    repeat = "repeat" if config.repeat else "once"
+    process = PcmProcess("the recordings", [*_COMMAND, str(config.file), str(rate_hz), repeat])
+    return PcmStream(process, str(config.file), rate_hz, channels=1)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Play until nobody reads any more; return the exit status, with the reason of a failure on standard error."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    path, rate_hz, repeat = arguments
+    try:
+        _play(Path(path), int(rate_hz), repeat=repeat == "repeat")
+    except (AudioError, OSError, RuntimeError) as error:  # the sound library's own are RuntimeErrors
+        print(error, file=sys.stderr, flush=True)
+    return 3
+
+
+def playable(path: Path, log: logging.Logger | None = None) -> list[Path]:
+    """Return a recording, or a folder's in the order of their paths.
+
+    Raises:
+        AudioError: there are none, or none that can be read.
+    """
+    if not path.exists():
+        raise AudioError(f"[microphone] file = {path}: there is no such file or folder (that this user can see)")
+    found = sorted(one for one in path.rglob("*") if is_recording(one)) if path.is_dir() else [path]
+    good, reason = [], f"it holds no recordings ({FORMATS})"
+    for recording in found:
+        try:
+            duration_s(recording)
+        except RecordingError as error:
+            reason = str(error)
+            if log is not None:
+                log.warning("left out a recording: %s", error)
+        else:
+            good.append(recording)
+    if not good:
+        raise AudioError(f"[microphone] file = {path}: {reason}")
+    return good
+
+
+def _play(path: Path, rate_hz: int, *, repeat: bool) -> None:
+    """Write sound for ever, as fast as it would be heard."""
+    rng = np.random.default_rng(0)
+    due = time.monotonic()
+    for block in _sound(playable(path), rate_hz, repeat=repeat):
+        # Dithered, as 16-bit recordings are: no microphone gives zeros alone, and one that does counts as broken.
+        dither = rng.random(len(block), np.float32) - rng.random(len(block), np.float32)
+        levels = np.clip(np.rint(block * _FULL_SCALE + dither), -_FULL_SCALE, _FULL_SCALE - 1)
+        sys.stdout.buffer.write(levels.astype("<i2").tobytes())
+        sys.stdout.buffer.flush()
+        due += len(block) / rate_hz
+        now = time.monotonic()
+        if now - due > _LATE_S:
+            due = now
+        time.sleep(max(0.0, due - now))
+
+
+def _sound(recordings: Sequence[Path], rate_hz: int, *, repeat: bool) -> Iterator[Floats]:
+    """Yield blocks of float32 [any], one recording after the other with a pause behind each."""
+    while True:
+        for recording in recordings:
+            yield from _blocks(recording, rate_hz)
+        if not repeat:
+            break
+    while True:
+        yield np.zeros(round(_BLOCK_S * rate_hz), np.float32)
+
+
+def _blocks(recording: Path, rate_hz: int) -> Iterator[Floats]:
+    """Yield a recording of any length, the mean of its channels, and the pause behind it."""
+    import soundfile
+
+    with soundfile.SoundFile(recording) as file:
+        resampler = StreamResampler(file.samplerate, rate_hz)
+        size = round(_BLOCK_S * file.samplerate)
+        for block in file.blocks(size, dtype="float32", always_2d=True):
+            yield resampler.push(block.mean(axis=1))
+        for _ in range(round(_GAP_S / _BLOCK_S)):
+            yield resampler.push(np.zeros(size, np.float32))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

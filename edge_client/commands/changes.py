@@ -1,0 +1,209 @@
+"""Changes of what was taught, which commands and the owner's page make: rename, delete, and undo."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from edge_client.clips.files import Clip
+from edge_client.clips.labels import is_label, rejected
+from edge_client.clips.trash import KEEP_DAYS
+from edge_client.commands.owner import Teaching
+from edge_client.errors import ClipError
+from edge_client.storage.owner_choices import Move, Renaming, change_choices, forget, read_choices
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change that can be undone.
+
+    Attributes:
+        kind: What was done.
+        at_ms: Time, milliseconds since 1970; with the kind it names the change.
+        label: Label of the clips before.
+        new_label: Label of the clips since; "" for a deletion.
+        clips: Number of the label's clips.
+    """
+
+    kind: Literal["renamed", "deleted"]
+    at_ms: int
+    label: str
+    new_label: str
+    clips: int
+
+
+def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[list[Clip], list[str]]:
+    """Give clips of one label another one. It can be undone for a week.
+
+    Where no clip of the label is left, what was said not to be it is said of the new label instead. Where the new label
+    had clips, it is the other way round: both are one sound now, and what was said not to be the one may be the other,
+    so it counts only as far as it resembles no label (``head_material``).
+
+    Args:
+        teaching: the device.
+        clips: of one label of the store.
+        new_label: of :meth:`Teaching.require_slot`.
+
+    Returns:
+        The clips as they are now, and what to tell the owner.
+
+    Raises:
+        ClipError: a clip is gone, or another process is changing the store.
+        OSError: the disk refuses.
+    """
+    store, former = teaching.store, clips[0].label
+    if former == new_label:
+        return list(clips), []
+    with store.changing():
+        joined = new_label in store.labels()
+        pairs = [(clip, new_label) for clip in clips]
+        if len(clips) == len(store.clips(former)):
+            source, target = (new_label, former) if joined else (former, new_label)
+            pairs += [(clip, rejected(target)) for clip in store.clips(rejected(source))]
+        # Written before anything moves: what a power cut leaves undone is skipped by an undo.
+        moves = tuple(
+            Move(clip.label, target, clip.path.name, shared=(store.folder / target / clip.path.name).exists())
+            for clip, target in pairs
+        )
+        _remember(teaching, Renaming(_now_ms(), former, new_label, moves))
+        moved = [store.relabel(clip, target) for clip, target in pairs]
+        return moved[: len(clips)], teaching.forget_emptied([former])
+
+
+def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False) -> list[str]:
+    """Delete clips, by default so that it can be undone for a week; return what to tell the owner.
+
+    Raises:
+        ClipError: a clip is gone, or another process is changing the store.
+        OSError: the disk refuses.
+    """
+    store = teaching.store
+    with store.changing():
+        if not for_good:
+            teaching.trash.keep(clips)
+        for clip in clips:
+            store.delete(clip)
+        told = teaching.forget_emptied(clip.label for clip in clips)
+        teaching.trash.empty()
+        if for_good:
+            gone = {clip.label for clip in clips} - set(store.labels())
+            forget(teaching.state.choices_path, labels=gone)
+    teaching.forget_deleted()
+    return told
+
+
+def put_back(teaching: Teaching, clips: Sequence[Clip]) -> None:
+    """Bring clips of the trash back.
+
+    Raises:
+        ClipError: no slot is free, or another process is changing the store.
+        QuotaError: there is no room.
+        OSError: the disk refuses.
+    """
+    with teaching.store.changing():
+        for clip in clips:
+            teaching.require_folder(clip.label)
+            teaching.store.put_back(clip.path, clip.label)
+            teaching.trash.remove(clip.path)
+
+
+def purge(teaching: Teaching) -> int:
+    """Remove for good what could be had back; return how many clips these were.
+
+    Raises:
+        ClipError: another process is changing the store.
+        OSError: the disk refuses.
+    """
+    with teaching.store.changing():
+        forget(teaching.state.choices_path, older_than_ms=_now_ms())
+        return teaching.trash.empty(0.0)
+
+
+def changes(teaching: Teaching) -> list[Change]:
+    """Return what can be undone, the newest first."""
+    found = [
+        Change("renamed", one.at_ms, one.former, one.label, sum(is_label(move.source) for move in one.moves))
+        for one in _recent(teaching)
+    ]
+    for deletion in teaching.trash.deletions():
+        labels = sorted({clip.label for clip in deletion.clips})
+        found.append(Change("deleted", round(1e3 * deletion.deleted_at), ", ".join(labels), "", len(deletion.clips)))
+    return sorted(found, key=lambda change: -change.at_ms)
+
+
+def undo(teaching: Teaching, change: Change) -> int:
+    """Take a change back; return how many of the label's clips are where they were. What moved on meanwhile stays.
+
+    Raises:
+        ClipError: it cannot be undone (any more), no slot is free, or another process is changing the store.
+        QuotaError: there is no room.
+        OSError: the disk refuses.
+    """
+    with teaching.store.changing():
+        if change.kind == "deleted":
+            for deletion in teaching.trash.deletions():
+                if round(1e3 * deletion.deleted_at) == change.at_ms:
+                    put_back(teaching, deletion.clips)
+                    return len(deletion.clips)
+        for renaming in _recent(teaching):
+            if change.kind == "renamed" and renaming.at_ms == change.at_ms:
+                return _undo_renaming(teaching, renaming)
+    raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
+
+
+def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
+    store, back = teaching.store, 0
+    teaching.require_slot(renaming.former)
+    for move in renaming.moves:
+        path = store.folder / move.target / move.name
+        if not path.exists():
+            continue
+        if move.shared:
+            store.put_back(path, move.source)
+        else:
+            store.relabel(Clip(move.target, path), move.source)
+        back += is_label(move.source)
+    change_choices(teaching.state.choices_path, lambda choices: dataclasses.replace(
+        choices, renamings=tuple(one for one in choices.renamings if one.at_ms != renaming.at_ms)
+    ))  # fmt: skip
+    teaching.forget_emptied([renaming.label])
+    return back
+
+
+def set_different(teaching: Teaching, first: str, second: str) -> None:
+    """Remember that two labels which sound alike differ; nobody is asked again.
+
+    Raises:
+        ClipError: one has no clips, or both are one.
+        OSError: the disk refuses.
+    """
+    known = teaching.store.labels()
+    for label in (first, second):
+        if label not in known:
+            raise ClipError(f"you taught no sound called {label!r}; there is: {', '.join(known) or 'none'}")
+    if first == second:
+        raise ClipError(f"{first!r} cannot differ from itself; name two labels")
+    pair = (min(first, second), max(first, second))
+    change_choices(teaching.state.choices_path, lambda choices: dataclasses.replace(
+        choices, different=(*(one for one in choices.different if one != pair), pair)
+    ))  # fmt: skip
+
+
+def _remember(teaching: Teaching, renaming: Renaming) -> None:
+    change_choices(teaching.state.choices_path, lambda choices: dataclasses.replace(
+        choices, renamings=(renaming, *choices.renamings)
+    ))  # fmt: skip
+
+
+def _recent(teaching: Teaching) -> tuple[Renaming, ...]:
+    oldest = _now_ms() - KEEP_DAYS * _DAY_MS
+    return tuple(one for one in read_choices(teaching.state.choices_path).renamings if one.at_ms > oldest)
+
+
+def _now_ms() -> int:
+    return round(1e3 * time.time())

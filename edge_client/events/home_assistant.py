@@ -1,0 +1,142 @@
+"""Home Assistant's MQTT discovery: the entities of a device, each announced by a document of its own.
+
+Topics and payloads follow Home Assistant's "MQTT discovery" (single components), "MQTT event", "MQTT sensor" and "MQTT
+binary sensor"; docs/home-assistant.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from edge_client.errors import DamagedError
+from edge_client.storage.checked_files import read_checked, write_checked
+from fleet_protocol.command_line import version
+
+log = logging.getLogger(__name__)
+
+# Seconds after which a label's sensor is off again.
+OFF_S = 5
+_MOST_KEYS = 256
+
+
+class AnnouncedKeys:
+    """The keys of all labels that were ever announced, so that those that went while nobody looked are taken back."""
+
+    def __init__(self, file: Path | None) -> None:
+        """Read what an earlier process noted.
+
+        Args:
+            file: where it is noted; None: nowhere.
+        """
+        self._file = file
+        self._keys: list[str] = []
+        if file is not None:
+            try:
+                self._keys = [str(key) for key in json.loads(read_checked(file))]
+            except FileNotFoundError:
+                pass
+            except DamagedError as error:
+                log.warning("%s; sounds that are gone may stay in Home Assistant", error)
+
+    def add(self, keys: Iterable[str]) -> set[str]:
+        """Note further keys; return all, but the oldest where there are very many."""
+        every = [*dict.fromkeys((*self._keys, *keys))][-_MOST_KEYS:]
+        if every != self._keys and self._file is not None:
+            try:
+                write_checked(self._file, json.dumps(every).encode())
+            except OSError as error:
+                log.warning("cannot note in %s which sounds were announced: %s", self._file, error)
+        self._keys = every
+        return set(every)
+
+
+def label_key(label: str) -> str:
+    """Return what stands for a label in topics, which take fewer characters than an owner's word: 12 hex digits."""
+    return hashlib.sha256(label.encode()).hexdigest()[:12]
+
+
+def sensor_topic(device_id: str, key: str) -> str:
+    """Return the topic, behind the prefix, of the document that announces a label's sensor."""
+    return f"binary_sensor/{_node(device_id)}/label_{key}/config"
+
+
+def discovery(base: str, device_id: str, name: str, labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the documents by their topics behind the prefix, ``<component>/<node>/<object>/config``.
+
+    Args:
+        base: topic under which the device publishes.
+        device_id: from which every unique id is made.
+        name: the device's, for people.
+        labels: the sounds that it knows.
+    """
+    node = _node(device_id)
+    shared = {
+        "availability_topic": f"{base}/availability",
+        "device": {
+            "identifiers": [node], "name": name, "manufacturer": "Auricle", "model": "Sound recogniser",
+            "sw_version": version(),
+        },
+        "origin": {"name": "Auricle", "sw_version": version()},
+    }  # fmt: skip
+    documents = {
+        f"{component}/{node}/{key}/config": {"unique_id": f"{node}_{key}", **document, **shared}
+        for (component, key), document in {**_sounds(base, labels), **_diagnostics(base)}.items()
+    }
+    for label in labels:
+        key = label_key(label)
+        documents[sensor_topic(device_id, key)] = {
+            "name": label,
+            "unique_id": f"{node}_label_{key}",
+            "device_class": "sound",
+            "state_topic": f"{base}/label/{key}",
+            "off_delay": OFF_S,
+            **shared,
+        }
+    return documents
+
+
+def _node(device_id: str) -> str:
+    return f"auricle_{device_id}"
+
+
+def _sounds(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the entities that say what was heard, whichever sound it was."""
+    return {
+        ("event", "sound"): {
+            "name": "Sound",
+            "icon": "mdi:ear-hearing",
+            "state_topic": f"{base}/event",
+            "event_types": [*dict.fromkeys((*labels, "unknown"))],
+        },
+        ("sensor", "last_sound"): {
+            "name": "Last sound",
+            "icon": "mdi:waveform",
+            "state_topic": f"{base}/last",
+            "value_template": "{{ value_json.label }}",
+            "json_attributes_topic": f"{base}/last",
+        },
+    }
+
+
+def _diagnostics(base: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the entities that say how the device is."""
+
+    def of(key: str, name: str, **more: object) -> dict[str, Any]:
+        status = {"state_topic": f"{base}/status", "value_template": f"{{{{ value_json.{key} }}}}"}
+        return {"name": name, "entity_category": "diagnostic", **status, **more}
+
+    return {
+        ("binary_sensor", "problem"): of(
+            "problem", "Problem", device_class="problem", json_attributes_topic=f"{base}/status"
+        ),
+        ("binary_sensor", "listening"): of("listening", "Listening", device_class="running"),
+        ("sensor", "error"): of("error", "Last error", icon="mdi:alert-circle-outline"),
+        ("sensor", "started"): of("started", "Started", device_class="timestamp"),
+        ("sensor", "bundle"): of("bundle", "Bundle", icon="mdi:package-variant"),
+        ("sensor", "runtime"): of("runtime", "Runtime", icon="mdi:chip"),
+    }

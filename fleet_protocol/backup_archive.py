@@ -1,0 +1,173 @@
+"""A backup's archive from wherever it comes: looked at as a whole before a byte is written, and read within bounds.
+
+It is a tar file of plain files, with a manifest of their digests. What it holds is what a program wrote into it: no
+links, no holes, no names that lead elsewhere, nothing twice, and no more than the disk has room for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tarfile
+import unicodedata
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO
+
+from fleet_protocol.atomic_files import written_durably
+from fleet_protocol.bounded_json import JsonBounds, parse_json
+from fleet_protocol.errors import BackupFormatError, JsonError
+
+MANIFEST = JsonBounds(size=2**24, values=2**18, depth=4)
+_PIECE_BYTES = 2**20  # read at once, of a file or of a header
+_FILE_BYTES = 4_096  # that a file takes on a disk, besides its bytes
+_NAME_BYTES = 255  # of each part
+_PARTS = 8
+
+
+class BackupArchive:
+    """The files of a backup; :func:`open_backup` makes it.
+
+    Attributes:
+        manifest: What the manifest says, parsed.
+        names: Names of the other files, as paths relative to the folder that was backed up.
+    """
+
+    def __init__(self, archive: tarfile.TarFile, manifest: str) -> None:
+        self._archive = archive
+        self._members = _members(archive)
+        found = self._members.pop(manifest, None)
+        if found is None:
+            raise BackupFormatError(f"it has no {manifest}")
+        if found.size > MANIFEST.size:
+            raise BackupFormatError(f"{manifest} has {found.size} bytes; at most {MANIFEST.size} are read")
+        with self._open(found) as file:
+            self.manifest: Any = parse_json(file.read(), MANIFEST, manifest)
+        self.names = frozenset(self._members)
+
+    def unpack(self, folder: Path, digests: Mapping[str, object]) -> None:
+        """Write all files but the manifest durably into a folder, and compare each with its digest.
+
+        Args:
+            folder: that holds none of them; where this fails, the caller removes it.
+            digests: SHA-256 of each file, 64 hex digits, by its name.
+
+        Raises:
+            BackupFormatError: files are missing, unknown or damaged, or the disk has no room for them.
+            OSError: the disk refuses.
+        """
+        for name in sorted(self.names ^ digests.keys()):
+            raise BackupFormatError(f"{name!r} is {'missing' if name in digests else 'not in its manifest'}")
+        needed = sum(member.size + _FILE_BYTES for member in self._members.values())
+        free = shutil.disk_usage(folder).free
+        if needed > free:
+            raise BackupFormatError(f"it takes {needed / 1e6:.1f} MB, and {free / 1e6:.1f} MB are free in {folder}")
+        for name, member in self._members.items():
+            with self._open(member) as source, written_durably(folder / name) as target:
+                written = _copy(source, target)
+            if written != digests[name]:
+                raise BackupFormatError(f"{name!r} is not what was backed up")
+
+    def _open(self, member: tarfile.TarInfo) -> IO[bytes]:
+        file = self._archive.extractfile(member)
+        if file is None:
+            raise BackupFormatError(f"{member.name!r} is no file")
+        return file
+
+
+@contextlib.contextmanager
+def open_backup(file: Path, manifest: str) -> Iterator[BackupArchive]:
+    """Open a backup, and look at what it holds.
+
+    Args:
+        file: of the backup, uncompressed.
+        manifest: name of the file within that has the digests.
+
+    Raises:
+        BackupFormatError: it is no backup, or holds what no program wrote into one; here and in the body.
+        OSError: it cannot be read.
+    """
+    try:
+        with (
+            file.open("rb") as raw,
+            tarfile.open(fileobj=_InPieces(raw), mode="r:") as archive,  # type: ignore[call-overload]  # it only reads
+        ):
+            yield BackupArchive(archive, manifest)
+    except (tarfile.TarError, JsonError, ValueError, EOFError, OverflowError, RecursionError) as error:
+        raise BackupFormatError(str(error) or type(error).__name__) from error
+
+
+class _InPieces:
+    """A file of which nobody reads much at once: a header may say that it is as long as the memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._size = file.seek(0, os.SEEK_END)
+        self.seek(0)
+
+    def tell(self) -> int:
+        """Return where the next bytes are."""
+        return self._file.tell()
+
+    def seek(self, position: int) -> int:
+        """Go to a place.
+
+        Raises:
+            ReadError: it is none of the file.
+        """
+        if not 0 <= position <= self._size:
+            raise tarfile.ReadError("it ends early")
+        return self._file.seek(position)
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            ReadError: these are too many.
+        """
+        if not 0 <= size <= _PIECE_BYTES:
+            raise tarfile.ReadError(f"it has a header of {size} bytes")
+        return self._file.read(size)
+
+
+def _members(archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
+    """Return the files of an archive by their names; nothing but headers is read.
+
+    Raises:
+        BackupFormatError: one is no plain file, or has a name that no program gave it.
+    """
+    members: dict[str, tarfile.TarInfo] = {}
+    folders: set[str] = set()
+    for member in archive:
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse() or member.size < 0:
+            raise BackupFormatError(f"{member.name[:200]!r} is no plain file")
+        if not _is_true(member.name):
+            raise BackupFormatError(f"{member.name[:200]!r} is no name of a file within it")
+        if member.name in members:
+            raise BackupFormatError(f"{member.name!r} is in it twice")
+        members[member.name] = member
+        folders.update(path.as_posix() for path in PurePosixPath(member.name).parents)
+    for name in sorted(folders & members.keys()):
+        raise BackupFormatError(f"{name!r} is both a file and a folder")
+    return members
+
+
+def _is_true(name: str) -> bool:
+    """Say whether a name leads to a file below a folder, in the one way in which it can be written."""
+    parts = name.split("/")
+    if len(parts) > _PARTS or any(part in ("", ".", "..") for part in parts):
+        return False
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        return False
+    return all(len(part.encode()) <= _NAME_BYTES for part in parts)
+
+
+def _copy(source: IO[bytes], target: BinaryIO) -> str:
+    """Copy a file piece by piece; return its SHA-256."""
+    sha256 = hashlib.sha256()
+    while piece := source.read(_PIECE_BYTES):
+        sha256.update(piece)
+        target.write(piece)
+    return sha256.hexdigest()

@@ -1,0 +1,64 @@
+"""What devices run: kept as they say it, and compared with the server's own version."""
+
+import pytest
+
+from aggregator_server.fleet.devices import describe_device, enrol, list_devices, revoke
+from aggregator_server.fleet.versions import is_outdated
+from fleet_protocol.command_line import version
+from fleet_protocol.messages import Enrolment, Versions, parse
+from tests.support.core_fleet import CoreFleet
+
+SAID = Versions(
+    program=version(), bundle="base", bundle_sha256="ab" * 32, runtime="tflite-runtime 2.14.0", python="3.11.2",
+    system="Debian GNU/Linux 12 (bookworm), armv7l",
+)  # fmt: skip
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    found = CoreFleet(tmp_path / "data")
+    yield found
+    found.store.close()
+
+
+def say(fleet, device, **changes):
+    enrol(fleet.store, parse(Enrolment, device.enrolment(**changes)), 5.0)
+
+
+def test_the_server_knows_what_a_device_runs_until_it_says_something_else(fleet):
+    device = fleet.devices[0]
+    say(fleet, device, versions=SAID.__dict__)
+    assert describe_device(fleet.store, device.device_id).versions == SAID
+    say(fleet, device, versions={"program": "0.0.9"})
+    assert describe_device(fleet.store, device.device_id).versions == Versions(program="0.0.9")
+    say(fleet, device)  # one that went back to a release that says nothing
+    assert describe_device(fleet.store, device.device_id).versions == Versions()
+
+
+def test_older_devices_are_outdated_and_revoked_ones_are_nobodys_work(fleet):
+    current, older, silent, gone = fleet.devices
+    say(fleet, current, versions=SAID.__dict__)
+    say(fleet, older, versions={"program": "0.0.9"})
+    revoke(fleet.store, gone.device_id, 6.0)
+    outdated = {info.device_id for info in list_devices(fleet.store) if info.outdated}
+    assert outdated == {older.device_id, silent.device_id}
+
+
+@pytest.mark.parametrize(
+    ("program", "ours", "outdated"),
+    [
+        ("0.1.0", "0.1.0", False),
+        ("0.9.0", "0.10.0", True),
+        ("0.10.0", "0.9.0", False),
+        ("1.0", "1.0.0", False),
+        ("1.0.0", "1", False),
+        ("1.0.0rc1", "1.0.0", False),
+        ("1.0.0.dev4+g12ab", "1.1.0", True),
+        ("", "0.1.0", True),
+        ("unknown", "0.1.0", True),
+        ("9" * 100, "0.1.0", False),
+        ("0.1.0", "unknown", False),
+    ],
+)
+def test_versions_are_compared_by_their_numbers(program, ours, outdated):
+    assert is_outdated(program, ours) is outdated

@@ -1,0 +1,108 @@
+"""Whoever guesses tokens must not choose the address that is counted and noted, nor fill the audit, which stays."""
+
+import http.client
+
+import pytest
+
+from tests.support.aggregator_process import Aggregator
+from tests.support.edge_process import wait_for
+
+GUESSES = 300
+OF_ADDRESS, IN_ALL = 20, 60  # of the server's limits; the second is smaller here than it is
+
+
+def guess(server: Aggregator, headers: dict[str, str], address: str = "127.0.0.1") -> int:
+    """Ask with a wrong token, from an address of this machine; return the status."""
+    host, port = server.url.removeprefix("http://").rsplit(":", 1)
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=180, source_address=(address, 0))
+    try:
+        connection.request("GET", "/v1/rounds", headers={"Authorization": "Bearer a-guess"} | headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def forwarded(number: int) -> dict[str, str]:
+    return {"X-Forwarded-For": f"198.51.{number // 250}.{number % 250 + 1}", "X-Forwarded-Proto": "https"}
+
+
+def audit(server: Aggregator, what: str = "authentication_failed") -> list[dict]:
+    with server.client() as admin:
+        return admin.get("/v1/audit", params={"what": what, "limit": 1000}).json()
+
+
+def test_a_client_that_is_no_proxy_cannot_invent_addresses(start_aggregator):
+    server = start_aggregator()
+    statuses = [guess(server, forwarded(number)) for number in range(GUESSES)]
+    assert statuses == [401] * 10 + [429] * (GUESSES - 10)
+    assert {entry["address"] for entry in audit(server)} == {"127.0.0.1"}
+    assert len(audit(server)) == 10
+
+
+def test_only_the_proxy_that_was_named_is_believed(start_aggregator):
+    server = start_aggregator("server", "--behind-proxy", "127.0.0.2", "--behind-proxy", "127.9.0.0/16")
+    assert guess(server, forwarded(1), "127.0.0.2") == 401
+    assert guess(server, forwarded(2), "127.9.8.7") == 401
+    assert guess(server, forwarded(3), "127.0.0.3") == 401
+    # Behind two proxies, and a client that wrote the first address itself.
+    assert guess(server, {"X-Forwarded-For": "192.0.2.1, 198.51.0.99, 127.9.0.1"}, "127.0.0.2") == 401
+    assert [entry["address"] for entry in audit(server)] == [
+        "198.51.0.99", "127.0.0.3", "198.51.0.3", "198.51.0.2",
+    ]  # fmt: skip
+
+
+def test_a_proxy_is_known_to_a_server_that_listens_for_both_kinds_of_addresses(start_aggregator):
+    try:
+        server = start_aggregator("server", "--host", "::", "--insecure-http", "--behind-proxy", "127.0.0.1")
+    except AssertionError as error:
+        if "Address family not supported" in str(error) or "Cannot assign" in str(error):
+            pytest.skip("this system has no IPv6")
+        raise
+    server.url = server.url.replace("[::]", "127.0.0.1")
+    assert guess(server, forwarded(1)) == 401
+    assert [entry["address"] for entry in audit(server)] == ["198.51.0.2"]
+
+
+@pytest.mark.parametrize("written", ["unknown", "x" * 8_000, "fe80::1%" + "x" * 8_000, "", "<b>", "\x01\xff"])
+def test_what_a_proxy_passes_on_that_is_no_address_is_not_noted(start_aggregator, written):
+    server = start_aggregator("server", "--behind-proxy", "127.0.0.1")
+    assert guess(server, {"X-Forwarded-For": written}) == 401
+    assert next(entry["address"] for entry in audit(server)) in (None, "127.0.0.1", "fe80::1")
+
+
+def test_guesses_from_many_addresses_leave_few_entries_and_their_number(start_aggregator):
+    """From a proxy that is believed, each guess from another address: as a botnet, or a network of IPv6, would."""
+    server = start_aggregator("server", "--behind-proxy", "127.0.0.1", REFUSALS_NOTED=IN_ALL)
+    assert [guess(server, forwarded(number)) for number in range(GUESSES)] == [401] * GUESSES
+    assert len(audit(server)) == IN_ALL
+    server.stop()
+    server.start()
+    last, *others = audit(server)
+    assert len(others) == IN_ALL
+    assert (last["who"], last["address"]) == ("somebody", None)
+    assert last["details"] == {"more": GUESSES - IN_ALL, "addresses": GUESSES - IN_ALL}
+
+
+def test_an_address_that_guesses_slowly_leaves_few_entries_and_the_server_goes_on_to_note_others(start_aggregator):
+    """What is beyond the bounds is noted while the server runs, and the next hour's guesses have entries again."""
+    server = start_aggregator("server", REFUSALS_NOTED_S=5.0, REFUSALS_NOTED_OF_ADDRESS=3)
+    for _ in range(10):
+        guess(server, {}, "127.0.0.4")
+    wait_for(lambda: sum(entry["details"].get("more", 1) for entry in audit(server)) == 10, what="all that was counted")
+    assert len(audit(server)) < 10
+    guess(server, {}, "127.0.0.5")
+    assert audit(server)[0]["address"] == "127.0.0.5"
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [("0.0.0.0/0", "is every address"), ("::/0", "is every address"), ("proxy.example", "name the proxy's address"),
+     ("*", "name the proxy's address"), ("10.0.0.5/8", "host bits set")],
+)  # fmt: skip
+def test_a_proxy_is_an_address_or_a_network_and_not_everybody(tmp_path, capsys, named, said):
+    from aggregator_server.cli import main
+
+    with pytest.raises(SystemExit):
+        main(["run", "--data", str(tmp_path / "server"), "--behind-proxy", named])
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "server").exists()

@@ -1,0 +1,167 @@
+"""Whoever is in between while a device joins shows a second authority beside the right one: nobody trusts it."""
+
+import base64
+import hashlib
+import json
+import ssl
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+
+from aggregator_server import tls
+from edge_client.daemon import certificates
+from edge_client.daemon.joining import join
+from edge_client.errors import CertificateError
+from edge_client.storage.device_state import DeviceState, Membership
+from fleet_protocol.addresses import InvitationLink
+from fleet_protocol.ready_bundles import find_bundle
+from tests.support.checkout import ROOT
+from tests.support.tls_server import TlsServer
+
+INVITATION = "aur_join_" + "i" * 43
+# Two of three authorities have a number of bytes that base64 pads, where a lax reader stops.
+AUTHORITIES = 40
+
+
+@pytest.fixture(scope="module")
+def between(tmp_path_factory):
+    """Whoever is in between, with an authority and a certificate of his own; he answers as an aggregator does."""
+    with TlsServer(tmp_path_factory.mktemp("between")) as server:
+        server.answer("/v1/devices", json.dumps({"device_id": "1" * 32, "classes": [], "waiting": True}).encode())
+        yield server
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory, between):
+    """The authority of the aggregator that invited; a lax reader finds its SHA-256 in both together."""
+    for _ in range(AUTHORITIES):
+        made = tls.automatic(tmp_path_factory.mktemp("right"), [], datetime.now(UTC)).authority
+        if lax_fingerprint(made + between.authority) == tls.fingerprint(made):
+            return made
+    raise AssertionError(f"none of {AUTHORITIES} authorities fools a lax reader")
+
+
+def lax_fingerprint(text):
+    try:
+        return hashlib.sha256(der(text)).hexdigest()
+    except ValueError:
+        return None
+
+
+@pytest.fixture
+def config(tmp_path):
+    folder = tmp_path / "kitchen"
+    folder.mkdir()
+    (folder / "edge.toml").write_text(
+        f'[device]\nname = "kitchen"\nstate = "state"\n[model]\nbundle = "{find_bundle("cnn1")}"\n'
+    )
+    return folder / "edge.toml"
+
+
+def edge(config, *arguments):
+    command = [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(config)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=180)
+    assert "Traceback" not in result.stderr
+    return result
+
+
+def der(text):
+    return ssl.PEM_cert_to_DER_cert(text)
+
+
+def pem(*ders):
+    """Put certificates into one PEM block."""
+    text = base64.encodebytes(b"".join(ders)).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{text}-----END CERTIFICATE-----\n"
+
+
+TEXTS = {
+    "his own after it": lambda right, own: right + own,
+    "his own before it": lambda right, own: own + right,
+    "his own after it, as one that OpenSSL trusts for itself": lambda right, own: (
+        right + own.replace("CERTIFICATE", "TRUSTED CERTIFICATE")
+    ),
+    "his own within the block": lambda right, own: pem(der(right), der(own)),
+    "his own within the block, behind the padding": lambda right, own: right.replace(
+        "\n-----END", "\n" + own.split("\n", 1)[1].split("-----END", maxsplit=1)[0] + "-----END"
+    ),
+    "words before it": lambda right, own: "his: " + right,
+    "words after it": lambda right, own: right + "and so on",
+    "a character that is no base64": lambda right, own: right.replace("\nMII", "\nM!II", 1),
+    "a control character": lambda right, own: right.replace("\nMII", "\nM\0II", 1),
+    "17 KiB of spaces": lambda right, own: right + " " * 17_000,
+    "a byte behind the certificate": lambda right, own: pem(der(right), b"\0"),
+    "no certificate": lambda right, own: pem(b"no certificate"),
+    "an empty block": lambda right, own: pem(),
+    "nothing": lambda right, own: "",
+}
+
+
+def invitation(between, right):
+    return InvitationLink(between.url, INVITATION, tls.fingerprint(right))
+
+
+def pretend(between, authority):
+    """Have whoever is in between show an authority, and forget what he was asked."""
+    between.answer("/v1/authority", json.dumps({"certificate": authority}).encode())
+    between.asked.clear()
+    between.received = ""
+
+
+def test_a_device_does_not_join_whoever_shows_his_own_authority_after_the_right_one(between, right, config):
+    pretend(between, right + between.authority)
+    result = edge(config, "join", str(invitation(between, right)))
+    assert result.returncode == 1
+    assert "2 PEM blocks" in result.stderr
+    assert between.asked == ["GET /v1/authority"]
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_whoever_is_in_between_gets_neither_the_invitation_nor_the_secret(between, right, config, what):
+    pretend(between, TEXTS[what](right, between.authority))
+    with pytest.raises(CertificateError, match="ask whoever invited you"):
+        join(config, invitation(between, right), insecure_http=False)
+    assert between.asked == ["GET /v1/authority"]
+    assert "Authorization" not in between.received
+    assert INVITATION not in between.received
+    assert DeviceState(config.parent / "state").membership() is None
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_what_was_pinned_is_one_authority_or_the_device_trusts_nobody(between, right, what):
+    with pytest.raises(CertificateError, match="auricle-edge leave --forget"):
+        certificates.trust(TEXTS[what](right, between.authority))
+
+
+def test_a_device_that_pinned_two_authorities_speaks_to_neither_and_can_join_again(between, right, config, tmp_path):
+    state = DeviceState(config.parent / "state")
+    state.save_membership(Membership(between.url, right + between.authority))
+    pretend(between, right)
+    with config.open("a") as file:
+        file.write(f'[server]\nurl = "{between.url}"\n')
+    secret, copy = state.identity().secret, str(tmp_path / "copy.tar")
+    assert edge(config, "backup", copy).returncode == 0
+    assert edge(config, "restore", copy, "--yes").returncode == 0  # what was taught is not lost with the fleet
+    for command in ("run", "leave"):
+        result = edge(config, command)
+        assert result.returncode == 1
+        assert "2 PEM blocks" in result.stderr
+        assert "auricle-edge leave --forget" in result.stderr
+    assert "auricle-edge join LINK" in edge(config, "doctor").stdout
+    assert between.asked == []
+    assert edge(config, "leave", "--forget").returncode == 0
+    assert state.membership() is None
+    assert state.identity().secret != secret
+
+
+def test_a_servers_own_certificate_is_no_authority(between, tmp_path):
+    made = tls.automatic(tmp_path, [], datetime.now(UTC))
+    leaf = made.file.read_text()
+    leaf = leaf[leaf.index("-----BEGIN CERTIFICATE") :]
+    with pytest.raises(CertificateError, match="not one authority's certificate alone"):
+        certificates.trust(leaf)
+    certificates.trust(made.authority)
+    certificates.trust("\r\n" + made.authority.replace("\n", "\r\n"))
+    assert certificates.fingerprint(made.authority) == tls.fingerprint(made.authority)

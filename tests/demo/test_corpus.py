@@ -1,0 +1,123 @@
+"""The synthesised corpus: the same files every time, speakers that differ, and nothing left behind when it fails."""
+
+import wave
+
+import numpy as np
+import pytest
+
+from demo import DemoError
+from demo.corpus import cached, synthesise
+from edge_client.audio.recordings import Recordings, speaker_of
+from edge_client.features.mfcc import Mfcc
+from fleet_protocol.feature_settings import PRESETS
+
+pytest.importorskip("espeakng_loader")
+
+KWS = PRESETS["kws40"]
+LABELS = ("yes", "no", "dog_bark", "día")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus") / "made"
+    synthesise(folder, LABELS, speakers=12, takes=2, seed=1)
+    return folder
+
+
+def content(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*.wav"))}
+
+
+def samples_of(folder, label):
+    source = Recordings(folder, KWS)
+    return source.load(source.clips(label))
+
+
+def test_every_speaker_says_every_label_in_every_take(folder):
+    source = Recordings(folder, KWS)
+    assert source.labels() == tuple(sorted(LABELS))
+    for label in LABELS:
+        clips = source.clips(label)
+        assert len(clips) == 24
+        assert len({speaker_of(clip) for clip in clips}) == 12
+        assert {clip.stem.partition("_nohash_")[2] for clip in clips} == {"0", "1"}
+
+
+def test_clips_are_one_second_of_16_khz_mono_16_bit(folder):
+    for path in folder.rglob("*.wav"):
+        with wave.open(str(path)) as file:
+            assert file.getparams()[:4] == (1, 2, 16_000, 16_000)
+
+
+def test_every_clip_has_a_word_above_its_background(folder):
+    for label in LABELS:
+        samples = samples_of(folder, label)
+        assert np.abs(samples).max(axis=1).min() > 0.03
+        level = np.sqrt(np.square(samples).reshape(len(samples), 50, 320).mean(axis=2))
+        assert np.median(level.max(axis=1) / level.min(axis=1)) > 5
+        assert level.min() > 0
+
+
+def test_words_lie_at_different_places(folder):
+    energy = np.square(samples_of(folder, "no"))
+    centres = (energy * np.arange(16_000)).sum(axis=1) / energy.sum(axis=1)
+    assert centres.std() > 1_000
+
+
+def test_no_two_clips_are_alike(folder):
+    assert len(set(content(folder).values())) == len(LABELS) * 24
+
+
+def test_a_word_can_be_told_from_another(folder):
+    mfcc = Mfcc(KWS)
+    features = {label: mfcc(samples_of(folder, label))[:, :, :13].mean(axis=1) for label in ("yes", "no")}
+    spread = np.concatenate(list(features.values())).std(axis=0)
+    apart = np.abs(features["yes"].mean(axis=0) - features["no"].mean(axis=0)) / spread
+    assert apart.max() > 1
+
+
+def test_the_same_parameters_give_the_same_files_and_others_do_not(folder, tmp_path):
+    synthesise(tmp_path / "same", LABELS, speakers=12, takes=2, seed=1)
+    assert content(tmp_path / "same") == content(folder)
+    synthesise(tmp_path / "other", LABELS, speakers=12, takes=2, seed=2)
+    assert not set(content(tmp_path / "other").values()) & set(content(folder).values())
+
+
+def test_a_corpus_is_made_once(tmp_path):
+    first = cached(tmp_path / "build", ["yes"], 2, 1, 0)
+    before = {path: path.stat().st_mtime_ns for path in first.rglob("*")}
+    assert cached(tmp_path / "build", ["yes"], 2, 1, 0) == first
+    assert {path: path.stat().st_mtime_ns for path in first.rglob("*")} == before
+    assert cached(tmp_path / "build", ["yes"], 2, 1, 1) != first
+
+
+@pytest.mark.parametrize(
+    ("labels", "speakers", "takes", "message"),
+    [
+        ([], 1, 1, "needs labels, each once"),
+        (["yes", "yes"], 1, 1, "needs labels, each once"),
+        (["yes"], 0, 1, "speakers=0"),
+        (["yes"], 1, 0, "takes=0"),
+        (["a/b"], 1, 1, "'a/b' cannot be a label"),
+        (["_noise"], 1, 1, "'_noise' cannot be a label"),
+        ([""], 1, 1, "'' cannot be a label"),
+        (["yes", "..."], 1, 1, "'...' cannot be a label"),
+    ],
+)
+def test_what_cannot_be_synthesised_is_explained(tmp_path, labels, speakers, takes, message):
+    with pytest.raises(DemoError, match=message):
+        synthesise(tmp_path / "corpus", labels, speakers, takes, seed=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_of_the_synthesiser_is_told_and_leaves_nothing(tmp_path):
+    with pytest.raises(DemoError, match=r"speech synthesis failed \(status 1\): espeak-ng cannot say ' '"):
+        synthesise(tmp_path / "corpus", ["yes", " "], 1, 1, seed=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_exists_is_left_alone(tmp_path):
+    (tmp_path / "mine.txt").write_text("keep")
+    with pytest.raises(DemoError, match="exists already"):
+        synthesise(tmp_path, ["yes"], 1, 1, seed=0)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

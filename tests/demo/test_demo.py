@@ -1,0 +1,265 @@
+"""The demonstration, run as people run it, on a small synthesised corpus; and how it fails."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from demo import DemoError
+from demo.devices import Device
+from demo.fleet import Fleet
+from demo.new_sounds import Report, new_classes
+from fleet_protocol.feature_settings import preset
+from fleet_protocol.messages import ClassInfo
+from fleet_protocol.public_set import PublicSet
+from tests.support.checkout import ROOT, without_tensorflow
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 3
+
+
+def demo(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "demo", "--rounds", str(ROUNDS), *arguments]
+
+
+def run_demo(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(demo(*arguments), cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+
+
+def processes_below(folder: Path) -> list[int]:
+    """Running processes that have a path below a folder on their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(folder).encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    """One short run that the tests below look at."""
+    folder = tmp_path_factory.mktemp("demo")
+    result = run_demo(
+        "--speakers", "40", "--report", str(folder / "report.html"), "--json", str(folder / "figures.json"),
+        environment=without_tensorflow(folder),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout, json.loads((folder / "figures.json").read_text()), (folder / "report.html").read_text()
+
+
+def test_the_figures_have_the_promised_form(small_run):
+    _, figures, _ = small_run
+    assert set(figures) == {"users", "average", "rounds", "new_classes", "recognition", "seconds", "base"}
+    assert set(figures["base"]) == set(figures) - {"base"}
+    assert [user["architecture"] for user in figures["base"]["users"]] == ["base", "base_hidden", "base"]
+    assert [(user["architecture"], len(user["labels"])) for user in figures["users"]] == [
+        ("cnn2", 4),
+        ("cnn3", 4),
+        ("dscnn3", 4),
+    ]
+    for row in (*figures["users"], figures["average"]):
+        assert 0 <= row["local_accuracy"] <= 100
+        assert 0 <= row["global_accuracy"] <= 100
+        assert row["gain"] == pytest.approx(row["global_accuracy"] - row["local_accuracy"])
+    listening, public = {"alone", "after", "with_new", "never_heard"}, {"local_accuracy", "global_accuracy", "gain"}
+    assert set(figures["users"][0]) == {"name", "architecture", "labels"} | listening | public
+    assert set(figures["average"]) == listening | public
+    for row in (*figures["base"]["users"], figures["base"]["average"]):
+        assert [row[name] for name in sorted(public)] == [None] * 3  # its strategy has no consensus
+    assert [outcome["round"] for outcome in figures["rounds"]] == [1, 2, 3]
+    assert figures["seconds"] > 0
+
+
+def test_the_averages_are_those_of_the_rounds_and_users(small_run):
+    _, figures, _ = small_run
+    for user in figures["users"]:
+        rows = [row for outcome in figures["rounds"] for row in outcome["users"] if row["name"] == user["name"]]
+        assert len(rows) == ROUNDS
+        assert user["local_accuracy"] == pytest.approx(sum(row["local_accuracy"] for row in rows) / ROUNDS)
+    mean = sum(user["global_accuracy"] for user in figures["users"]) / 3
+    assert figures["average"]["global_accuracy"] == pytest.approx(mean)
+
+
+def test_new_sounds_are_found_when_devices_meet_them_and_matched(small_run):
+    output, figures, _ = small_run
+    for found in (figures, figures["base"]):
+        assert found["new_classes"] == [
+            {"label": "stop", "devices": ["user 1", "user 2"], "round": 2, "matched": True},
+            {"label": "go", "devices": ["user 2"], "round": 3, "matched": True},
+        ]
+    assert [played["appeared"] for played in figures["rounds"]] == [[], ["stop"], ["stop", "go"]]
+    assert "paper: 200 to 300" in " ".join(output.split())
+
+
+def test_every_user_hears_what_it_gains_on_both_fleets_side_by_side(small_run):
+    output, figures, page = small_run
+    base = figures["base"]
+    for found in (figures, base):
+        assert all(0 <= user[name] <= 100 for user in found["users"] for name in ("alone", "after", "with_new"))
+        assert all(user["with_new"] <= user["after"] for user in found["users"])  # a choice of more is no easier
+        assert [user["never_heard"] is None for user in found["users"]] == [False, True, False]  # user 2 meets both
+        for name in ("alone", "after"):
+            assert found["average"][name] == pytest.approx(sum(user[name] for user in found["users"]) / 3)
+    assert min(user["alone"] for user in base["users"]) > 80  # the front end knows words before any round
+    assert base["average"]["after"] > figures["average"]["after"]
+    for text in (output, page):
+        assert "What each device listens with" in text
+        assert f"{base['users'][0]['alone']:.1f}" in text
+    for found in (figures, figures["base"]):
+        assert len([row for row in found["recognition"] if not row["heard"]]) == 3  # stop by user 3, go by 1 and 3
+
+
+def test_every_round_says_who_refused_its_result(small_run):
+    output, figures, _ = small_run
+    rows = [row for found in (figures, figures["base"]) for outcome in found["rounds"] for row in outcome["users"]]
+    assert " ".join(output.split()).count("(kept own)") == sum(row["kept_own"] for row in rows)
+    assert all(0 <= row["held_out_after"] <= 100 for row in rows)
+
+
+def test_the_report_is_whole_and_asks_nothing_of_a_network(small_run):
+    _, figures, page = small_run
+    visible = re.sub(r"data:image/png;base64,[A-Za-z0-9+/=\s]*", "", page)
+    assert "//" not in re.sub(r"<style>.*?</style>", "", visible, flags=re.DOTALL)
+    assert "<script" not in page
+    assert page.count("<svg") == 2
+    for text in ("published: accuracy by round", "base: accuracy by round", "New sounds on held-out recordings"):
+        assert text in page
+    assert f"{figures['average']['with_new']:.1f}" in page
+
+
+def write_clips(folder: Path, labels: dict[str, int]) -> Path:
+    """Write silent clips, each by a speaker of its own."""
+    for label, count in labels.items():
+        (folder / label).mkdir(parents=True)
+        for number in range(count):
+            with wave.open(str(folder / label / f"{number:08x}_nohash_0.wav"), "wb") as file:
+                file.setparams((1, 2, 16_000, 0, "NONE", ""))
+                file.writeframes(bytes(1_600))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("labels", "arguments", "message"),
+    [
+        ({"yes": 30, "no": 30, "up": 30}, (), "at least 4 labels are needed, not 3"),
+        ({"yes": 3, "no": 3, "up": 3, "down": 3}, (), "too few recordings of 'yes'"),
+        ({"yes": 40, "no": 40, "up": 40, "down": 40}, ("--new", "up,left"), "must be new, not up, left"),
+    ],
+)
+def test_recordings_that_do_not_suffice_are_refused_before_anything_starts(tmp_path, labels, arguments, message):
+    data = write_clips(tmp_path / "data", labels)
+    result = run_demo("--data", str(data), "--report", str(tmp_path / "report.html"), *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    result = run_demo("--data", str(tmp_path / "nowhere"))
+    assert result.returncode == 2
+    assert "nowhere is no folder" in result.stderr
+
+
+@pytest.fixture
+def small_public_set():
+    settings = preset("gudur")
+    features = np.random.default_rng(0).normal(size=(8, *settings.shape)).astype(np.float32)
+    classes = (ClassInfo("tone", "tone"), ClassInfo("noise", "noise"))
+    return PublicSet(settings, classes, features, np.arange(8) % 2, np.zeros(8, np.bool_))
+
+
+def test_a_process_that_dies_fails_the_fleet_and_leaves_nothing_running(tmp_path):
+    config = tmp_path / "device.toml"
+    config.write_text("[device]\nname = 'user 1'\n")
+
+    def start_and_wait():
+        with Fleet(tmp_path, round_s=600) as fleet:
+            assert processes_below(tmp_path)
+            fleet.start_device("user 1", config)
+            fleet.wait_for_devices({"user 1"})
+
+    with pytest.raises(DemoError, match=r"(?s)user-1 ended with status 1; log: .*user-1\.log.*needs the key 'state'"):
+        start_and_wait()
+    assert processes_below(tmp_path) == []
+
+
+def test_a_device_that_cannot_do_its_work_fails_the_fleet_at_once(tmp_path, bundles, small_public_set):
+    device = Device("user 1", "cnn1", ("tone",), tmp_path / "user-1", bundles["cnn1"])
+    with Fleet(tmp_path, round_s=600) as fleet:
+        fleet.publish(small_public_set)
+        device.prepare(fleet.url, fleet.enrol_token, tmp_path, (1, 2), seed=0)  # it gets no recordings at all
+        fleet.start_device(device.name, device.config)
+        fleet.wait_for_devices({device.name})
+        with pytest.raises(DemoError, match=r"(?s)user-1 reports an error; log: .*contribute: ended with status 1"):
+            fleet.run_round({"strategy": "zero_shot"}, lambda _: None)
+    assert processes_below(tmp_path) == []
+
+
+def test_a_run_that_is_told_to_stop_stops_what_it_started(tmp_path):
+    before = set((ROOT / "build" / "demo").glob("*"))
+    with (tmp_path / "output").open("w") as output:
+        command = demo("--speakers", "40", "--report", str(tmp_path / "report.html"))
+        child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+    try:
+        folder = until(lambda: next(iter(set((ROOT / "build" / "demo").glob(f"*-{child.pid}")) - before), None), child)
+        until(lambda: len(processes_below(folder)) >= 4, child)  # the aggregator and three devices
+        os.kill(child.pid, signal.SIGTERM)
+        assert child.wait(180) == 1
+    finally:
+        child.kill()
+        child.wait()
+    assert processes_below(folder) == []
+    assert "FAILED" in (tmp_path / "output").read_text()
+
+
+def until(condition, child):
+    """Wait for something while a process runs."""
+    for _ in range(3_000):
+        found = condition()
+        if found:
+            return found
+        assert child.poll() is None, "the run ended before it was told to"
+        time.sleep(0.1)
+    raise AssertionError("waited in vain")
+
+
+OWNERS = {"stop": ("user 1", "user 2"), "go": ("user 2",)}
+
+
+def test_a_sound_is_matched_when_all_who_met_it_got_one_class_of_its_own():
+    reports = [
+        Report(4, "user 1", "stop", "c8"),
+        Report(4, "user 2", "stop", None),
+        Report(5, "user 2", "stop", "c8"),
+        Report(8, "user 2", "go", "c9"),
+    ]
+    stop, go = new_classes(reports, OWNERS)
+    assert (stop.class_id, stop.round, stop.matched) == ("c8", 4, True)
+    assert (go.class_id, go.round, go.matched) == ("c9", 8, True)
+
+
+@pytest.mark.parametrize(
+    ("reports", "matched"),
+    [
+        ([("user 1", "stop", "c8"), ("user 2", "stop", "c9"), ("user 2", "go", "c10")], [False, True]),  # torn apart
+        ([("user 1", "stop", "c8"), ("user 2", "stop", "c9"), ("user 2", "go", "c8")], [False, False]),  # mixed up
+        ([("user 1", "stop", "c8"), ("user 2", "go", "c9")], [False, True]),  # one was never answered
+        ([("user 2", "go", "c8")], [False, True]),  # not found at all
+    ],
+)
+def test_wrong_matches_are_told(reports, matched):
+    assert [item.matched for item in new_classes([Report(4, *report) for report in reports], OWNERS)] == matched

@@ -1,0 +1,254 @@
+"""The demo's split: the paper's pattern of labels, and no speaker in two parts, whatever recordings there are."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo import DemoError
+from demo.deal import KEYWORDS, SOUNDS, deal
+from demo.split import group_of, new_sound_rounds, read_labels, split
+from tests.support.checkout import DATA
+
+WORDS = [f"word{number:02d}" for number in range(30)]
+
+
+def test_the_papers_keywords_are_dealt_as_in_the_paper():
+    plan = deal(sorted(KEYWORDS))
+    assert plan.devices == (
+        ("yes", "no", "up", "down"),
+        ("up", "down", "left", "right"),
+        ("left", "right", "on", "off"),
+    )
+    assert plan.new == ("stop", "go")
+    assert plan.known == ("yes", "no", "up", "down", "left", "right", "on", "off")
+
+
+def test_the_papers_sounds_are_dealt_as_in_the_paper():
+    plan = deal(sorted(SOUNDS))
+    assert plan.devices == (
+        ("air_conditioner", "car_horn", "children_playing"),
+        ("children_playing", "dog_bark", "drilling"),
+        ("drilling", "engine_idling", "gun_shot", "jackhammer"),
+    )
+    assert plan.new == ("siren", "street_music")
+
+
+@given(labels=st.lists(st.sampled_from(WORDS), min_size=4, unique=True))
+@settings(derandomize=True, deadline=None)
+def test_any_labels_are_dealt_in_overlapping_runs(labels):
+    plan = deal(labels)
+    assert plan.new == tuple(sorted(labels)[-2:])
+    assert plan.known == tuple(sorted(labels)[:-2])
+    assert set().union(*plan.devices) == set(plan.known)
+    for run in plan.devices:
+        assert len(run) >= 2
+        start = plan.known.index(run[0])
+        assert run == plan.known[start : start + len(run)]
+    for one, other in itertools.pairwise(plan.devices):
+        assert set(one) & set(other)
+
+
+@given(labels=st.one_of(*(st.lists(st.sampled_from(p), min_size=4, unique=True) for p in (KEYWORDS, SOUNDS))))
+@settings(derandomize=True, deadline=None)
+def test_a_part_of_the_papers_labels_keeps_the_papers_order(labels):
+    plan = deal(labels)
+    paper = KEYWORDS if labels[0] in KEYWORDS else SOUNDS
+    assert plan.known + plan.new == tuple(label for label in paper if label in labels)
+    assert all(len(run) >= 2 for run in plan.devices)
+    assert all(set(one) & set(other) for one, other in itertools.pairwise(plan.devices))
+
+
+def test_labels_beside_the_papers_are_put_in_the_order_of_the_alphabet():
+    plan = deal(["yes", "no", "up", "zebra", "apple"])
+    assert plan.known == ("apple", "no", "up")
+    assert plan.new == ("yes", "zebra")
+
+
+def test_new_labels_may_be_named():
+    plan = deal(KEYWORDS, ["yes", "left"])
+    assert plan.new == ("yes", "left")
+    assert plan.known == ("no", "up", "down", "right", "on", "off", "stop", "go")
+    assert [plan.owners(label) for label in ("yes", "left", "no")] == [(0, 1), (1,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "new", "message"),
+    [
+        (["yes", "no", "up"], None, r"at least 4 labels are needed, not 3 \(no, up, yes\)"),
+        ([], None, r"at least 4 labels are needed, not 0 \(none\)"),
+        (KEYWORDS, ["stop"], "two different labels must be new, not stop; present: yes, no"),
+        (KEYWORDS, ["stop", "stop"], "two different labels must be new, not stop, stop"),
+        (KEYWORDS, ["stop", "maybe"], "two different labels must be new, not stop, maybe"),
+        (KEYWORDS, ["stop", "go", "on"], "two different labels must be new, not stop, go, on"),
+    ],
+)
+def test_what_cannot_be_dealt_is_explained(labels, new, message):
+    with pytest.raises(DemoError, match=message):
+        deal(labels, new)
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("0a2b400e_nohash_1.flac", "0a2b400e"),
+        ("anna_12.wav", "anna"),
+        ("anna.wav", "anna"),
+        ("fold10_100795-3-1-0.ogg", "100795"),
+        ("1_100795-3-1-12.ogg", "100795"),
+        ("100795-3-1-0.wav", "100795"),
+        ("2024-01-02.wav", "2024-01-02"),
+    ],
+)
+def test_what_stays_together(name, group):
+    assert group_of(Path("label") / name) == group
+
+
+def corpus(labels, speakers, takes, rng=None):
+    """Paths of recordings; with ``rng``, a random number of takes of each label by each speaker."""
+    return {
+        label: [
+            Path(label) / f"s{speaker}_nohash_{take}.wav"
+            for speaker in range(speakers)
+            for take in range(takes if rng is None else int(rng.integers(takes + 1)))
+        ]
+        for label in labels
+    }
+
+
+def parts_of(result):
+    """Every part's clips; a device's first clips and those of its new labels are one part."""
+    devices = [[path for paths in clips.values() for path in paths] for clips in result.training]
+    for arrival in result.arrivals:
+        devices[arrival.device] += arrival.clips
+    shared = [[path for paths in clips.values() for path in paths] for clips in (result.public, result.test)]
+    return [*shared, *devices]
+
+
+def require_sound(result, clips):
+    parts = parts_of(result)
+    for part in parts:
+        assert len(set(part)) == len(part)
+    for one, other in itertools.combinations(parts, 2):
+        assert not {group_of(path) for path in one} & {group_of(path) for path in other}
+    lists = [result.public, result.test, *result.training, *({a.label: a.clips} for a in result.arrivals)]
+    for label, paths in ((label, paths) for part in lists for label, paths in part.items()):
+        assert len(paths) >= 5
+        assert set(paths) <= set(clips[label])
+    assert tuple(result.public) == result.deal.known
+    assert len({len(paths) for paths in result.public.values()}) == 1
+    assert tuple(tuple(clips) for clips in result.training) == result.deal.devices
+    low, high = result.per_round
+    assert 1 <= low <= high <= min(len(paths) for clips in result.training for paths in clips.values())
+
+
+@given(
+    labels=st.integers(4, 14),
+    speakers=st.integers(5, 60),
+    takes=st.integers(1, 6),
+    seed=st.integers(0, 999),
+    uneven=st.booleans(),
+)
+@settings(derandomize=True, deadline=None, max_examples=120)
+def test_no_speaker_is_in_two_parts_and_every_part_has_enough_or_it_is_said(labels, speakers, takes, seed, uneven):
+    clips = corpus(WORDS[:labels], speakers, takes, np.random.default_rng(seed) if uneven else None)
+    try:
+        result = split(clips, deal(list(clips)), seed)
+    except DemoError as error:
+        assert str(error).startswith("too few recordings of 'word")  # noqa: PT017
+        # Forty speakers with two takes of everything are enough for anything.
+        assert uneven or speakers * takes < 80 or speakers < 40
+    else:
+        require_sound(result, clips)
+
+
+@given(groups=st.integers(12, 40), seed=st.integers(0, 999))
+@settings(derandomize=True, deadline=None, max_examples=30)
+def test_recordings_of_one_label_each_and_of_very_different_size_are_shared_out(groups, seed):
+    rng = np.random.default_rng(seed)
+    clips = {
+        label: [
+            Path(label) / f"fold1_{1_000 * number + group}-{number}-0-{slice_}.ogg"
+            for group in range(groups)
+            for slice_ in range(int(rng.integers(3, 15)))
+        ]
+        for number, label in enumerate(SOUNDS)
+    }
+    result = split(clips, deal(SOUNDS), seed)
+    require_sound(result, clips)
+    for label in result.deal.known:
+        assert len(result.test[label]) == pytest.approx(0.2 * len(clips[label]), abs=15)
+
+
+def test_the_seed_decides():
+    clips = corpus(KEYWORDS, 60, 4)
+    plan = deal(list(clips))
+    assert split(clips, plan, 1) == split(clips, plan, 1)
+    assert split(clips, plan, 1) != split(clips, plan, 2)
+    reordered = {label: paths[::-1] for label, paths in reversed(clips.items())}
+    assert split(reordered, plan, 1) == split(clips, plan, 1)
+
+
+def test_the_papers_sizes_are_used_where_there_is_enough_and_scaled_down_where_not():
+    rich = split(corpus(KEYWORDS, 900, 4), deal(KEYWORDS), 0)
+    assert {len(paths) for paths in rich.public.values()} == {300}
+    assert rich.per_round == (200, 300)
+    poor = corpus(KEYWORDS, 60, 4)
+    result = split(poor, deal(KEYWORDS), 0)
+    assert 40 <= len(result.public["yes"]) <= 80
+    assert result.per_round[1] == min(len(paths) for clips in result.training for paths in clips.values())
+    assert result.per_round[0] == result.per_round[1] * 2 // 3
+
+
+def test_new_labels_arrive_as_in_the_paper():
+    result = split(corpus(KEYWORDS, 60, 4), deal(KEYWORDS), 0)
+    met = [(new.round_number, new.device, new.label) for new in result.arrivals]
+    assert met == [(4, 0, "stop"), (4, 1, "stop"), (8, 0, "stop"), (8, 1, "go")]
+
+
+@pytest.mark.parametrize(
+    ("clips", "message"),
+    [
+        (
+            corpus(KEYWORDS, 3, 50),
+            "too few recordings of 'yes': of 150 clips by 3 speakers, .* would get 0, but",
+        ),
+        (corpus(KEYWORDS, 60, 4) | {"off": [Path("off/a_1.wav")]}, "'off': of 1 clips by 1 speakers"),
+        (corpus(KEYWORDS, 60, 4) | {"go": [Path(f"go/a{i}.wav") for i in range(8)]}, "'go': of 8 clips"),
+    ],
+)
+def test_too_few_recordings_are_an_error_that_names_label_and_count(clips, message):
+    with pytest.raises(DemoError, match=message):
+        split(clips, deal(list(clips)), 0)
+
+
+def test_a_folder_is_read_by_label(tmp_path):
+    for name in ("yes/a_1.wav", "yes/b_1.flac", "no/a_1.wav", "_noise/a_1.wav", "no/text.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert read_labels(tmp_path) == {
+        "no": (tmp_path / "no" / "a_1.wav",),
+        "yes": (tmp_path / "yes" / "a_1.wav", tmp_path / "yes" / "b_1.flac"),
+    }
+    with pytest.raises(DemoError, match="nowhere"):
+        read_labels(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("folder", ["gsc_v2_test", "urbansound8k_subset"])
+def test_real_recordings(folder):
+    if not (DATA / folder).is_dir():
+        pytest.skip(f"no recordings in {DATA}")
+    clips = read_labels(DATA / folder)
+    for seed in range(3):
+        result = split(clips, deal(list(clips)), seed)
+        require_sound(result, clips)
+        assert min(len(paths) for part in result.training for paths in part.values()) >= 30
+
+
+def test_new_sounds_appear_in_the_papers_rounds_and_in_proportion_in_shorter_runs():
+    assert new_sound_rounds(10) == (4, 8)
+    assert new_sound_rounds(5) == (2, 4)
+    assert new_sound_rounds(3) == (2, 3)

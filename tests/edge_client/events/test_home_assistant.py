@@ -1,0 +1,274 @@
+"""What Home Assistant sees of a device on a real broker: its sounds, its health, its versions; and the blueprint."""
+
+import json
+import os
+import re
+import signal
+
+import jinja2
+import pytest
+import yaml
+
+from edge_client.events import Event, Health
+from edge_client.events.home_assistant import discovery, label_key
+from edge_client.events.mqtt import MqttSink
+from fleet_protocol.command_line import version
+from tests.support.checkout import ROOT
+from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
+
+DEVICE = "0123456789abcdef0123456789abcdef"
+NODE, BASE = f"auricle_{DEVICE}", f"auricle/{DEVICE}"
+BLUEPRINT = ROOT / "examples/home_assistant/when_a_sound_is_heard.yaml"
+VERSIONS = {"auricle": "0.1.0", "bundle": "base", "runtime": "ai-edge-litert 2.3.0"}
+WELL = Health(listening=True, problem="", error="", started=1_700_000_000.0, versions=VERSIONS)
+
+# What Home Assistant's pages on MQTT list, as far as it may be used here.
+SHARED = {"name", "unique_id", "icon", "state_topic", "availability_topic", "device", "origin", "entity_category"}
+OPTIONS = {
+    "event": SHARED | {"event_types", "device_class"},
+    "sensor": SHARED | {"value_template", "json_attributes_topic", "device_class"},
+    "binary_sensor": SHARED | {"value_template", "json_attributes_topic", "device_class", "off_delay"},
+}
+CLASSES = {"event": {None}, "sensor": {None, "timestamp"}, "binary_sensor": {"sound", "problem", "running"}}
+OF_A_DEVICE = {"identifiers", "name", "manufacturer", "model", "sw_version"}
+
+
+def event(label="siren", kind="detected"):
+    return Event(1_700_000_000.5, kind, label, "c7", 0.91, -24.0)
+
+
+@pytest.fixture
+def start():
+    with starting() as started:
+        yield started
+
+
+@pytest.fixture
+def house(tmp_path, start):
+    """A broker, and (labels) -> a sink of the device that was taught them, as often as the device starts."""
+    broker = start(Broker, tmp_path)
+
+    def switch_on(*labels):
+        sink = start(MqttSink, broker.config(), DEVICE, "Küche", tmp_path)
+        sink.announce(labels)
+        return sink
+
+    return broker, switch_on
+
+
+def retained(broker, until):
+    """What a Home Assistant that starts now gets, by topic, from the time on at which a condition holds."""
+
+    def look():
+        reader, found = Reader(broker), {}
+        reader.client.publish("mark", "end", qos=1).wait_for_publish(180)
+        while (message := reader.messages.get(timeout=180)).topic != "mark":
+            if message.retain:  # else it comes at this very moment
+                found[message.topic] = message.payload.decode()
+        reader.close()
+        return found if until(found) else None
+
+    return wait_for(look, what="the retained messages")
+
+
+def sensor(label):
+    return f"homeassistant/binary_sensor/{NODE}/label_{label_key(label)}/config"
+
+
+def test_every_document_is_one_that_home_assistant_takes():
+    documents = discovery(BASE, DEVICE, "Küche", ["siren", "chien d'à côté", "{{ 7 * 7 }}", "a/b+#"])
+    assert len(documents) == 8 + 4
+    assert len({document["unique_id"] for document in documents.values()}) == len(documents)
+    for topic, document in documents.items():
+        component, node, name = re.fullmatch(r"(\w+)/([\w-]+)/([\w-]+)/config", topic, re.ASCII).groups()
+        assert node == NODE
+        assert set(document) <= OPTIONS[component], name
+        assert document.get("device_class") in CLASSES[component], name
+        assert document["unique_id"] == f"{NODE}_{name}"
+        assert document["name"]
+        assert re.fullmatch(rf"{BASE}/[\w/]+", document["state_topic"], re.ASCII)
+        assert set(document["device"]) == OF_A_DEVICE
+        assert document["device"]["sw_version"] == document["origin"]["sw_version"] == version()
+        # No word of an owner becomes a part of a template, which Home Assistant would run.
+        assert re.fullmatch(r"\{\{ value_json\.\w+ \}\}", document.get("value_template", "{{ value_json.x }}"))
+
+
+@needs_broker
+def test_a_label_has_a_sensor_that_goes_on_when_it_is_heard(house, start):
+    broker, switch_on = house
+    sink = switch_on("siren", "dog bark")
+    found = retained(broker, lambda found: sensor("dog bark") in found)
+    document = json.loads(found[sensor("siren")])
+    assert (document["name"], document["device_class"], document["off_delay"]) == ("siren", "sound", 5)
+    assert found[document["state_topic"]] == "OFF"
+    reader = start(Reader, broker)
+    sink.publish(event("siren"))
+    on = reader.next(document["state_topic"])
+    while on.retain:  # what was retained comes first
+        on = reader.next(document["state_topic"])
+    assert on.payload == b"ON"
+    assert retained(broker, lambda _: True)[document["state_topic"]] == "OFF"  # no restart sets anything off
+
+
+@needs_broker
+def test_sensors_follow_what_is_taught_renamed_and_forgotten_also_while_the_device_is_off(house, start):
+    broker, switch_on = house
+    sink = switch_on("anna", "siren")
+    retained(broker, lambda found: {sensor("anna"), sensor("siren")} <= set(found))
+    sink.announce(["anna", "siren", "bell"])  # taught
+    retained(broker, lambda found: sensor("bell") in found)
+    sink.announce(["anna", "alarm", "bell"])  # renamed
+    found = retained(broker, lambda found: sensor("alarm") in found and sensor("siren") not in found)
+    assert f"{BASE}/label/{label_key('siren')}" not in found
+    sink.close()
+    switch_on("bell")  # forgotten while nobody was connected
+    found = retained(broker, lambda found: sensor("alarm") not in found and sensor("anna") not in found)
+    assert sensor("bell") in found
+    assert not [topic for topic, payload in found.items() if "anna" in payload and "config" in topic]
+
+
+@needs_broker
+def test_a_device_that_has_just_connected_takes_nothing_back(house, start, tmp_path):
+    """Its labels are not known yet; a sensor that is taken back loses what its owner set in Home Assistant."""
+    broker, switch_on = house
+    first = switch_on("siren")
+    retained(broker, lambda found: sensor("siren") in found)
+    first.close()
+    reader = start(Reader, broker)
+    late, types = (
+        start(MqttSink, broker.config(), DEVICE, "Küche", tmp_path),
+        f"homeassistant/event/{NODE}/sound/config",
+    )
+    while json.loads(reader.next(types).payload)["event_types"] != ["unknown"]:
+        pass
+    late.announce(["siren", "bell"])
+    seen = []
+    while not seen or seen[-1].topic != types:
+        seen.append(reader.messages.get(timeout=180))
+    assert all(message.payload for message in seen)
+    assert sensor("siren") in retained(broker, lambda found: sensor("bell") in found)
+
+
+@needs_broker
+def test_health_and_versions_are_told_when_they_change(house, start):
+    broker, switch_on = house
+    sink = switch_on("siren")
+    sink.report(WELL)
+    last = {f"{BASE}/status", sensor("siren")}
+    found = retained(broker, lambda found: last <= set(found))
+    told = json.loads(found[f"{BASE}/status"])
+    assert told == {
+        "problem": "OFF", "listening": "ON", "what": "none", "error": "none", "started": "2023-11-14T22:13:20+00:00",
+        **VERSIONS,
+    }  # fmt: skip
+    shown = {}
+    for topic, payload in found.items():
+        if topic.endswith("/config") and (document := json.loads(payload))["state_topic"] == f"{BASE}/status":
+            shown[document["name"]] = jinja2.Template(document["value_template"]).render(value_json=told)
+            assert document["entity_category"] == "diagnostic"
+    assert shown == {
+        "Problem": "OFF", "Listening": "ON", "Last error": "none", "Started": "2023-11-14T22:13:20+00:00",
+        "Bundle": "base", "Runtime": "ai-edge-litert 2.3.0",
+    }  # fmt: skip
+    reader = start(Reader, broker)
+    for _ in range(3):
+        sink.report(WELL)
+    sink.report(Health(False, "listening failed: no microphone", "listening: " + "x" * 900, WELL.started, VERSIONS))
+    messages = [json.loads(reader.next(f"{BASE}/status").payload) for _ in range(2)]  # the retained one, and the change
+    assert (messages[1]["problem"], messages[1]["listening"]) == ("ON", "OFF")
+    assert messages[1]["what"] == "listening failed: no microphone"
+    assert len(messages[1]["error"]) <= 255
+
+
+@needs_broker
+@pytest.mark.slow
+def test_a_running_device_whose_microphone_is_missing_says_so(tmp_path, start, bundles, sound_server):
+    broker = start(Broker, tmp_path)
+    sections = f'[microphone]\ndevice = "no such thing"\n[mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n'
+    device = EdgeDaemon(tmp_path / "deaf", bundles["cnn2"], sections).start(dict(os.environ))
+    try:
+
+        def told(found):
+            return [json.loads(payload) for topic, payload in found.items() if topic.endswith("/status")]
+
+        found = retained(broker, lambda found: told(found) and told(found)[0]["problem"] == "ON")
+        (status,) = told(found)
+        assert status["listening"] == "OFF"
+        assert "no such thing" in status["what"]
+        assert "no such thing" in status["error"]
+        assert (status["bundle"], status["auricle"]) == ("cnn2", version())
+        assert re.fullmatch(r"[\w-]+ [\d.]+", status["runtime"])
+        assert any("/problem/config" in topic for topic in found)
+    finally:
+        assert device.end(signal.SIGTERM) == 0
+
+
+@needs_broker
+@pytest.mark.slow
+def test_a_running_device_that_listens_says_so(tmp_path, start, bundles, sound_server):
+    broker = start(Broker, tmp_path)
+    sections = f'[microphone]\ndevice = "shelf_microphone"\n[mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n'
+    device = EdgeDaemon(tmp_path / "shelf", bundles["cnn2"], sections).start(dict(os.environ))
+    try:
+
+        def hears(found):
+            told = [json.loads(payload) for topic, payload in found.items() if topic.endswith("/status")]
+            return told and (told[0]["listening"], told[0]["problem"]) == ("ON", "OFF")
+
+        retained(broker, hears)
+    finally:
+        assert device.end(signal.SIGTERM) == 0
+
+
+class Blueprint(yaml.SafeLoader):
+    """Home Assistant's YAML, in which ``!input`` names an input."""
+
+
+Blueprint.add_constructor("!input", lambda loader, node: ("input", loader.construct_scalar(node)))
+
+
+def inputs_used(part):
+    if isinstance(part, tuple):
+        return {part[1]}
+    values = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return {name for value in values for name in inputs_used(value)}
+
+
+def test_the_blueprint_has_the_form_of_one():
+    document = yaml.load(BLUEPRINT.read_text(), Blueprint)
+    about = document.pop("blueprint")
+    assert {"name", "description", "domain", "input", "homeassistant"} <= set(about)
+    assert about["domain"] == "automation"
+    assert re.fullmatch(r"\d{4}\.\d+\.\d+", str(about["homeassistant"]["min_version"]))
+    for name, described in about["input"].items():
+        assert set(described) <= {"name", "description", "default", "selector"}, name
+        assert set(described["selector"]) <= {"entity", "text", "number", "action"}, name
+    assert inputs_used(document) == set(about["input"])
+    assert set(document) == {"mode", "max", "triggers", "variables", "conditions", "actions"}
+    (trigger,) = document["triggers"]
+    assert (trigger["trigger"], trigger["entity_id"]) == ("state", ("input", "device_sound"))
+
+
+@needs_broker
+def test_the_blueprint_runs_for_its_sound_alone(house, start):
+    """Its condition, rendered with the attributes that Home Assistant makes of what the device sends."""
+    broker, switch_on = house
+    sink = switch_on("siren", "bell")
+    reader = start(Reader, broker)
+    sink_is_there = reader.next(f"{BASE}/availability")
+    assert sink_is_there.payload == b"online"
+    sink.publish(event("siren"))
+    attributes = json.loads(reader.next(f"{BASE}/event").payload)
+    document = yaml.load(BLUEPRINT.read_text(), Blueprint)
+    condition = jinja2.Template(document["conditions"][0]["value_template"])
+
+    def runs(label, least_score, before="2023-11-14T22:00:00"):
+        states = {"from_state": before, "to_state": {"attributes": attributes}}
+        return condition.render(trigger=states, wanted_label=label, wanted_score=least_score) == "True"
+
+    assert runs("siren", 0)
+    assert runs("siren", 0.9)
+    assert not runs("siren", 0.95)
+    assert not runs("bell", 0)
+    assert not runs("siren", 0, before=None)  # Home Assistant starts

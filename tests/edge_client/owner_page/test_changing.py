@@ -1,0 +1,183 @@
+"""What the owner changes on the page, in Chromium, beside a real daemon that listens to recordings."""
+
+import os
+import re
+import signal
+
+import httpx
+import pytest
+
+from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.owner_page import OwnerPage
+from tests.support.sounds import write_clips
+
+pytestmark = pytest.mark.slow
+
+SECTIONS = """
+[microphone]
+backend = "file"
+file = "recordings"
+[training]
+teach_epochs = 8
+nice = 0
+"""
+# One sound was taught under two names.
+NAMES = {"zero": "stop", "digit0": "stop", "kettle": "yes"}
+PATIENCE_MS = 180_000
+
+
+class Shelf:
+    """A device that was taught these, and its page."""
+
+    def __init__(self, folder):
+        self.daemon = EdgeDaemon(folder / "shelf", "base", SECTIONS)
+        self.clips = self.daemon.state / "clips"
+        for seed, (name, melody) in enumerate(NAMES.items(), 3):
+            write_clips(self.clips, melody, 8, seed=seed)
+            (self.clips / melody).rename(self.clips / name)
+        for melody in ("yes", "stop"):
+            write_clips(self.daemon.folder / "recordings", melody, 4, seed=9)
+        self.daemon.start(dict(os.environ))
+        self.ui = OwnerPage(self.daemon.config)
+
+    def labels(self):
+        return set(self.daemon.status().get("model", {}).get("labels", ()))
+
+    def takes(self, label):
+        return {path.name for path in (self.clips / label).glob("*.wav")}
+
+    def kept(self):
+        return len(list((self.daemon.state / "detected").glob("*.wav")))
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    one = Shelf(tmp_path)
+    try:
+        wait_for(lambda: set(NAMES) <= one.labels(), what="the taught sounds")
+        yield one
+        status, errors = one.ui.end()
+        assert (status, one.daemon.end(signal.SIGTERM)) == (0, 0)
+        assert "Traceback" not in errors + one.daemon.log()
+    finally:
+        for process in (one.ui.process, one.daemon.process):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def opened(page, shelf):
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(f"{shelf.ui.url}/sounds")
+    return page
+
+
+def card(page, name):
+    return page.locator(".cards .card").filter(has=page.get_by_role("heading", name=name, exact=True))
+
+
+def test_a_sound_is_renamed_deleted_and_both_are_undone(opened, shelf):
+    before = shelf.takes("kettle")
+    card(opened, "kettle").get_by_role("button", name="Rename kettle").click()
+    card(opened, "kettle").get_by_label("What shall kettle be called?").fill("teapot")
+    opened.keyboard.press("Enter")
+    opened.locator("#told", has_text="kettle is teapot now").wait_for()
+    assert "auricle-edge" not in opened.locator("main").inner_text()
+    assert shelf.takes("teapot") == before
+    wait_for(lambda: "teapot" in shelf.labels() and "kettle" not in shelf.labels(), what="the new name")
+    opened.get_by_role("button", name="Undo: kettle was renamed").click()
+    card(opened, "kettle").wait_for()
+    assert (shelf.takes("kettle"), shelf.takes("teapot")) == (before, set())
+    wait_for(lambda: "kettle" in shelf.labels() and "teapot" not in shelf.labels(), what="the former name")
+
+    card(opened, "kettle").get_by_role("button", name="Delete kettle").click()
+    assert shelf.takes("kettle") == before  # it asks first
+    card(opened, "kettle").get_by_text("Its 8 clips go").wait_for()
+    card(opened, "kettle").locator("form[data-do=delete] button").click()
+    opened.locator("#told", has_text="kettle is deleted").wait_for()
+    assert card(opened, "kettle").count() == 0
+    wait_for(lambda: "kettle" not in shelf.labels(), what="a model without it")
+    opened.get_by_role("button", name="Undo: kettle was deleted").click()
+    card(opened, "kettle").wait_for()
+    assert shelf.takes("kettle") == before
+    wait_for(lambda: "kettle" in shelf.labels(), what="the sound that is back")
+
+
+def test_one_sound_under_two_names_is_asked_about_put_together_and_taken_apart(opened, shelf):
+    both = shelf.takes("zero"), shelf.takes("digit0")
+    wait_for(lambda: shelf.daemon.command("status", check=False).stdout.count("sound the same") == 1)
+    told = shelf.daemon.command("clips").stdout
+    assert "auricle-edge clips relabel --label zero digit0 puts them together" in told
+    assert "auricle-edge clips differ digit0 zero keeps them apart" in told
+    opened.reload()
+    question = opened.locator("[data-same]")
+    question.get_by_role("heading", name="digit0 and zero sound the same").wait_for()
+    assert "--" not in opened.locator("main").inner_text()  # no option of a command on somebody's phone
+    question.get_by_role("button", name="One sound: call it zero").click()
+    opened.locator("#told", has_text="digit0 is zero now").wait_for()
+    assert shelf.takes("zero") == both[0] | both[1]
+    assert question.count() == 0
+    wait_for(lambda: "digit0" not in shelf.labels() and not shelf.daemon.status()["training"]["training"])
+    assert "sound the same" not in shelf.daemon.command("clips").stdout
+
+    assert "8 clips of 'digit0'" in shelf.daemon.command("clips", "undo").stdout
+    assert (shelf.takes("zero"), shelf.takes("digit0")) == both
+    wait_for(lambda: "sound the same" in shelf.daemon.command("clips").stdout, what="the question again")
+    opened.reload()
+    question.get_by_role("button", name="They differ").click()
+    opened.locator("#told", has_text="will not be asked again").wait_for()
+    assert question.count() == 0
+    opened.reload()
+    assert question.count() == 0
+    assert "sound the same" not in shelf.daemon.command("clips").stdout
+    assert (shelf.takes("zero"), shelf.takes("digit0")) == both
+
+
+def test_a_name_that_another_sound_has_is_given_only_to_who_wants_both_put_together(opened, shelf):
+    card(opened, "kettle").get_by_role("button", name="Rename kettle").click()
+    field = card(opened, "kettle").get_by_label("What shall kettle be called?")
+    field.fill("a/b")
+    opened.keyboard.press("Enter")
+    opened.locator("#told.error", has_text="cannot be a label").wait_for()
+    field.fill("zero")
+    card(opened, "kettle").get_by_role("button", name="Put it together with zero").wait_for()
+    token = re.search(r'csrf-token" content="(\w+)"', opened.content())[1]
+    with httpx.Client(base_url=shelf.ui.url, timeout=180) as client:
+
+        def post(address, **fields):
+            return client.post(address, data=fields, headers={"Origin": shelf.ui.url, "X-CSRF-Token": token})
+
+        refused = post("/sounds/rename", label="kettle", new_label="zero")
+        assert (refused.status_code, "put together" in refused.json()["error"]) == (409, True)
+        for address, fields in {
+            "/sounds/rename": {"label": "../..", "new_label": "x"},
+            "/sounds/delete": {"label": "_background_"},
+            "/sounds/undo": {"kind": "deleted", "at_ms": "1"},
+            "/sounds/differ": {"first": "kettle", "second": "nobody's"},
+        }.items():
+            assert post(address, **fields).status_code == 409, address
+        assert client.post("/sounds/delete", data={"label": "kettle"}).status_code == 403
+    assert all(len(shelf.takes(name)) == 8 for name in NAMES)
+
+
+def test_detected_sounds_are_kept_once_the_owner_says_so_without_a_restart(opened, shelf):
+    opened.goto(shelf.ui.url)
+    switch = opened.get_by_role("switch", name="Keep the sounds that it detects")
+    event = opened.locator(".event[data-kind=detected]")
+    event.first.wait_for()
+    assert (switch.is_checked(), shelf.kept()) == (False, 0)
+    said = opened.locator("#keep-what").inner_text()
+    for words in ("newest 50", "7 days", str(shelf.daemon.state / "detected"), "No sound leaves the device"):
+        assert words in said
+    pid = shelf.daemon.status()["pid"]
+    switch.check()
+    opened.locator("#told", has_text="It keeps what it detects from now on").wait_for()
+    event.filter(has=opened.locator("[data-says=is]")).first.wait_for()
+    wait_for(shelf.kept, what="a sound that is kept")
+    assert shelf.daemon.status()["pid"] == pid
+    event.locator("[data-says=is]").first.click()
+    opened.locator(".answer", has_text="You said:").first.wait_for()
+    switch.uncheck()
+    opened.locator("#told", has_text="keeps no detected sounds").wait_for()
+    wait_for(lambda: shelf.kept() == 0, what="nothing kept")

@@ -1,0 +1,103 @@
+"""A real broker (Mosquitto) of a test's own, and somebody who reads everything on it."""
+
+import contextlib
+import os
+import queue
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+from benchmarks.first_round import free_port
+from edge_client.events.mqtt import MqttSection
+
+# Debian puts it where a plain user's PATH does not look.
+MOSQUITTO = shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin")
+PASSWD = shutil.which("mosquitto_passwd")
+needs_broker = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed: apt install mosquitto")
+
+
+class Broker:
+    """A Mosquitto of its own, on a free port of the loopback interface."""
+
+    def __init__(self, folder, password=None):
+        self.port = free_port()
+        self.folder = folder
+        self.password = password
+        access = "allow_anonymous true"
+        if password is not None:
+            access = f"allow_anonymous false\npassword_file {folder}/passwords"
+            (folder / "passwords").touch(0o600)
+            subprocess.run([PASSWD, "-b", str(folder / "passwords"), "pi", password], check=True)
+        # A broker that root starts becomes another user, who may not look into pytest's folders.
+        (folder / "broker.conf").write_text(f"listener {self.port} 127.0.0.1\n{access}\nuser root\n")
+        self.start()
+
+    def start(self):
+        command = [MOSQUITTO, "-c", str(self.folder / "broker.conf")]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 120
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                assert time.monotonic() < end, "the broker did not start"
+                time.sleep(0.02)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def config(self, **other):
+        login = {"username": "pi", "password": self.password} if self.password else {}
+        return MqttSection(host="127.0.0.1", port=self.port, **login, **other)
+
+
+class Reader:
+    """Somebody who subscribes to everything."""
+
+    def __init__(self, broker):
+        from paho.mqtt.client import Client
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        self.messages = queue.Queue()
+        subscribed = queue.Queue()
+        self.client = Client(CallbackAPIVersion.VERSION2)
+        if broker.password:
+            self.client.username_pw_set("pi", broker.password)
+        self.client.on_message = lambda _client, _data, message: self.messages.put(message)
+        self.client.on_subscribe = lambda *_: subscribed.put(True)
+        self.client.connect("127.0.0.1", broker.port)
+        self.client.loop_start()
+        self.client.subscribe("#", qos=1)
+        subscribed.get(timeout=180)
+
+    def next(self, topic, timeout_s=180.0):
+        """Return the next message on a topic, whatever else comes before."""
+        end = time.monotonic() + timeout_s
+        while True:
+            message = self.messages.get(timeout=max(0.01, end - time.monotonic()))
+            if message.topic == topic:
+                return message
+
+    def close(self):
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+@contextlib.contextmanager
+def starting():
+    """Start brokers, sinks and readers; end them with the body."""
+    running = []
+
+    def started(kind, *arguments, **settings):
+        one = kind(*arguments, **settings)
+        running.append(one)
+        return one
+
+    yield started
+    for one in reversed(running):
+        one.kill() if isinstance(one, Broker) else one.close()

@@ -1,0 +1,111 @@
+"""The alert rules: what Prometheus understands, and which states of a fleet set them off."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from aggregator_server.limits import LEAST_FREE_SHARE
+from tests.support.checkout import ROOT
+
+RULES = ROOT / "systemd/auricle.rules.yml"
+SERVER, DEVICE = 'instance="server:8470", job="auricle-aggregator"', 'instance="hall:9471", job="auricle-devices"'
+# Of each alert: what a minute-by-minute scrape shows, and when it fires. Of the others of the list none fires then.
+FIRES = {
+    "AuricleAggregatorDown": ({f"up{{{SERVER}}}": "1 0x20"}, "10m"),
+    "AuricleAggregatorDiskFull": ({f"auricle_disk_free_bytes{{{SERVER}}}": "4x20"}, "10m"),
+    "AuricleAggregatorDiskFilling": ({f"auricle_disk_free_bytes{{{SERVER}}}": "9x90"}, "70m"),
+    "AuricleBackupOld": ({f"auricle_last_backup_timestamp_seconds{{{SERVER}}}": "0x3000"}, "50h"),
+    "AuricleDevicesAway": ({f"auricle_devices_present{{{SERVER}}}": "4x90"}, "70m"),
+    "AuricleDeviceWaiting": ({f'auricle_devices{{state="waiting", {SERVER}}}': "1x1500"}, "1450m"),
+    "AuricleDeviceQuarantined": ({f"auricle_devices_quarantined{{{SERVER}}}": "2x5"}, "3m"),
+    "AuricleRoundFailed": ({f'auricle_rounds{{state="failed", {SERVER}}}': "0x10 1x10"}, "15m"),
+    "AuricleRoundLasts": ({f"auricle_open_round{{{SERVER}}}": "3x1500"}, "1450m"),
+    "AuricleWrongTokens": (
+        {f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "0+5x20"}, "16m",
+    ),
+    "AuricleDeviceDown": ({f"up{{{DEVICE}}}": "0x30"}, "20m"),
+    "AuricleDeviceLoopFails": ({f'auricle_loop_well{{loop="listening", {DEVICE}}}': "0x30"}, "15m"),
+    "AuricleDeviceDeaf": ({f"auricle_last_frame_age_seconds{{{DEVICE}}}": "0+60x30"}, "15m"),
+    "AuricleDeviceSlow": ({f"auricle_real_time_factor{{{DEVICE}}}": "0.9x30"}, "20m"),
+    "AuricleDeviceHot": ({f"auricle_temperature_celsius{{{DEVICE}}}": "84x30"}, "15m"),
+    "AuricleDeviceDamaged": ({f"auricle_damage{{{DEVICE}}}": "1x5"}, "3m"),
+    "AuricleDeviceTrainingFails": ({f"auricle_training_failed_total{{{DEVICE}}}": "0+1x20"}, "15m"),
+    "AuricleDeviceAlone": ({f"auricle_aggregator_reached{{{DEVICE}}}": "0x90"}, "70m"),
+}  # fmt: skip
+# A fleet that is well. What an alert's own series say replaces these.
+WELL = {
+    f"up{{{SERVER}}}": "1x3000", f"up{{{DEVICE}}}": "1x3000",
+    f"auricle_disk_free_bytes{{{SERVER}}}": "50x3000", f"auricle_disk_bytes{{{SERVER}}}": "100x3000",
+    f"auricle_last_backup_timestamp_seconds{{{SERVER}}}": "0+60x3000",
+    f'auricle_devices{{state="active", {SERVER}}}': "10x3000", f"auricle_devices_present{{{SERVER}}}": "9x3000",
+    f'auricle_devices{{state="waiting", {SERVER}}}': "0x3000", f"auricle_devices_quarantined{{{SERVER}}}": "0x3000",
+    f'auricle_rounds{{state="failed", {SERVER}}}': "2x3000", f"auricle_open_round{{{SERVER}}}": "0x700 4x60 0x2240",
+    f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "3x3000",
+    f'auricle_loop_well{{loop="listening", {DEVICE}}}': "1x3000",
+    f"auricle_last_frame_age_seconds{{{DEVICE}}}": "0.1x3000", f"auricle_real_time_factor{{{DEVICE}}}": "0.2x3000",
+    f"auricle_temperature_celsius{{{DEVICE}}}": "55x3000", f"auricle_damage{{{DEVICE}}}": "0x3000",
+    f"auricle_training_failed_total{{{DEVICE}}}": "1x3000", f"auricle_aggregator_reached{{{DEVICE}}}": "1x3000",
+}  # fmt: skip
+
+
+def rules():
+    return {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
+
+
+def promtool(*words):
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
+    command = ["promtool", *map(str, words)]
+    return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+
+def play(folder, cases):
+    """Have Prometheus play cases, (name of an alert, its time, series) each, in which no alert shall fire."""
+    document = {
+        "rule_files": [str(RULES)],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in (WELL | series).items()],
+                "alert_rule_test": [{"eval_time": at, "alertname": alert, "exp_alerts": []}],
+            }
+            for alert, at, series in cases
+        ],
+    }
+    (folder / "cases.yml").write_text(yaml.safe_dump(document))
+    return promtool("test", "rules", folder / "cases.yml")
+
+
+def test_every_alert_says_what_is_wrong_and_what_to_do():
+    document = yaml.safe_load(RULES.read_text())
+    assert set(document) == {"groups"}
+    assert all(set(group) == {"name", "rules"} for group in document["groups"])
+    found = rules()
+    assert len(found) == sum(len(group["rules"]) for group in document["groups"])  # each name once
+    for name, rule in found.items():
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}, name
+        assert re.fullmatch(r"\d+[mhd]", rule.get("for", "1m")), name
+        assert rule["labels"]["severity"] in ("critical", "warning", "info"), name
+        assert set(rule["annotations"]) == {"summary", "way_out"}, name
+        assert set(re.findall(r"\$(\w+)", rule["annotations"]["summary"])) <= {"labels", "value"}, name
+    assert rules()["AuricleAggregatorDiskFull"]["expr"].endswith(f"< {LEAST_FREE_SHARE}")
+    assert set(FIRES) == set(found)
+
+
+def test_prometheus_takes_the_rules():
+    done = promtool("check", "rules", RULES)
+    assert done.returncode == 0, done.stdout
+
+
+def test_no_alert_fires_for_a_fleet_that_is_well(tmp_path):
+    done = play(tmp_path, [(alert, at, {}) for alert, (_, at) in FIRES.items()])
+    assert done.returncode == 0, done.stdout
+
+
+def test_each_alert_fires_for_its_own_trouble(tmp_path):
+    done = play(tmp_path, [(alert, at, series) for alert, (series, at) in FIRES.items()])
+    fired = re.findall(r"alertname: (\w+), time: \w+,\s+exp:\[\],\s+got:\[\s+0:\s+Labels:", done.stdout)
+    assert sorted(fired) == sorted(FIRES), done.stdout
