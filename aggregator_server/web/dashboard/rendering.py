@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from aggregator_server.errors import AggregatorError
 from aggregator_server.web.dashboard.assets import address_of
+from aggregator_server.web.dashboard.documents import help_address
 from aggregator_server.web.dashboard.languages import LANGUAGES, N_, gettext, ngettext, spoken
 from aggregator_server.web.dashboard.plain_words import details, plain
 from aggregator_server.web.http_errors import retry_headers, status_of
@@ -92,6 +93,7 @@ def render_text(request: Request, template: str, **values: Any) -> str:  # noqa:
     note = gettext(NOTES.get(request.query_params.get("note", ""), ""))
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     page = {"visit": visit, "path": request.url.path, "note": note, "language": spoken()}
+    page["help"] = help_address(template, request.app.state.docs_url)
     page["here"] = here if request.method == "GET" else "/"  # where a person goes on in another language
     return environment().get_template(template).render(page, **values)
 
