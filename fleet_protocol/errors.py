@@ -11,7 +11,7 @@ AuricleError
 │   ├── LinkFormatError      a text is no invitation
 │   └── FeatureMismatchError two sides computed their features with different settings
 ├── LabelError               a label map cannot take or name a class
-└── PluginError              an installed package's method cannot be used
+└── PluginError              a method of an installed package, or of a file, cannot be used
 """
 
 from __future__ import annotations
@@ -62,4 +62,4 @@ class LabelError(AuricleError):
 
 
 class PluginError(AuricleError):
-    """A method of an installed package cannot be loaded, is of another kind, or has a name that is taken."""
+    """A method of a package or a file cannot be loaded, is of another kind, or has a name that is taken."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
 from fleet_protocol.errors import PluginError
@@ -70,7 +71,7 @@ def discover(package: str, attribute: str, group: str, kind: Any) -> Registry[An
         kind: class, or union of classes, of the methods.
 
     Raises:
-        PluginError: an installed package's method cannot be loaded, is of another kind, or has a name that is taken.
+        PluginError: a method cannot be loaded, is of another kind, or has a name that is taken.
     """
     found: Registry[Any] = Registry()
     for module in pkgutil.iter_modules(import_module(package).__path__, f"{package}."):
@@ -79,7 +80,21 @@ def discover(package: str, attribute: str, group: str, kind: Any) -> Registry[An
             found.add(method, module.name)
     for entry in entry_points(group=group):
         found.add(_load(entry, kind), _describe(entry))
+    for where, own in _asked.items():
+        method = getattr(own, attribute, None)
+        if method is not None:
+            found.add(_of_kind(method, kind, f"{attribute} of {where} must be"), where)
     return found
+
+
+_asked: dict[str, ModuleType] = {}
+
+
+def ask_modules(modules: Mapping[str, ModuleType]) -> None:
+    """Have :func:`discover` ask these modules too, each named by where it is from, and no longer those of last time."""
+    _asked.clear()
+    _asked.update(modules)
+    discover.cache_clear()
 
 
 def _load(entry: EntryPoint, kind: Any) -> Any:  # noqa: ANN401  (as above)
@@ -87,10 +102,15 @@ def _load(entry: EntryPoint, kind: Any) -> Any:  # noqa: ANN401  (as above)
         method = entry.load()
     except Exception as error:
         raise PluginError(f"{_describe(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
-    if not isinstance(method, kind):
-        raise PluginError(f"{_describe(entry)} must lead to a {getattr(kind, '__name__', kind)}, not to {method!r}")
+    _of_kind(method, kind, f"{_describe(entry)} must lead to")
     if method.name != entry.name:
         raise PluginError(f"{_describe(entry)} leads to {method.name!r}; give the entry point that name")
+    return method
+
+
+def _of_kind(method: Any, kind: Any, what: str) -> Any:  # noqa: ANN401  (as above)
+    if not isinstance(method, kind):
+        raise PluginError(f"{what} a {getattr(kind, '__name__', kind)}, not {method!r}")
     return method
 
 

@@ -6,13 +6,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleet_protocol.command_line import INTERRUPTED, parse, print_json, program, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
+
+if TYPE_CHECKING:
+    from fleet_simulator.simulation import AnyExperiment
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,6 +33,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="run them on a Ray cluster (started here)",
     )
+    run.add_argument(
+        "--plugin",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="with a METHOD, RULE, SELECTION or STRATEGY of your own; may be given several times",
+    )
     _add_outputs(run)
     run.add_argument(
         "--set",
@@ -37,14 +48,17 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         metavar="KEY=VALUE",
         dest="changes",
-        help="change a setting, as in --set rounds=20 or --set rounds.strategy=fedprox; may be given several times",
+        help="change a setting, as in --set rounds=20 or --set rounds.strategy=fedprox; may be given several times; "
+        "several values, as in --set seed=1,2,3: a run for each",
     )
     run.set_defaults(command=_run)
     new = commands.add_parser("new", help="write an example of an experiment")
     new.add_argument("file", type=Path, metavar="EXPERIMENT.toml")
     new.set_defaults(command=_new)
     compare = commands.add_parser("compare", help="lay results of several runs side by side")
-    compare.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run that has ended")
+    compare.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN", help="folder of a run that has ended, or of a sweep"
+    )
     compare.add_argument("--plot", type=Path, metavar="FILE", help="picture of accuracy over rounds (.png, .svg, .pdf)")
     compare.add_argument("--json", action="store_true", help="as a JSON list")
     compare.set_defaults(command=_compare)
@@ -112,65 +126,74 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from fleet_simulator.runs.tables import compare, plot, read_run
+    from fleet_simulator.runs.comparison import compare, described, read_runs
+    from fleet_simulator.runs.tables import plot
 
-    runs = [read_run(folder) for folder in options.runs]
+    runs = read_runs(options.runs)
     rows = compare(runs)
-    if options.plot:
-        plot(runs, options.plot)
     if options.json:
         print_json(rows)
-        return 0
-    for row in rows:
-        accuracy = "not tested" if row["accuracy"] is None else (
-            f"accuracy {100 * row['accuracy']:5.1f} %, best {100 * row['best']:5.1f} % in round {row['best_round']}"
-        )  # fmt: skip
-        differs = ", ".join(f"{key} = {value}" for key, value in row["settings"].items())
-        print(f"{row['run']:20s} {row['rounds']} rounds, {accuracy}, code {row['code'] or 'unknown'}  {differs}")
+    else:
+        print(*described(rows), sep="\n")
+    if options.plot:
+        plot(runs, options.plot)
     return 0
 
 
 def _run(options: argparse.Namespace) -> int:
-    from fleet_simulator.errors import ExperimentError
-    from fleet_simulator.experiment.zero_shot_file import has_users
+    from fleet_simulator.errors import ExperimentError, RunFolderError
+    from fleet_simulator.experiment.sweep import sweep
+    from fleet_simulator.plugins import load_plugins
+    from fleet_simulator.runs.run_folder import STATE
     from fleet_simulator.runs.tables import write_csv, write_tensorboard
+    from fleet_simulator.simulation import load
 
     if options.workers is not None and not 0 <= options.workers <= 4096:
         raise ExperimentError(f"--workers must be from 0 to 4096, not {options.workers}")
     if options.workers == 0 and options.ray:
         raise ExperimentError("--workers 0 runs everything in this process; leave it or --ray out")
+    plugins = load_plugins(options.plugin)
+    experiments = {
+        name: load(options.experiment, changes, plugins) for name, changes in sweep(options.changes).items()
+    }  # fmt: skip
     folder = options.output or options.experiment.with_suffix("")
-    users = has_users(options.experiment, options.changes)
-    rounds = _run_users(options, folder) if users else _run_shared_model(options, folder)
-    if options.csv:
-        write_csv(rounds, options.csv)
-    if options.tensorboard:
-        write_tensorboard(rounds, options.tensorboard)
-    last = rounds[-1]
-    accuracy = f", accuracy {100 * last['accuracy']:.2f} %" if "accuracy" in last else ""
-    print(f"{last['round']} rounds{accuracy}; results in {folder / 'result.json'}")
-    return 0
+    if "" not in experiments and (folder / STATE).exists():
+        raise RunFolderError(f"{folder} holds a run that is no sweep; name another folder with --output")
+    finished = _play_all(experiments, folder, options)
+    if options.csv and finished:
+        write_csv(finished, options.csv)
+    for name, rounds in finished.items() if options.tensorboard else ():
+        write_tensorboard(rounds, options.tensorboard / name)
+    return 0 if len(finished) == len(experiments) else 1
 
 
-def _run_shared_model(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    from fleet_simulator.experiment.file import load_experiment
+def _play_all(
+    experiments: Mapping[str, AnyExperiment], folder: Path, options: argparse.Namespace
+) -> dict[str, list[dict[str, Any]]]:
+    """Run a sweep's experiments, or one alone; return the rounds of those that could be run."""
+    from fleet_simulator.runs.comparison import compare, described, read_runs
+    from fleet_simulator.runs.inputs import Inputs
     from fleet_simulator.runs.progress import progress_on
-    from fleet_simulator.shared_model.simulation import run
+    from fleet_simulator.simulation import play
 
-    experiment = load_experiment(options.experiment, options.changes)
-    return run(experiment, folder, options.workers, progress_on(sys.stderr), options.ray).rounds
-
-
-def _run_users(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    from fleet_simulator.errors import ExperimentError
-    from fleet_simulator.experiment.zero_shot_file import load_zero_shot
-    from fleet_simulator.runs.progress import progress_on
-    from fleet_simulator.zero_shot.simulation import run_zero_shot
-
-    if options.ray:
-        raise ExperimentError("the strategy 'zero_shot' runs on this machine alone; leave --ray out")
-    experiment = load_zero_shot(options.experiment, options.changes)
-    return run_zero_shot(experiment, folder, options.workers, progress_on(sys.stderr))
+    finished, inputs = {}, Inputs()
+    for name, experiment in experiments.items():
+        if name:
+            print(name, file=sys.stderr)
+        try:
+            rounds = play(experiment, folder / name, options.workers, progress_on(sys.stderr), options.ray, inputs)
+        except AuricleError as error:
+            if not name:
+                raise
+            print(f"auricle-sim: {name}: {error}", file=sys.stderr)  # a sweep's other runs may well come to an end
+            continue
+        finished[name] = rounds
+        last = rounds[-1]
+        accuracy = f", accuracy {100 * last['accuracy']:.2f} %" if "accuracy" in last else ""
+        print(f"{last['round']} rounds{accuracy}; results in {folder / name / 'result.json'}")
+    if len(finished) > 1:
+        print(*described(compare(read_runs([folder / name for name in finished]))), sep="\n")
+    return finished
 
 
 if __name__ == "__main__":

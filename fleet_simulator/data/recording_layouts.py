@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from edge_client.audio.recordings import SUFFIXES, duration_s, speaker_of
+from edge_client.audio.recordings import FORMATS, SUFFIXES, duration_s, speaker_of
 from edge_client.errors import RecordingError
 from fleet_simulator.errors import CorpusError
 
@@ -54,6 +54,24 @@ def speech_commands(folder: Path) -> list[Entry]:
     A word may stand before the speaker: ``_unknown_/bed_<speaker>_nohash_<n>.flac``. Long recordings of background
     noise count second by second.
     """
+    return _some(_by_label(folder), folder, "<label>/<speaker>_nohash_<n>.wav")
+
+
+def own_recordings(folder: Path) -> list[Entry]:
+    """List recordings of one's own, ``<label>/<speaker>_<rest>``: a name without ``_`` is a speaker of its own.
+
+    Else they are as those of :func:`speech_commands`.
+
+    Raises:
+        CorpusError: there is no such folder, or it holds none.
+    """
+    layout = f"<label>/<speaker>_<anything> ({FORMATS})"
+    if not folder.is_dir():
+        raise CorpusError(f"there is no folder {folder}; recordings are expected there as {layout}")
+    return _some(_by_label(folder), folder, layout)
+
+
+def _by_label(folder: Path) -> list[Entry]:
     entries = []
     for path in recordings(folder, "*/*"):
         label, spoken = path.parent.name, _SPEAKER.search(path.name)
@@ -63,7 +81,7 @@ def speech_commands(folder: Path) -> list[Entry]:
             entries.append(Entry(path, label, spoken[1], path.name[: spoken.start()]))
         else:
             entries.append(Entry(path, label, speaker_of(path)))
-    return _some(entries, folder, "<label>/<speaker>_nohash_<n>.wav")
+    return entries
 
 
 def urbansound8k(folder: Path) -> list[Entry]:
@@ -141,5 +159,6 @@ def _some(entries: list[Entry], folder: Path, layout: str) -> list[Entry]:
 
 
 LAYOUTS: dict[str, Callable[[Path], list[Entry]]] = {
-    "speech_commands": speech_commands, "urbansound8k": urbansound8k, "crema_d": crema_d, "iemocap": iemocap,
+    "recordings": own_recordings, "speech_commands": speech_commands, "urbansound8k": urbansound8k, "crema_d": crema_d,
+    "iemocap": iemocap,
 }  # fmt: skip

@@ -8,6 +8,8 @@ from typing import Any
 
 from fleet_simulator.errors import ExperimentError
 
+_SHORT = {"rounds": "rounds.count", "seed": "rounds.seed"}
+
 
 def apply_changes(document: dict[str, Any], changes: Sequence[str]) -> None:
     """Change an experiment's parsed file.
@@ -15,18 +17,16 @@ def apply_changes(document: dict[str, Any], changes: Sequence[str]) -> None:
     Args:
         document: of the file, changed in place.
         changes: each ``section.key=value``, with a value as TOML writes it, or a word that needs no quotes;
-            ``rounds=N`` stands for ``rounds.count=N``.
+            ``rounds=N`` stands for ``rounds.count=N``, ``seed=N`` for ``rounds.seed=N``.
 
     Raises:
         ExperimentError: a change is not written like that, or its key leads through something that is no section.
     """
     for change in changes:
         key, equals, text = change.partition("=")
-        names = key.strip().split(".")
+        names = full_key(key).split(".")
         if not equals or not all(names):
             raise ExperimentError(f"--set {change}: write it like --set rounds.count=20")
-        if names == ["rounds"]:
-            names = ["rounds", "count"]
         if len(names) < 2:
             raise ExperimentError(f"--set {change}: name the section too, as in --set rounds.{names[0]}={text}")
         table = document
@@ -37,8 +37,18 @@ def apply_changes(document: dict[str, Any], changes: Sequence[str]) -> None:
         table[names[-1]] = _value(text.strip())
 
 
-def _value(text: str) -> Any:  # noqa: ANN401  (whatever TOML holds)
+def full_key(key: str) -> str:
+    """Return a setting's dotted key, for which a short one may stand."""
+    return _SHORT.get(key.strip(), key.strip())
+
+
+def is_toml(text: str) -> bool:
+    """Tell whether a text is one value as TOML writes it."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return len(tomllib.loads(f"value = {text}")) == 1
     except tomllib.TOMLDecodeError:
-        return text
+        return False
+
+
+def _value(text: str) -> Any:  # noqa: ANN401  (whatever TOML holds)
+    return tomllib.loads(f"value = {text}")["value"] if is_toml(text) else text

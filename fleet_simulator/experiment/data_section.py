@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fleet_simulator.errors import require
 
-SOURCES = ("synthetic", "speech_commands", "log_mel", "urbansound8k", "crema_d", "iemocap")
+SOURCES = ("synthetic", "recordings", "speech_commands", "log_mel", "urbansound8k", "crema_d", "iemocap")
 NOISY = ("devices", "all")
 
 

@@ -20,6 +20,7 @@ from fleet_simulator.errors import RefusedKeyError as RefusedKeyError
 from fleet_simulator.errors import require as _require
 from fleet_simulator.experiment.data_section import DataSection as DataSection
 from fleet_simulator.experiment.faults import ATTACKS, LABEL_ATTACKS, LARGEST, FaultsSection
+from fleet_simulator.plugins import Plugin
 
 SPLITS = ("speaker", "recording", "dirichlet", "iid")
 
@@ -157,7 +158,7 @@ class BaselinesSection:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A whole experiment."""
+    """A whole experiment; its ``plugins`` are files with methods that its rounds name."""
 
     data: DataSection
     fleet: FleetSection
@@ -166,6 +167,7 @@ class Experiment:
     faults: FaultsSection = field(default_factory=FaultsSection)
     personalisation: dict[str, Value] = field(default_factory=dict)
     baselines: BaselinesSection | None = None
+    plugins: tuple[Plugin, ...] = ()
 
     def __post_init__(self) -> None:
         faults = self.faults
@@ -197,6 +199,9 @@ class Experiment:
         """Of all that decides the result but the number of rounds: a run may be made longer afterwards."""
         document = dataclasses.asdict(self)
         del document["rounds"]["count"]
+        del document["plugins"]
+        if self.plugins:
+            document["plugins"] = [plugin.sha256 for plugin in self.plugins]
         if self.baselines is None:
             del document["baselines"]
         for section, key in (

@@ -15,6 +15,7 @@ from fleet_simulator.errors import ExperimentError, require
 from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.faults import SCORE_ATTACKS, FaultsSection
 from fleet_simulator.experiment.sections import RoundsSection
+from fleet_simulator.plugins import Plugin
 
 ATTACKS = ("poisoned_impressions", "noise", *SCORE_ATTACKS)
 
@@ -102,13 +103,14 @@ class UserSection:
 
 @dataclass(frozen=True)
 class ZeroShotExperiment:
-    """A whole experiment of the strategy ``zero_shot``."""
+    """A whole experiment of the strategy ``zero_shot``; its ``plugins`` are files with methods that its rounds name."""
 
     data: DataSection
     rounds: RoundsSection
     users: tuple[UserSection, ...]
     zero_shot: ZeroShotSection = field(default_factory=ZeroShotSection)
     faults: FaultsSection = field(default_factory=FaultsSection)
+    plugins: tuple[Plugin, ...] = ()
 
     def __post_init__(self) -> None:
         if self.data.public:
@@ -140,7 +142,9 @@ class ZeroShotExperiment:
     def digest(self) -> str:
         """Of all that decides the result but the number of rounds: a run may be made longer afterwards."""
         document = dataclasses.asdict(self)
-        del document["rounds"]["count"]
+        del document["rounds"]["count"], document["plugins"]
+        if self.plugins:
+            document["plugins"] = [plugin.sha256 for plugin in self.plugins]
         for path in (path for user in self.users for path in user.bundles):
             document[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

@@ -26,7 +26,7 @@ def split(corpus: Corpus, experiment: Experiment) -> Split:
     """Deal the clips out. No speaker is in two of test, public set and devices; nobody's clips are dealt one by one.
 
     Raises:
-        CorpusError: there are fewer speakers or clips than devices.
+        CorpusError: there are fewer speakers or clips than devices, or none to test on.
     """
     data, fleet = experiment.data, experiment.fleet
     rng = np.random.default_rng([experiment.rounds.seed, 2])
@@ -37,6 +37,11 @@ def split(corpus: Corpus, experiment: Experiment) -> Split:
         ends = np.cumsum([round(share * len(owners)) for share in (data.test, data.public)])
         parts.append(np.split(rng.permutation(owners), ends))
     test, public, private = (np.concatenate(part) for part in zip(*parts, strict=True))
+    if experiment.rounds.evaluate_every and not len(test):
+        raise CorpusError(
+            f"[data] test = {data.test}: of {len(people)} speakers that is nobody, and the fleet's model is tested on "
+            "strangers; enlarge it, or bring more speakers (each recording's name says whose it is)"
+        )
     rows = np.flatnonzero(np.isin(who, private))
     if len(rows) < fleet.devices:
         raise CorpusError(f"{len(rows)} clips are left for {fleet.devices} devices; ask for fewer, or for more clips")

@@ -1,58 +1,28 @@
-"""Results as other programs read them: CSV, TensorBoard, and several runs side by side, with a picture."""
+"""Results as other programs read them: CSV and TensorBoard, and a picture of them."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fleet_protocol.atomic_files import write_durably
 from fleet_simulator.errors import RunFolderError
-from fleet_simulator.runs.loop import RESULT
-
-Rounds = list[dict[str, Any]]
+from fleet_simulator.runs.comparison import FinishedRun, Rounds
 
 
-@dataclass(frozen=True)
-class FinishedRun:
-    """A run that has a result.
+def write_csv(runs: Mapping[str, Rounds], path: Path) -> None:
+    """Write a line for each round, with every figure that is one number; a figure that a round lacks is empty.
 
-    Attributes:
-        name: of its folder.
-        rounds: an entry for each round.
-        about: settings, seed, version and digest of the code.
+    Args:
+        runs: rounds by the run's name, which is the first column; without a name there is no such column.
+        path: of the file.
     """
-
-    name: str
-    rounds: Rounds
-    about: dict[str, Any]
-
-
-def read_run(folder: Path) -> FinishedRun:
-    """Read a run's result.
-
-    Raises:
-        RunFolderError: there is none, or it is damaged.
-    """
-    path = folder / RESULT
-    try:
-        document = json.loads(path.read_bytes())
-        return FinishedRun(folder.resolve().name, document["rounds"], document.get("about", {}))
-    except FileNotFoundError as error:
-        raise RunFolderError(
-            f"{path} is not there: the run has not ended; `auricle-sim run` goes on with it"
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{path} is damaged ({error}); run the experiment anew") from error
-
-
-def write_csv(rounds: Rounds, path: Path) -> None:
-    """Write a line for each round, with every figure that is one number; a figure that a round lacks is empty."""
-    lines = [_figures(entry) for entry in rounds]
+    lines = [
+        ({"run": name} if name else {}) | _figures(entry) for name, rounds in runs.items() for entry in rounds
+    ]  # fmt: skip
     names = list(dict.fromkeys(name for line in lines for name in line))
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names)
@@ -71,25 +41,6 @@ def write_tensorboard(rounds: Rounds, folder: Path) -> None:
             for name, value in _figures(entry).items():
                 if name != "round":
                     writer.add_scalar(name, value, entry["round"])
-
-
-def compare(runs: Sequence[FinishedRun]) -> list[dict[str, Any]]:
-    """Return a row for each run: its last and its best accuracy, its loss, and in which settings it differs."""
-    settings = [_flat(run.about.get("settings", {})) for run in runs]
-    differing = [
-        key for key in dict.fromkeys(key for one in settings for key in one)
-        if len({json.dumps(one.get(key)) for one in settings}) > 1
-    ]  # fmt: skip
-    rows = []
-    for run, own in zip(runs, settings, strict=True):
-        tested = [(entry["accuracy"], entry["round"]) for entry in run.rounds if "accuracy" in entry]
-        best = max(tested, key=lambda found: found[0], default=(None, None))
-        rows.append({
-            "run": run.name, "rounds": len(run.rounds), "accuracy": tested[-1][0] if tested else None,
-            "best": best[0], "best_round": best[1], "loss": run.rounds[-1].get("loss") if run.rounds else None,
-            "code": run.about.get("code", "")[:12], "settings": {key: own.get(key) for key in differing},
-        })  # fmt: skip
-    return rows
 
 
 def plot(runs: Sequence[FinishedRun], path: Path) -> None:
@@ -120,11 +71,3 @@ def plot(runs: Sequence[FinishedRun], path: Path) -> None:
 
 def _figures(entry: dict[str, Any]) -> dict[str, float]:
     return {key: value for key, value in entry.items() if isinstance(value, int | float)}
-
-
-def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return settings by dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

@@ -10,6 +10,7 @@ from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Update, Work
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import BaselinesSection
+from fleet_simulator.plugins import Plugin
 
 NO_OWN = 2  # a device that has not trained a model of its own yet
 
@@ -27,6 +28,7 @@ class Setup:
         public_set: Digest of the public set.
         faults: What goes wrong.
         baselines: What the devices would have without a fleet; None: nobody asks.
+        plugins: Files with methods that the plan names.
     """
 
     bundle: Path
@@ -37,6 +39,7 @@ class Setup:
     public_set: str
     faults: FaultsSection
     baselines: BaselinesSection | None = None
+    plugins: tuple[Plugin, ...] = ()
 
     def work(self, block: Block, classes: tuple[ClassInfo, ...]) -> Work:
         """Return what the aggregator would ask the block's devices for; ``classes``: the fleet's."""

@@ -31,6 +31,7 @@ from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
 from fleet_simulator.experiment.faults import MOST_CLIPS, attacked, attacking_devices, attacks
 from fleet_simulator.partition.clip_shards import ClipShards, open_shards
+from fleet_simulator.plugins import use_plugins
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.row_file import RowFile
 from fleet_simulator.shared_model.listening import Baselines, Judge
@@ -66,9 +67,11 @@ class VirtualDevices:
 
         Raises:
             BundleError, ModelError: one cannot be opened.
+            PluginError: a file with methods was changed since the run began.
             WorkerError: there are no clips in the folder.
         """
         self.setup = setup
+        use_plugins(setup.plugins)
         self.method = shared_model_method(setup.plan.local.name)
         found = shards or open_shards(setup.folder / "data")
         if found is None:

@@ -98,6 +98,7 @@ class VirtualFleet:
             public_set=hashlib.sha256(self.public_set.pack()).hexdigest(),
             faults=experiment.faults,
             baselines=experiment.baselines,
+            plugins=experiment.plugins,
         )
         self.time = DeviceTime.of(experiment.fleet, self.layout.width, self.plan.seed)
         self._uploads = RowFile(folder / "uploads.f32", self.layout.width)

@@ -139,8 +139,13 @@ def test_an_invitation_is_a_link_a_command_and_a_code(start_aggregator):
         printed("invite", "--devices", "2", "--expires", "never", "--url", "https://a.example", "--json", *data)
     )
     assert two["link"].startswith("https://a.example/#aur_join_")
-    with server.client(invitation.token) as client:
+    again = InvitationLink.parse(json.loads(printed("invite", "--again", "kitchen", "--json", *data))["link"])
+    with server.client(invitation.token) as client:  # which was lost
+        assert client.post("/v1/devices", json=FakeDevice(1, ()).enrolment()).status_code == 401
+    with server.client(again.token) as client:
         assert client.post("/v1/devices", json=FakeDevice(1, ()).enrolment()).status_code == 200
+    failed(command("invite", "--again", "1", *data), "invitation 1 was used by 1 device already")
+    failed(command("invite", "--again", "7", *data), "there is no invitation '7'")
     printed("invitations", "--revoke", "2", *data)
     first, second = json.loads(printed("invitations", "--json", *data))
     assert (first["used"], first["group"], first["revoked_at"]) == (1, "kitchen", None)

@@ -1,14 +1,17 @@
 """Data sets are read as their authors lay them out: labels, speakers or recordings, and nobody on two sides."""
 
+import json
 import wave
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
+from fleet_simulator.cli import main
 from fleet_simulator.data.corpora import read_corpus
 from fleet_simulator.data.recording_features import clips_of
 from fleet_simulator.errors import CorpusError, RefusedKeyError
@@ -16,6 +19,7 @@ from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
 from fleet_simulator.partition.splits import split
 from tests.support.checkout import DATA
+from tests.support.simulated_fleet import write_experiment
 
 URBAN_SOUNDS = DATA / "urbansound8k_subset"
 
@@ -74,6 +78,31 @@ def test_speech_commands_as_it_is_distributed_with_seconds_of_noise(tmp_path, mo
     assert len({row.tobytes() for row in noise}) == 4
 
 
+def test_own_recordings_in_a_folder_for_each_label_are_simulated(tmp_path):
+    for label, tone_hz in (("bell", 300), ("dog", 1200)):
+        for number, suffix in enumerate(("wav", "flac", "ogg") * 6):
+            path = tmp_path / "own" / label / f"speaker{number // 3}_{number} take.{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            noise = np.random.default_rng(number).normal(0, 0.02, 16_000)
+            soundfile.write(path, 0.3 * np.sin(2 * np.pi * tone_hz * np.arange(16_000) / 16_000) + noise, 16_000)
+    (tmp_path / "own" / "notes.txt").write_text("mine")
+    data = {"source": "recordings", "path": "own", "speakers": 6}
+    experiment = write_experiment(tmp_path / "fleet.toml", "cnn1", data=data, fleet={"devices": 3})
+    assert main(["run", str(experiment), "--workers", "0"]) == 0
+    result = json.loads((tmp_path / "fleet" / "result.json").read_text())
+    assert np.array(result["rounds"][-1]["confusion"]).tolist() == [[3, 0], [0, 3]]  # of the one test speaker
+
+
+def test_own_recordings_elsewhere_are_told_the_folder_and_its_layout(tmp_path, capsys):
+    write(tmp_path / "flat" / "anna_1.wav")
+    for name, said in (("flat", "holds no clips as"), ("nowhere", "there is no folder")):
+        data = {"source": "recordings", "path": name}
+        experiment = write_experiment(tmp_path / "fleet.toml", "cnn1", data=data)
+        assert main(["run", str(experiment), "--workers", "0"]) == 1
+        told = capsys.readouterr().err
+        assert all(word in told for word in (said, str(tmp_path / name), "<label>/<speaker>_<anything> (.wav, .flac"))
+
+
 def test_crema_d(tmp_path, model):
     for name in ("1001_DFA_ANG_XX", "1001_IEO_HAP_LO", "1091_WSI_SAD_XX", "1002_TIE_FEA_HI", "1002_TIE_NEU_XX"):
         write(tmp_path / "AudioWAV" / f"{name}.wav")
@@ -121,7 +150,7 @@ def test_an_utterance_without_its_recording_is_named(tmp_path, model):
         read(model, "iemocap", tmp_path)
 
 
-@pytest.mark.parametrize("source", ["speech_commands", "urbansound8k", "crema_d", "iemocap"])
+@pytest.mark.parametrize("source", ["recordings", "speech_commands", "urbansound8k", "crema_d", "iemocap"])
 def test_a_folder_of_another_layout_is_told_what_is_expected(tmp_path, model, source):
     write(tmp_path / "song.wav")
     with pytest.raises(CorpusError, match=r"holds no clips as .*<"):

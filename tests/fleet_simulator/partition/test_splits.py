@@ -106,3 +106,8 @@ def test_noise_that_nobody_speaks_is_dealt_to_every_device_and_to_the_test():
 def test_more_devices_than_speakers_are_refused_with_the_way_out():
     with pytest.raises(CorpusError, match=r"42 speakers are left for 50 devices.*dirichlet"):
         split(corpus(), experiment(50, "speaker"))
+
+
+def test_nobody_to_test_on_is_an_error():
+    with pytest.raises(CorpusError, match=r"test = 0.2: of 2 speakers that is nobody.*enlarge it"):
+        split(corpus(speakers=2), experiment(1, "iid"))

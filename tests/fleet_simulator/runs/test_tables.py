@@ -6,20 +6,22 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.changes import apply_changes
+from fleet_simulator.experiment.sweep import sweep, values_of
 from fleet_simulator.runs.about import code_digest
 from tests.support.checkout import ROOT
 
 pytestmark = pytest.mark.slow
 
 
-def simulate(folder, *arguments):
+def simulate(folder, *arguments, path=""):
     return subprocess.run(
         [sys.executable, "-m", "fleet_simulator.cli", *arguments], cwd=folder, capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=240,
+        env=os.environ | {"PYTHONPATH": f"{path}:{ROOT}"}, timeout=240,
     )  # fmt: skip
 
 
@@ -80,6 +82,121 @@ def test_runs_are_compared_by_what_differs(runs):
     last = json.loads((runs / "prox/result.json").read_text())["rounds"][-1]["accuracy"]
     assert rows[1]["accuracy"] == last
     assert (runs / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_is_printed_without_matplotlib_too(runs, tmp_path):
+    missing = "raise ModuleNotFoundError('No module named matplotlib', name='matplotlib')"
+    (tmp_path / "matplotlib.py").write_text(missing)
+    done = simulate(runs, "compare", "fleet", "prox", "--plot", "none.png", path=tmp_path)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["fleet", "prox"]
+    assert (done.returncode, "pip install 'auricle[sim]'" in done.stderr) == (1, True), done.stderr
+    assert not (runs / "none.png").exists()
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A folder with a sweep over three seeds and two rates, which was killed after its first run."""
+    folder = tmp_path_factory.mktemp("sweep")
+    assert simulate(folder, "new", "fleet.toml").returncode == 0
+    small = ("--set", "rounds=2", "--set", "fleet.devices=6", "--set", "data.clips=600", "--workers", "0")
+    first = simulate(folder, "run", "fleet.toml", *small, "--set", "seed=1", "--output", "sweep/seed=1,epochs=1",
+                     "--set", "rounds.local.epochs=1")  # fmt: skip
+    assert first.returncode == 0, first.stderr
+    values = ("--set", "seed=1,2,3", "--set", "rounds.local.epochs=1,2")
+    done = simulate(folder, "run", "fleet.toml", *small, *values, "--output", "sweep", "--csv", "all.csv",
+                    "--tensorboard", "board")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_a_sweep_runs_every_combination_in_a_folder_of_its_own_and_goes_on(swept):
+    folder, done = swept
+    names = [f"seed={seed},epochs={epochs}" for seed in (1, 2, 3) for epochs in (1, 2)]
+    assert sorted(path.name for path in (folder / "sweep").iterdir()) == sorted(names)
+    settings = [
+        json.loads((folder / "sweep" / name / "result.json").read_text())["about"]["settings"] for name in names
+    ]
+    assert [(one["rounds"]["seed"], one["rounds"]["local"]["epochs"]) for one in settings] == [
+        (seed, epochs) for seed in (1, 2, 3) for epochs in (1, 2)
+    ]
+    assert "seed=1,epochs=1\ngoing on after round 2 of 2" in done.stderr
+    with (folder / "all.csv").open(newline="") as file:
+        assert [(line["run"], line["round"]) for line in csv.DictReader(file)] == [
+            (name, number) for name in names for number in "12"
+        ]
+    assert sorted(path.name for path in (folder / "board").iterdir()) == sorted(names)
+
+
+def test_a_comparison_has_mean_and_deviation_over_seeds(swept):
+    folder, done = swept
+    rows = json.loads(simulate(folder, "compare", "sweep", "--json").stdout)
+    assert len(rows) == 6 + 2
+    for epochs, row in zip((1, 2), rows[6:], strict=True):
+        found = [one["accuracy"] for one in rows[:6] if one["run"].endswith(f"epochs={epochs}")]
+        assert (row["accuracy"], row["accuracy_std"]) == pytest.approx((np.mean(found), np.std(found, ddof=1)))
+        assert (row["seeds"], row["settings"]) == ([1, 2, 3], {"rounds.local.epochs": epochs})
+        assert row["runs"] == [f"sweep/seed={seed},epochs={epochs}" for seed in (1, 2, 3)]
+    lines = simulate(folder, "compare", "sweep").stdout.splitlines()
+    spread = f"accuracy {100 * rows[6]['accuracy']:5.1f} ± {100 * rows[6]['accuracy_std']:.1f} %"
+    assert lines[6].startswith("mean of 3 seeds")
+    assert spread in lines[6]
+    assert [line for line in done.stdout.splitlines() if spread in line]  # the sweep itself ends with it, too
+
+
+def test_a_sweep_takes_no_folder_of_a_single_run(runs):
+    done = simulate(runs, "run", "fleet.toml", "--set", "seed=1,2")
+    assert (done.returncode, "fleet holds a run that is no sweep" in done.stderr) == (1, True), done.stderr
+
+
+def test_runs_of_a_sweep_after_one_that_failed_are_run(swept):
+    folder, _ = swept
+    (folder / "failing/seed=1").mkdir(parents=True)
+    (folder / "failing/seed=1/state.safetensors").write_bytes(b"damaged")
+    small = ("--set", "rounds=1", "--set", "fleet.devices=2", "--set", "data.clips=200", "--workers", "0")
+    done = simulate(folder, "run", "fleet.toml", *small, "--set", "seed=1,2", "--output", "failing")
+    assert done.returncode == 1
+    assert "auricle-sim: seed=1: failing/seed=1/state.safetensors is damaged" in done.stderr
+    assert (folder / "failing/seed=2/result.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1,2,3", ["1", "2", "3"]),
+        ("fedavg, fedprox", ["fedavg", "fedprox"]),
+        ("[1, 2]", ["[1, 2]"]),
+        ("[1, 2],[[3], [4, 5]]", ["[1, 2]", "[[3], [4, 5]]"]),
+        ("{a = 1, b = 'x,y'},{a = 2}", ["{a = 1, b = 'x,y'}", "{a = 2}"]),
+        ('"a,b"', ['"a,b"']),
+        ("[never,closed", ["[never,closed"]),
+        ("", [""]),
+        ("1,,2", ["1", "", "2"]),
+    ],
+)
+def test_what_commas_separate(text, values):
+    assert values_of(text) == values
+
+
+def test_a_sweeps_folders_stay_in_its_folder_and_are_told_apart():
+    names = list(sweep(["data.path=../a,/b,..,a b,a_b", "rounds=2"]))
+    assert len(set(names)) == 5
+    assert not any("/" in name or " " in name for name in names)
+    assert next(iter(sweep(["fleet.noise=1,2", "data.noise=3,4"]))) == "fleet.noise=1,data.noise=3"
+    assert sweep(["rounds=2"]) == {"": ["rounds=2"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["seed=1,"], "a value is empty"),
+        (["seed=1,1"], "there twice"),
+        (["seed=1,2", "rounds.seed=3"], "rounds.seed is changed more than once"),
+        (["seed=" + ",".join(map(str, range(40))), "rounds=" + ",".join(map(str, range(40)))], "1600 runs"),
+    ],
+)
+def test_sweeps_that_are_refused(changes, said):
+    with pytest.raises(ExperimentError, match=said):
+        sweep(changes)
 
 
 @pytest.mark.parametrize(
