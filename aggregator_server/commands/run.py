@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from aggregator_server.web.endpoint import Endpoint
     from aggregator_server.web.server import ProxyNetwork
 
+_SITE = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:/[\w.~%/-]*)?", re.ASCII)
+_LONGEST_URL = 200
 _HOST, _PORT = "127.0.0.1", 8470
 
 
@@ -63,6 +66,10 @@ def add(commands: Commands) -> None:
         help="processes that serve; more than one for thousands of devices",
     )
     run.add_argument(
+        "--docs-url", type=_site, metavar="URL",
+        help="site of the documentation, for the dashboard's links of help (default: pages of the server itself)",
+    )  # fmt: skip
+    run.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="json: one object a line, for programs (text)"
     )
     run.set_defaults(run=_run)
@@ -76,6 +83,15 @@ def _proxy(text: str) -> ProxyNetwork:
     if not network.prefixlen:
         raise argparse.ArgumentTypeError(f"{network} is every address, so any client could make up its own")
     return network
+
+
+def _site(text: str) -> str:
+    if len(text) > _LONGEST_URL or _SITE.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(
+            f"must be the address of the folder of its pages, like https://docs.example/auricle, without a password, "
+            f"a query or a fragment, and at most {_LONGEST_URL} characters long, not {text[:_LONGEST_URL]!r}"
+        )
+    return text.rstrip("/")
 
 
 def add_endpoint(parser: argparse.ArgumentParser) -> None:
@@ -161,6 +177,7 @@ def _run(options: argparse.Namespace) -> int:
             review_classes=options.review_classes,
             workers=options.workers,
             proxies=tuple(options.behind_proxy),
+            docs_url=options.docs_url,
         )
     except OSError as error:
         if is_full(error, options.data):

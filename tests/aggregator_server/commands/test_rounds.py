@@ -14,7 +14,8 @@ import pytest
 from aggregator_server.commands.watching import accuracy_of, seats
 from aggregator_server.rounds.recognition import recognition_of
 from fleet_protocol.messages import ClassReport
-from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet, tiny_bundle
+from fleet_protocol.public_set import ClassInfo
+from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet, public_set, tiny_bundle
 from tests.support.commands import answer, command, failed, printed, start
 from tests.support.edge_process import wait_for
 
@@ -209,6 +210,28 @@ def test_classes_are_listed_renamed_and_merged_by_name(fleet, here):
     assert retired["state"] == "retired"
     assert [item["class_id"] for item in answer("classes", *here)] == ["c0", "c1", "c2"]
     assert {item["state"] for item in answer("classes", "--all", *here)} == {"active", "merged", "retired"}
+
+
+def test_a_class_is_named_by_the_beginning_of_its_id_where_no_other_one_has_it(start_aggregator):
+    server = start_aggregator("own-identifiers")
+    identifiers = ("bell-house", "bell-school", "dog", "dog-small")
+    known = public_set()
+    classes = tuple(ClassInfo(word, f"sound {number}") for number, word in enumerate(identifiers))
+    fleet = Fleet(server, [FakeDevice(1, identifiers), FakeDevice(2, identifiers)])
+    fleet.admin.put("/v1/public-set", content=dataclasses.replace(known, classes=classes).pack()).raise_for_status()
+    fleet.enrol()
+    fleet.run_round()
+    here = ("--data", server.data)
+    assert printed("classes", "rename", "BELL-S", "break", *here) == "bell-school: break (active)\n"
+    assert answer("classes", "retire", "dog", *here)["class_id"] == "dog"  # an id as a whole, though another begins so
+    merged = answer("classes", "merge", "dog-", "bell-h", *here)
+    assert (merged["class_id"], merged["merged_into"]) == ("dog-small", "bell-house")
+    several = "'bell' can be more than one class: bell-house (sound 0), bell-school (break)"
+    for words in (("rename", "bell", "x"), ("merge", "bell-h", "bell"), ("retire", "bell")):
+        failed(command("classes", *words, *here), several, "write more of the id")
+    failed(command("classes", "retire", "", *here), "there is no class ''")
+    assert [item["name"] for item in answer("classes", *here)] == ["sound 0", "break"]
+    fleet.close()
 
 
 @pytest.mark.slow
