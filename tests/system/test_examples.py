@@ -53,7 +53,9 @@ def test_the_page_on_python_is_true(recordings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recordings.rename("recordings")
     Path("unknown.wav").write_bytes(next(Path("recordings/yes").iterdir()).read_bytes())
-    taught, shared, scored = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)
+    taught, shared, scored, simulated = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL
+    )
     names = {}
     exec(taught, names)
     model, clips, labels = (names[name] for name in ("model", "clips", "labels"))
@@ -65,6 +67,8 @@ def test_the_page_on_python_is_true(recordings, tmp_path, monkeypatch):
     names |= {"public_set": public_set, "columns": [0, 1, 2], "consensus": np.zeros((len(clips), 3), np.float32)}
     exec(scored, names)
     assert names["found"].scores.shape == (len(clips), 3)
+    exec(simulated, names)
+    assert (names["row"]["run"], names["row"]["seeds"]) == ("mean of 3 seeds", [1, 2, 3])
 
 
 def test_the_script_trains_on_a_folder_and_keeps_what_it_learned(recordings, tmp_path):
