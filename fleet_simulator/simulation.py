@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.experiment.file import Source, load_experiment
 from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.experiment.zero_shot_file import has_users, load_zero_shot
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
@@ -21,19 +21,19 @@ from fleet_simulator.zero_shot.simulation import run_zero_shot
 AnyExperiment = Experiment | ZeroShotExperiment
 
 
-def load(path: Path, changes: Sequence[str] = (), plugins: tuple[Plugin, ...] = ()) -> AnyExperiment:
+def load(source: Source, changes: Sequence[str] = (), plugins: tuple[Plugin, ...] = ()) -> AnyExperiment:
     """Read and check an experiment of either kind.
 
     Args:
-        path: of the file.
+        source: path of the file, or what it would hold.
         changes: of its settings.
         plugins: files with methods that it may name, which are in use.
 
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
     """
-    read = load_zero_shot if has_users(path, changes) else load_experiment
-    return replace(read(path, changes), plugins=plugins)
+    read = load_zero_shot if has_users(source, changes) else load_experiment
+    return replace(read(source, changes), plugins=plugins)
 
 
 def play(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +26,22 @@ from fleet_simulator.experiment.sections import (
 )
 from fleet_simulator.experiment.upload_memory import require_memory
 
+Source = Path | Mapping[str, Any]
+
 _OPTIONAL = ("faults", "baselines")
 
 
-def load_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
-    """Read and check an experiment. Relative paths in it are relative to the file.
+def load_experiment(experiment: Source, changes: Sequence[str] = ()) -> Experiment:
+    """Read and check an experiment. Relative paths in it are relative to the file, or to the working directory.
 
     Args:
-        path: of the file.
+        experiment: path of the file, or what it would hold.
         changes: of its settings (:func:`apply_changes`).
 
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
     """
-    file = read_toml(path, changes)
+    file = read_toml(experiment, changes)
     document = file.document
     kinds: dict[str, type[Any]] = {
         "data": DataSection, "fleet": FleetSection, "model": ModelSection, "rounds": RoundsSection,
@@ -46,45 +49,48 @@ def load_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
     }  # fmt: skip
     file.require_known((*kinds, "personalisation"))
     if missing := [name for name in kinds if name not in (*_OPTIONAL, *document)]:
-        raise ExperimentError(f"{path}: the section [{missing[0]}] is missing; docs/simulator.md has an example")
+        raise ExperimentError(f"{file.path}: the section [{missing[0]}] is missing; docs/simulator.md has an example")
     sections = {name: file.section(name, kind, document[name]) for name, kind in kinds.items() if name in document}
     personalisation = file.table("personalisation", document.get("personalisation", {}))
     try:
-        experiment = Experiment(**sections, personalisation=personalisation)
+        found = Experiment(**sections, personalisation=personalisation)
     except RefusedKeyError as error:
         raise ExperimentError(f"{file.place('faults', error.key)}: [faults] {error}") from error
     try:
-        plan = experiment.rounds.plan
-        _require_shared_model(experiment.rounds.strategy, plan.local.name)
+        plan = found.rounds.plan
+        _require_shared_model(found.rounds.strategy, plan.local.name)
     except (AggregatorError, ExperimentError) as error:
         key = error.key if isinstance(error, RefusedKeyError) else None
         raise ExperimentError(f"{file.place('rounds', key)}: [rounds] {error}") from error
     try:
-        _require_personal(experiment, plan.local.name)
+        _require_personal(found, plan.local.name)
     except (ExperimentError, ProtocolError) as error:
         raise ExperimentError(f"{file.place('personalisation')}: [personalisation] {error}") from error
-    if experiment.baselines is not None and not experiment.fleet.held_out:
+    if found.baselines is not None and not found.fleet.held_out:
         raise ExperimentError(
             f"{file.place('baselines')}: [baselines] are evaluated on clips of devices; give [fleet] held_out, say 0.4"
         )
     try:
-        _require_bundles(experiment.model, plan.local.name)
+        _require_bundles(found.model, plan.local.name)
     except (ExperimentError, ProtocolError) as error:
         raise ExperimentError(f"{file.place('model')}: [model] {error}") from error
     try:
-        require_memory(experiment, read_bundle(experiment.model.bundle).manifest)
+        require_memory(found, read_bundle(found.model.bundle).manifest)
     except ExperimentError as error:
         raise ExperimentError(f"{file.place('rounds')}: [rounds] {error}") from error
-    return experiment
+    return found
 
 
-def read_toml(path: Path, changes: Sequence[str] = ()) -> TomlFile:
-    """Read an experiment's file, with changes to it.
+def read_toml(experiment: Source, changes: Sequence[str] = ()) -> TomlFile:
+    """Read an experiment's file, or take what it would hold, with changes to it.
 
     Raises:
         ExperimentError: naming what is wrong with it.
     """
-    file = TomlFile.read(path, "experiment", ExperimentError)
+    if isinstance(experiment, Path):
+        file = TomlFile.read(experiment, "experiment", ExperimentError)
+    else:
+        file = TomlFile(Path("experiment"), "", deepcopy(dict(experiment)), ExperimentError)
     apply_changes(file.document, changes)
     return file
 

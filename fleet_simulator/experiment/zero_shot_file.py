@@ -14,7 +14,7 @@ from fleet_protocol.toml_sections import TomlFile
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.faults import FaultsSection
-from fleet_simulator.experiment.file import read_toml
+from fleet_simulator.experiment.file import Source, read_toml
 from fleet_simulator.experiment.sections import RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
 
@@ -22,29 +22,29 @@ STRATEGY = "zero_shot"
 _NEEDED = ("data", "users", "rounds")
 
 
-def has_users(path: Path, changes: Sequence[str] = ()) -> bool:
+def has_users(experiment: Source, changes: Sequence[str] = ()) -> bool:
     """Return whether an experiment is one of the strategy ``zero_shot``, in which every user has a section.
 
     Raises:
         ExperimentError: the file cannot be read.
     """
-    document = read_toml(path, changes).document
+    document = read_toml(experiment, changes).document
     rounds = document.get("rounds")
     return "users" in document or (isinstance(rounds, dict) and rounds.get("strategy") == STRATEGY)
 
 
-def load_zero_shot(path: Path, changes: Sequence[str] = ()) -> ZeroShotExperiment:
-    """Read and check an experiment. Relative paths in it are relative to the file.
+def load_zero_shot(experiment: Source, changes: Sequence[str] = ()) -> ZeroShotExperiment:
+    """Read and check an experiment. Relative paths in it are relative to the file, or to the working directory.
 
     Args:
-        path: of the file.
+        experiment: path of the file, or what it would hold.
         changes: of its settings (``apply_changes`` of changes.py).
 
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
     """
-    file = read_toml(path, changes)
-    document = file.document
+    file = read_toml(experiment, changes)
+    path, document = file.path, file.document
     kinds: dict[str, type[Any]] = {
         "data": DataSection, "rounds": RoundsSection, "zero_shot": ZeroShotSection, "faults": FaultsSection,
     }  # fmt: skip
@@ -56,13 +56,13 @@ def load_zero_shot(path: Path, changes: Sequence[str] = ()) -> ZeroShotExperimen
     sections = {name: file.section(name, kind, document.get(name, {})) for name, kind in kinds.items()}
     users = tuple(_user(file, number, values) for number, values in enumerate(_tables(path, document["users"]), 1))
     try:
-        experiment = ZeroShotExperiment(users=users, **sections)
+        found = ZeroShotExperiment(users=users, **sections)
     except ExperimentError as error:
         raise ExperimentError(f"{path}: {error}") from error
-    _require_plan(file, experiment)
+    _require_plan(file, found)
     for number, user in enumerate(users, 1):
-        _require_bundles(path, f"[users {number}]", user, experiment)
-    return experiment
+        _require_bundles(path, f"[users {number}]", user, found)
+    return found
 
 
 def _tables(path: Path, users: Any) -> list[Any]:  # noqa: ANN401  (whatever the file has there)

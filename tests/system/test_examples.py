@@ -1,4 +1,4 @@
-"""The examples run as they are shown: the notebook's cells, and the script on a folder of recordings."""
+"""The examples run as they are shown: the notebooks' cells, and the script on a folder of recordings."""
 
 import json
 import os
@@ -15,23 +15,43 @@ from tests.support.checkout import ROOT, run_python
 from tests.support.sounds import write_clips
 
 EXAMPLES = ROOT / "examples"
-NOTEBOOK = json.loads((EXAMPLES / "federation.ipynb").read_text())
+NOTEBOOKS = {path.stem: json.loads(path.read_text()) for path in EXAMPLES.glob("*.ipynb")}
 
 
-def test_the_notebook_is_one_and_carries_no_output():
-    assert (NOTEBOOK["nbformat"], NOTEBOOK["nbformat_minor"]) == (4, 5)
+@pytest.mark.parametrize("name", ["federation", "simulation"])
+def test_a_notebook_is_one_and_carries_no_output(name):
+    notebook = NOTEBOOKS[name]
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     kinds = {"markdown": {"cell_type", "id", "metadata", "source"}}
     kinds["code"] = kinds["markdown"] | {"execution_count", "outputs"}
-    assert all(set(cell) == kinds[cell["cell_type"]] for cell in NOTEBOOK["cells"])
-    assert len({cell["id"] for cell in NOTEBOOK["cells"]}) == len(NOTEBOOK["cells"])
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in NOTEBOOK["cells"])
+    assert all(set(cell) == kinds[cell["cell_type"]] for cell in notebook["cells"])
+    assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook["cells"])
+
+
+def run_notebook(name, folder):
+    """Run a notebook's cells one after the other, and return what they print."""
+    code = "\n".join("".join(cell["source"]) for cell in NOTEBOOKS[name]["cells"] if cell["cell_type"] == "code")
+    (folder / "cells.py").write_text(code + "\nprint('figures:', len(plt.get_fignums()))\n")
+    environment = {"MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT), "AURICLE_RECORDINGS": "", "TMPDIR": str(folder)}
+    return run_python(str(folder / "cells.py"), **environment)
+
+
+@pytest.mark.slow
+def test_the_notebook_of_simulations_shows_that_its_rule_withstands_attackers(tmp_path):
+    said = run_notebook("simulation", tmp_path)
+    honest = float(re.search(r"honest devices: (\S+)", said)[1])
+    accuracy = {
+        name: float(mean) for name, mean in re.findall(r"^(middle|weighted_mean): (\S+) ± ", said, re.MULTILINE)
+    }
+    assert honest > 0.6
+    assert accuracy["middle"] > accuracy["weighted_mean"] + 0.2
+    assert "figures: 1" in said
 
 
 @pytest.mark.slow
 def test_the_notebook_shows_that_devices_gain_from_each_other(tmp_path):
-    code = "\n".join("".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code")
-    (tmp_path / "cells.py").write_text(code + "\nprint('figures:', len(plt.get_fignums()))\n")
-    said = run_python(str(tmp_path / "cells.py"), MPLBACKEND="Agg", PYTHONPATH=str(ROOT), AURICLE_RECORDINGS="")
+    said = run_notebook("federation", tmp_path)
     alone = [float(value) for value in re.search(r"alone: \[(.*)\]", said)[1].split()]
     together = float(re.search(r"together: (\S+)", said)[1])
     consensus = float(re.search(r"names (\S+) of the public", said)[1])
@@ -53,7 +73,9 @@ def test_the_page_on_python_is_true(recordings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recordings.rename("recordings")
     Path("unknown.wav").write_bytes(next(Path("recordings/yes").iterdir()).read_bytes())
-    taught, shared, scored = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)
+    taught, shared, scored, simulated = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL
+    )
     names = {}
     exec(taught, names)
     model, clips, labels = (names[name] for name in ("model", "clips", "labels"))
@@ -65,6 +87,8 @@ def test_the_page_on_python_is_true(recordings, tmp_path, monkeypatch):
     names |= {"public_set": public_set, "columns": [0, 1, 2], "consensus": np.zeros((len(clips), 3), np.float32)}
     exec(scored, names)
     assert names["found"].scores.shape == (len(clips), 3)
+    exec(simulated, names)
+    assert (names["row"]["run"], names["row"]["seeds"]) == ("mean of 3 seeds", [1, 2, 3])
 
 
 def test_the_script_trains_on_a_folder_and_keeps_what_it_learned(recordings, tmp_path):

@@ -1,0 +1,72 @@
+"""The simulator from Python: an experiment as a dict or a file in, the figures of its rounds out.
+
+Names and meanings stay within a major version (docs/python.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from fleet_protocol.errors import AuricleError
+from fleet_simulator.errors import ExperimentError
+from fleet_simulator.plugins import load_plugins
+from fleet_simulator.runs import comparison
+from fleet_simulator.runs.progress import Silent, progress_on
+from fleet_simulator.simulation import load, play
+
+__all__ = ["AuricleError", "ExperimentError", "compare", "run"]
+
+
+def run(
+    experiment: Mapping[str, Any] | str | Path,
+    folder: str | Path | None = None,
+    *,
+    plugins: Sequence[str | Path] = (),
+    workers: int | None = 0,
+    progress: TextIO | None = None,
+) -> list[dict[str, Any]]:
+    """Run an experiment, or what is left of it.
+
+    Args:
+        experiment: the sections of an experiment's file by name, ``{"rounds": {"count": 10}, ...}``; relative paths in
+            it are relative to the working directory. Or the path of such a file.
+        folder: of the run; None: the file's name without its suffix.
+        plugins: files with a METHOD, RULE, SELECTION or STRATEGY that the rounds name.
+        workers: processes that train devices; 0: this one; None: one for each core. A script that asks for some must
+            begin below ``if __name__ == "__main__":``, because they import it.
+        progress: where a line for each round goes, such as ``sys.stderr``.
+
+    Returns:
+        An entry for each round, such as ``round``, ``devices``, ``loss`` and, in rounds that were tested, ``accuracy``
+        (0..1); docs/simulator.md names all. ``result.json`` in the folder has them too.
+
+    Raises:
+        ExperimentError: the experiment cannot be used; names the section, the key, the value and what is allowed.
+        AuricleError: the data, a bundle, a plugin, the folder or a worker is at fault.
+    """
+    given = experiment if isinstance(experiment, Mapping) else Path(experiment)
+    if folder is None:
+        if isinstance(given, Mapping):
+            raise ExperimentError("an experiment that is no file needs a folder: run(experiment, 'FOLDER')")
+        folder = given.with_suffix("")
+    loaded = load(given, plugins=load_plugins([Path(path) for path in plugins]))
+    return play(loaded, Path(folder), workers, progress_on(progress) if progress else Silent())
+
+
+def compare(folders: Sequence[str | Path]) -> list[dict[str, Any]]:
+    """Return a row for each finished run, then one for each group of runs that differ in nothing but the seed.
+
+    Args:
+        folders: of runs, or of sweeps.
+
+    Returns:
+        Of a run: ``run``, ``rounds``, ``accuracy`` and ``loss`` of the last round, ``best`` and ``best_round``,
+        ``code`` and the ``settings`` that differ. Of a group: means, sample standard deviations (``accuracy_std``,
+        ``best_std``, ``loss_std``), ``seeds`` and ``runs``. Accuracies are 0..1, and None where none was tested.
+
+    Raises:
+        AuricleError: a run has not ended, or its result is damaged.
+    """
+    return comparison.compare(comparison.read_runs([Path(folder) for folder in folders]))

@@ -1,0 +1,76 @@
+"""The simulator from Python does what the command does, and offers these names, no more and no fewer."""
+
+import io
+import json
+import tomllib
+
+import numpy as np
+import pytest
+
+from fleet_simulator import api
+from fleet_simulator.cli import main
+from tests.support.checkout import ROOT
+from tests.support.simulated_fleet import write_experiment
+
+RULE = ROOT / "examples" / "own_strategy" / "gentle_server.py"
+
+
+def test_the_front_door_offers_exactly_these_names():
+    assert set(api.__all__) == {"run", "compare", "AuricleError", "ExperimentError"}
+    assert all(hasattr(api, name) for name in api.__all__)
+
+
+def test_a_dict_a_file_and_the_command_come_to_the_same(tmp_path, bundles, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write_experiment(tmp_path / "fleet.toml", bundles["ann3"])
+    of_file = api.run("fleet.toml")
+    of_dict = api.run(tomllib.loads(path.read_text()), "of_dict")
+    assert main(["run", "fleet.toml", "--workers", "0", "--output", "command"]) == 0
+    assert [entry["round"] for entry in of_file] == [1, 2, 3]
+    assert of_file == of_dict == json.loads((tmp_path / "command/result.json").read_text())["rounds"]
+    states = {(tmp_path / name / "state.safetensors").read_bytes() for name in ("fleet", "of_dict", "command")}
+    assert len(states) == 1
+
+
+def test_a_dict_goes_on_where_it_was_and_stays_as_it_was(tmp_path, bundles):
+    experiment = tomllib.loads(write_experiment(tmp_path / "fleet.toml", bundles["ann3"]).read_text())
+    experiment["rounds"]["count"] = 1
+    first = api.run(experiment, tmp_path / "run")
+    experiment["rounds"]["count"] = 2
+    said = io.StringIO()
+    both = api.run(experiment, tmp_path / "run", progress=said)
+    assert both[0]["loss"] == first[0]["loss"]
+    assert "going on after round 1 of 2" in said.getvalue()
+    assert experiment["rounds"] == {"count": 2, "seed": 5, "local": {"epochs": 1}}
+
+
+def test_seeds_are_compared_with_a_method_from_a_file(tmp_path, bundles):
+    rule = tmp_path / "rule.py"
+    rule.write_text(RULE.read_text().replace('"smoothed"', '"fedavg"'))
+    experiment = tomllib.loads(write_experiment(tmp_path / "fleet.toml", bundles["ann3"]).read_text())
+    last = []
+    for seed in (1, 2):
+        changed = experiment | {"rounds": {"count": 1, "strategy": "gentle", "seed": seed}}
+        last.append(api.run(changed, tmp_path / f"seed-{seed}", plugins=[rule])[-1]["accuracy"])
+    *_, mean = api.compare([tmp_path / "seed-1", tmp_path / "seed-2"])
+    assert (mean["accuracy"], mean["accuracy_std"]) == pytest.approx((np.mean(last), np.std(last, ddof=1)))
+    with pytest.raises(api.ExperimentError, match="unknown strategy 'gentle'"):
+        api.run(changed, tmp_path / "without")
+
+
+@pytest.mark.parametrize(
+    ("changes", "folder", "said"),
+    [
+        ({}, None, "needs a folder"),
+        ({"fleet": {"devices": 0}}, "run", r"experiment: \[fleet\] devices = 0: must be from 1"),
+        ({"fleet": 3}, "run", r"experiment: \[fleet\] must be a section of keys, not 3"),
+        ({"fleets": {}}, "run", r"unknown section \[fleets\]"),
+        ({"users": []}, "run", "experiment: .*zero_shot"),
+    ],
+)
+def test_what_is_wrong_with_a_dict_is_named(tmp_path, bundles, monkeypatch, changes, folder, said):
+    monkeypatch.chdir(tmp_path)
+    experiment = tomllib.loads(write_experiment(tmp_path / "fleet.toml", bundles["ann3"]).read_text())
+    with pytest.raises(api.ExperimentError, match=said):
+        api.run(experiment | changes, folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["fleet.toml"]
