@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 
 import pytest
@@ -37,8 +36,6 @@ def test_two_devices_have_a_round_on_ones_own_recordings_after_five_commands(des
     assert new.returncode == 0, new.stderr
     assert "32 clips of down, no, up, yes" in new.stdout
     run, join, start = next_commands(new.stdout)
-    again = re.search(r"a fresh one: (auricle-aggregator .*)\)", new.stderr)[1]
-    assert "auricle-edge join" in desk.type(again).stdout
     desk.leave_running(run, "server.log")
     desk.wait_for("server.log", '"url"')
     for owner in ("kitchen", "hall"):
