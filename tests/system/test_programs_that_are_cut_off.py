@@ -78,7 +78,9 @@ def test_a_simulation_that_ctrl_c_stops_says_that_it_can_go_on(tmp_path):
 def test_a_server_that_ctrl_c_stops_has_done_its_work(tmp_path):
     (tmp_path / "log").touch()
     with (tmp_path / "log").open("w") as log:
-        run = started(tmp_path, "aggregator_server.cli", "run", "--create", "--data", "fleet", "--port", "0", stdout=log)
+        run = started(
+            tmp_path, "aggregator_server.cli", "run", "--create", "--data", "fleet", "--port", "0", stdout=log
+        )
     status, said = interrupted(run, lambda: '"url"' in (tmp_path / "log").read_text(), "the server")
     assert (status, "Traceback" in said) == (0, False), said
 
