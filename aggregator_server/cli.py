@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from aggregator_server.commands import audit, classes, devices, invite, new, publish, rounds, run, tokens, upkeep
-from fleet_protocol.command_line import INTERRUPTED, parse, program, with_version
+from fleet_protocol.command_line import parse, program, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
@@ -38,8 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         print(f"auricle-aggregator: {describe_missing(error, 'server')}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
 
 
 if __name__ == "__main__":

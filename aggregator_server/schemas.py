@@ -356,7 +356,7 @@ class RoundRequest:
         quorum: Share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
         seed: Seed of everything random in the round.
         new_classes: Number of new classes among the reports, where it is known.
-        selection: Method that selects the devices; None for the strategy's own.
+        selection: Method that selects the devices, or only settings of the strategy's own one.
         personalisation: Method that makes a model of each device's own from the result; None for the strategy's own.
         rounds: ``single``, or ``continuous``: uploads are merged when they arrive, one round after the other.
         every_s: Seconds after which a device contributes to continuous rounds again.
@@ -374,7 +374,7 @@ class RoundRequest:
     quorum: float = 0.5
     seed: int = 0
     new_classes: int | None = None
-    selection: Choice | None = None
+    selection: Choice | dict[str, Value] | None = None
     personalisation: Choice | None = None
     rounds: Rounds = "single"
     every_s: float = 86_400.0

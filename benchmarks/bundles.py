@@ -1,4 +1,4 @@
-"""The bundles that a benchmark measures: ready ones, a folder's, or built by `auricle-export` in its own process."""
+"""What a benchmark measures: bundles (ready ones, a folder's, or built by `auricle-export`), and real recordings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
 READY = FOLDER
 """Folder of the ready bundles, which have every architecture at features `gudur`."""
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def data_folder() -> Path:
+    """Return the folder of real recordings: AURICLE_DATA of the environment, else `shared/data` beside the checkout."""
+    return Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
 
 
 class BenchmarkError(AuricleError):

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bundles import READY, ROOT, BenchmarkError, build_bundles, given_bundles
+from benchmarks.bundles import READY, BenchmarkError, build_bundles, data_folder, given_bundles
 from benchmarks.papers.published import MEAN
 from benchmarks.papers.simulated import simulated
 from fleet_protocol.errors import AuricleError
@@ -24,7 +23,7 @@ from fleet_protocol.setting import Value
 from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
 
-DATA = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "urbansound8k_subset"
+DATA = data_folder() / "urbansound8k_subset"
 # From scratch on cepstra, and the head alone; `linear` has last block and head.
 COMPARED, LAST_BLOCK = ("cnn2", "base"), ("--features", "base", "--train", "last_block")
 RATES, TUNING_SEED = (0.02, 0.06, 0.2), 100

@@ -18,16 +18,15 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.bundles import data_folder
 from edge_client.audio.recordings import Recordings
 from edge_client.features.front_end import open_front_end
 from edge_client.features.mfcc import Mfcc
@@ -36,7 +35,7 @@ from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import CEPSTRA, PRESETS, FeatureSettings, MfccSettings
 from model_export.front_ends import PRECISIONS, SHIPPED, find_front_end
 
-DATA = Path(os.environ.get("AURICLE_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))
+DATA = data_folder()
 CLIPS = 32
 HOP_S = 0.25
 # glibc keeps pages of freed arrays once a block of this size was freed; above 32 MiB it would not.

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.bundles import ROOT
+from benchmarks.bundles import ROOT, data_folder
 
 _WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off")
 _OWN = {"kitchen": _WORDS[:6], "hall": _WORDS[2:]}
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"
+    data = data_folder() / "gsc_v2_test"
     with tempfile.TemporaryDirectory(prefix="auricle-first-round-") as folder:
         steps = _measure(Path(folder), data)
     steps["together"] = sum(steps.values())

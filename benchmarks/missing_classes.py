@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -28,7 +26,7 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
-from benchmarks.bundles import ROOT
+from benchmarks.bundles import data_folder
 from benchmarks.personalisation import LABELS, Corpus
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
@@ -268,7 +266,7 @@ def main() -> None:
     parser.add_argument("--others", action="store_true", help="with devices of two networks")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args()
-    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
+    data = data_folder()
     corpus = Corpus(data / "gsc_v2_test", ModelRuntime.open(find_bundle("cnn2")))
     trials: dict[str, Callable[[int], dict[str, float]]] = {
         name: partial(trial, corpus, settings) for name, settings in SETTINGS.items()

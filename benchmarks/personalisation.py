@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import select
 from aggregator_server.strategies.personalisation import schedule
 from aggregator_server.strategies.plan_methods import complete
-from benchmarks.bundles import ROOT, BenchmarkError
+from benchmarks.bundles import BenchmarkError, data_folder
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import augment
 from edge_client.features.front_end import open_front_end
@@ -188,7 +187,7 @@ def main() -> None:
     options = parser.parse_args()
     model = ModelRuntime.open(find_bundle("cnn2"))
     start = model.get_weights()
-    corpus = Corpus(Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test", model)
+    corpus = Corpus(data_folder() / "gsc_v2_test", model)
     selections: dict[str, list[dict[str, float]]] = {name: [] for name in SELECTIONS}
     personal: dict[str, list[dict[str, float]]] = {name: [] for name in PERSONAL}
     for seed in range(options.trials):

@@ -240,7 +240,8 @@ class _Aggregator:
         self._data = data
 
     def __enter__(self) -> _Aggregator:
-        command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(self._data), "--port", "0"]
+        command = [sys.executable, "-m", "aggregator_server.cli", "run", "--create", "--port", "0"]
+        command += ["--data", str(self._data)]
         self._log = (self._data / "server.log").open("w")
         self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=self._log, text=True)
         assert self._process.stdout is not None

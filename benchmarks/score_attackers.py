@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.bundles import ROOT
+from benchmarks.bundles import data_folder
 from benchmarks.papers.simulated import shared_inputs
 from benchmarks.papers.zero_shot_users import APPLICATIONS, users_of
 from fleet_protocol.ready_bundles import find_bundle
@@ -40,7 +39,7 @@ def accuracy(seed: int, rule: str, attack: str) -> float:
     words = APPLICATIONS["keywords"]
     bundles = {name: find_bundle(name) for name in ("cnn2", "cnn3", "dscnn3", "ann3", "cnn1", "cnn4")}
     users = tuple(UserSection(user.bundle, user.labels) for user in users_of(words, USERS, bundles, together=False))
-    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / words.folder
+    data = data_folder() / words.folder
     local: dict[str, Value] = {"epochs": EPOCHS, "learning_rate": RATE, "labels": False}
     experiment = ZeroShotExperiment(
         DataSection(words.source, data, words.labels, test=words.test, windows=words.windows),

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import tempfile
 import time
 import zlib
@@ -26,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
+from benchmarks.bundles import ROOT, BenchmarkError, build_bundles, data_folder
 from edge_client.audio.recordings import read_clip, speaker_of
 from edge_client.clips.store import ClipStore
 from edge_client.config import load_config
@@ -273,7 +272,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args()
     bundle = _build(options.front_end)
-    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
+    data = data_folder()
     material = Material(data, read_bundle(bundle).manifest.feature_settings, tuning=options.tuning)
     weights = known_words(material, bundle)
     model = ModelRuntime(dataclasses.replace(read_bundle(bundle), weights=weights))

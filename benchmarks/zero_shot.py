@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.bundles import ROOT
+from benchmarks.bundles import data_folder
 from benchmarks.papers.simulated import shared_inputs
 from benchmarks.papers.zero_shot_alone import users_alone
 from benchmarks.papers.zero_shot_users import APPLICATIONS, users_of
@@ -47,7 +46,7 @@ def experiment(seed: int, form: str) -> ZeroShotExperiment:
     words = APPLICATIONS["keywords"]
     bundles = {name: find_bundle(name) for name in ("cnn2", "cnn3", "dscnn3", "ann3", "cnn1", "cnn4")}
     users = tuple(UserSection(user.bundle, user.labels) for user in users_of(words, 3, bundles, together=False))
-    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / words.folder
+    data = data_folder() / words.folder
     settings = {"epochs": EPOCHS, "learning_rate": RATE} | dict(local)
     return ZeroShotExperiment(
         DataSection(words.source, data, words.labels, test=words.test, windows=words.windows),

@@ -52,7 +52,7 @@ class Fleet:
     def __enter__(self) -> Self:
         admin = secrets.token_urlsafe(24)
         tokens = {"AURICLE_ADMIN_TOKEN": admin, "AURICLE_ENROL_TOKEN": self.enrol_token}
-        command = ("aggregator_server.cli", "run", "--data", str(self._data), "--port", "0")
+        command = ("aggregator_server.cli", "run", "--create", "--data", str(self._data), "--port", "0")
         try:
             server = self._start("aggregator", command, tokens, stdout=subprocess.PIPE)
             assert server.stdout is not None

@@ -12,12 +12,18 @@ from aggregator_server.commands import add_data, add_json, duration, show
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
+    from aggregator_server.store import Tables
 
 
 def add(commands: Commands) -> None:
     """Add the commands."""
     invite = commands.add_parser("invite", help="invite a device: print a link, a command and a QR code, this once")
     add_data(invite)
+    invite.add_argument(
+        "--again",
+        metavar="NUMBER|GROUP",
+        help="another link for this invitation, whose link is lost",
+    )
     invite.add_argument("--devices", type=int, default=1, metavar="N", help="how many devices may come by it (1)")
     invite.add_argument("--expires", type=duration, default="1d", metavar="TIME", help="like 12h, 30d, never (1d)")
     invite.add_argument("--group", help="a word for people about these devices, like kitchen")
@@ -33,15 +39,18 @@ def add(commands: Commands) -> None:
 
 def _invite(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
-    from aggregator_server.fleet.invitations import invite
+    from aggregator_server.fleet.invitations import invite, renew_invitation
     from aggregator_server.schemas import InvitationRequest
     from aggregator_server.server_address import make_link
     from aggregator_server.store import open_tables
 
     tables = open_tables(options.data)
-    wanted = InvitationRequest(devices=options.devices, expires_s=options.expires, group=options.group)
     link_of = make_link(options.data, options.url)
-    made = invite(tables, wanted, COMMAND_LINE, time.time())
+    if options.again is not None:
+        made = renew_invitation(tables, _meant(tables, options.again), COMMAND_LINE, time.time())
+    else:
+        wanted = InvitationRequest(devices=options.devices, expires_s=options.expires, group=options.group)
+        made = invite(tables, wanted, COMMAND_LINE, time.time())
     link = link_of(made.token)
     command = f"auricle-edge join {link}"
     if options.json:
@@ -49,10 +58,23 @@ def _invite(options: argparse.Namespace) -> int:
         return 0
     print(f"{link}\n\nOn the device:\n\n  {command}\n")
     _print_code(link)
-    count = "one device" if made.info.devices == 1 else f"{made.info.devices} devices"
+    left = made.info.devices - made.info.used
+    count = "one device" if left == 1 else f"{left} devices"
     until = "" if made.info.expires_at is None else f" until {made.info.expires_at:%Y-%m-%d %H:%M} UTC"
-    print(f"(invitation {made.info.invitation_id}, for {count}{until}; it is not shown again)", file=sys.stderr)
+    print(
+        f"(invitation {made.info.invitation_id}, for {count}{until}; `invite --again` makes another link)",
+        file=sys.stderr,
+    )
     return 0
+
+
+def _meant(tables: Tables, given: str) -> int:
+    """Return the number of the invitation that is meant by its number or group."""
+    from aggregator_server.commands.naming import Named, resolve
+    from aggregator_server.fleet.invitations import list_invitations
+
+    known = (Named(str(info.invitation_id), info.group, info.revoked_at is None) for info in list_invitations(tables))
+    return int(resolve(given, known, "invitation", "auricle-aggregator invitations", prefixes=False))
 
 
 def _print_code(link: str) -> None:
@@ -68,13 +90,7 @@ def _invitations(options: argparse.Namespace) -> int:
 
     tables = open_tables(options.data)
     if options.revoke is not None:
-        from aggregator_server.commands.naming import Named, resolve
-
-        known = (
-            Named(str(info.invitation_id), info.group, info.revoked_at is None) for info in list_invitations(tables)
-        )
-        which = resolve(options.revoke, known, "invitation", "auricle-aggregator invitations", prefixes=False)
-        revoke_invitation(tables, int(which), COMMAND_LINE, time.time())
+        revoke_invitation(tables, _meant(tables, options.revoke), COMMAND_LINE, time.time())
         return 0
     columns = ("invitation_id", "devices", "used", "group", "made_at", "expires_at", "revoked_at")
     show(list_invitations(tables), columns, as_json=options.json)

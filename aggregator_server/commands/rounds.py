@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator_server.client import Client
 from aggregator_server.commands import add_json, duration, show, text_of
+from aggregator_server.commands.presence import AWAY_S, print_left_out
 from aggregator_server.commands.remote import add_server, connect
 from aggregator_server.commands.watching import watch
 from aggregator_server.errors import AggregatorError, ServerError
@@ -36,7 +37,9 @@ def add(commands: Commands) -> None:
     follow.set_defaults(run=_watch)
     for parser in (start, follow):
         parser.add_argument(
-            "--learned", action="store_true", help="follow it until every device has applied the result"
+            "--learned",
+            action="store_true",
+            help="follow it until every device has applied the result, but those that are away",
         )
     cancel = actions.add_parser("cancel", help="end the open round without a result")
     cancel.add_argument("round", type=int, metavar="NUMBER", help="as `rounds` shows it")
@@ -104,6 +107,8 @@ def _start(options: argparse.Namespace) -> int:
         if error.answer != _REPLACES or not _agreed(error, options):
             raise
         opened = client.send("POST", "/v1/rounds", wanted | {"replace_model": True})
+    if options.learned and not options.continuous:
+        print_left_out(client, int(opened["round_id"]))
     if options.watch or options.learned:
         return watch(client, int(opened["round_id"]), learned=options.learned, as_json=options.json)
     _print_summary(opened, "is open", as_json=options.json)
@@ -125,6 +130,8 @@ def _request(options: argparse.Namespace) -> dict[str, Any]:
         "every_s": options.every,
         "replace_model": options.replace_model or None,
     } | {part: getattr(options, part) for part in _PART_HELP}
+    if options.learned and not options.continuous and options.selection is None:
+        given["selection"] = {"seen_within_s": AWAY_S}
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import re
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aggregator_server.errors import StartError
 from aggregator_server.limits import DEVICES_PER_MINUTE
 from aggregator_server.logs import configure
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from aggregator_server.web.endpoint import Endpoint
     from aggregator_server.web.server import ProxyNetwork
 
+_SITE = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:/[\w.~%/-]*)?", re.ASCII)
+_LONGEST_URL = 200
 _HOST, _PORT = "127.0.0.1", 8470
 
 
@@ -24,6 +29,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     run = commands.add_parser("run", help="run the server")
     run.add_argument("--data", type=Path, required=True, help="folder of the database, the blobs and the tokens")
+    run.add_argument("--create", action="store_true", help="begin a new fleet where --data names a folder without one")
     add_endpoint(run)
     run.add_argument(
         "--keep-uploads",
@@ -60,6 +66,10 @@ def add(commands: Commands) -> None:
         help="processes that serve; more than one for thousands of devices",
     )
     run.add_argument(
+        "--docs-url", type=_site, metavar="URL",
+        help="site of the documentation, for the dashboard's links of help (default: pages of the server itself)",
+    )  # fmt: skip
+    run.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="json: one object a line, for programs (text)"
     )
     run.set_defaults(run=_run)
@@ -73,6 +83,15 @@ def _proxy(text: str) -> ProxyNetwork:
     if not network.prefixlen:
         raise argparse.ArgumentTypeError(f"{network} is every address, so any client could make up its own")
     return network
+
+
+def _site(text: str) -> str:
+    if len(text) > _LONGEST_URL or _SITE.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(
+            f"must be the address of the folder of its pages, like https://docs.example/auricle, without a password, "
+            f"a query or a fragment, and at most {_LONGEST_URL} characters long, not {text[:_LONGEST_URL]!r}"
+        )
+    return text.rstrip("/")
 
 
 def add_endpoint(parser: argparse.ArgumentParser) -> None:
@@ -119,11 +138,32 @@ def options_of_run(options: argparse.Namespace) -> str:
     return "".join(words) + "".join(name for name, given in switches.items() if given)
 
 
+def _require_fleet(data: Path) -> None:
+    """Check that a data folder was meant; at a terminal, ask whether to begin a fleet there.
+
+    Raises:
+        StartError: there is no fleet in it, and nobody to ask.
+        KeyboardInterrupt: the answer is no.
+    """
+    from aggregator_server.store import why_not_meant
+
+    found = why_not_meant(data)
+    if found is None:
+        return
+    if not sys.stdin.isatty():
+        raise StartError(f"no fleet is in {data}: {found}. Name the folder of your fleet, or begin one with --create")
+    print(f"No fleet is in {data}: {found}. Begin a new one there? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise KeyboardInterrupt
+
+
 def _run(options: argparse.Namespace) -> int:
     from aggregator_server.store.free_space import full, is_full
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
     from aggregator_server.web.service import Terms
 
+    if not options.create:
+        _require_fleet(options.data)
     configure(options.log_format)
     endpoint = endpoint_of(options)
     terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve, secret_days=options.secret_days)
@@ -137,6 +177,7 @@ def _run(options: argparse.Namespace) -> int:
             review_classes=options.review_classes,
             workers=options.workers,
             proxies=tuple(options.behind_proxy),
+            docs_url=options.docs_url,
         )
     except OSError as error:
         if is_full(error, options.data):

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from aggregator_server.client import Client
 from aggregator_server.commands import print_table, rich_table, text_of
+from aggregator_server.commands.presence import awaited, print_not_awaited
 from aggregator_server.rounds.lateness import late_after
 from fleet_protocol.messages import RoundState
 
@@ -61,7 +62,7 @@ def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int
     Args:
         client: speaks to the server.
         round_id: the round.
-        learned: whether to go on until every selected device has applied the result.
+        learned: whether to go on until every selected device has applied the result, but those that are away.
         as_json: whether to print an object a line: what changed, and at the end the whole round.
 
     Raises:
@@ -72,15 +73,19 @@ def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int
     with screen:
         while True:
             detail: Detail = client.get(address)
-            taken = seats(detail, _troubles(client, detail), datetime.now(UTC))
+            now = datetime.now(UTC)
+            taken = seats(detail, _troubles(client, detail), now)
             screen.show(detail, taken)
-            if _is_over(detail, learned=learned):
+            state = detail["summary"]["state"]
+            if state != _OPEN and not (learned and state == _DONE and awaited(client, detail, now)):
                 break
             time.sleep(_PAUSE_S)
     if as_json:
         print(json.dumps({"event": detail["summary"]["state"], "round": detail}), flush=True)
     else:
         _print_result(detail, taken)
+    if learned:
+        print_not_awaited(client, detail)
     return _STATUS[detail["summary"]["state"]]
 
 
@@ -126,12 +131,6 @@ def _details(item: Mapping[str, Any], troubles: Mapping[str, str]) -> str:
     if item["upload"] is None:
         return troubles.get(item["device_id"], "")
     return "" if item["clips"] is None else f"{item['clips']} clips"
-
-
-def _is_over(detail: Detail, *, learned: bool) -> bool:
-    if detail["summary"]["state"] != _DONE or not learned:
-        return bool(detail["summary"]["state"] != _OPEN)
-    return all(item["learned"] for item in detail["participants"])
 
 
 def _title(detail: Detail) -> str:

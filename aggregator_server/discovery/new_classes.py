@@ -114,7 +114,7 @@ def _limits(reports: int, groups: Sequence[Group], fitting: Sequence[Group], ter
         found.append(
             f"{unmade} new classes were not made: the fleet has no room beyond {terms.max_classes} classes, and one "
             f"device alone brings no more than {NEW_CLASSES_OF_A_DEVICE} in a round; retire or reject classes that "
-            "should not be there with DELETE /v1/classes/{class_id}"
+            "should not be there"
         )
     return found
 

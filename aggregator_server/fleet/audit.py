@@ -31,6 +31,7 @@ What = Literal[
     "device_released",
     "device_revoked",
     "invitation_made",
+    "invitation_renewed",
     "invitation_revoked",
     "limit_hit",
     "model_published",

@@ -81,7 +81,7 @@ def require_free_name(session: Session, name: str, class_id: str) -> None:
     """
     other = session.scalar(select(ClassRow).where(ClassRow.folded == name.casefold()))
     if other is not None and other.class_id != class_id:
-        raise ClassNameTakenError(f"class {other.class_id!r} is called {other.name!r}; choose another name")
+        raise ClassNameTakenError(f"class {other.class_id!r} has the name {other.name!r} already; choose another name")
 
 
 def classes_in_state(session: Session, *states: str) -> tuple[str, ...]:

@@ -90,12 +90,17 @@ def quarantine(tables: Tables, device_id: str, reason: str, now: float, by: Acto
         DeviceNotFoundError: there is no such device.
         InvalidRequestError: the reason is empty, too long, or not printable.
     """
-    check_name(reason, "a reason")
     with tables.writing() as session:
-        _require_device(session, device_id)
-        row = _row(session, device_id)
-        if row.quarantined_at is None:
-            _quarantine(session, row, reason, now, by)
+        quarantine_within(session, device_id, reason, now, by)
+
+
+def quarantine_within(session: Session, device_id: str, reason: str, now: float, by: Actor) -> None:
+    """Do what :func:`quarantine` does within a transaction."""
+    check_name(reason, "a reason")
+    _require_device(session, device_id)
+    row = _row(session, device_id)
+    if row.quarantined_at is None:
+        _quarantine(session, row, reason, now, by)
 
 
 def release(tables: Tables, device_id: str, now: float, by: Actor = SERVER) -> None:
@@ -105,11 +110,16 @@ def release(tables: Tables, device_id: str, now: float, by: Actor = SERVER) -> N
         DeviceNotFoundError: there is no such device.
     """
     with tables.writing() as session:
-        _require_device(session, device_id)
-        row = _row(session, device_id)
-        if row.quarantined_at is not None:
-            row.quarantined_at, row.reason, row.suspicion = None, None, 0
-            audit(session, "device_released", by, now, device_id=device_id)
+        release_within(session, device_id, now, by)
+
+
+def release_within(session: Session, device_id: str, now: float, by: Actor) -> None:
+    """Do what :func:`release` does within a transaction."""
+    _require_device(session, device_id)
+    row = _row(session, device_id)
+    if row.quarantined_at is not None:
+        row.quarantined_at, row.reason, row.suspicion = None, None, 0
+        audit(session, "device_released", by, now, device_id=device_id)
 
 
 def with_conduct(session: Session, devices: Collection[DeviceInfo]) -> tuple[DeviceInfo, ...]:

@@ -208,12 +208,19 @@ def revoke(tables: Tables, device_id: str, now: float, by: Actor = SERVER) -> No
     Raises:
         DeviceNotFoundError: there is no such device.
     """
-    _end(tables, device_id, now, by, "device_revoked")
+    with tables.writing() as session:
+        revoke_within(session, device_id, now, by)
+
+
+def revoke_within(session: Session, device_id: str, now: float, by: Actor) -> None:
+    """Do what :func:`revoke` does within a transaction."""
+    _end(session, device_id, now, by, "device_revoked")
 
 
 def leave(tables: Tables, device_id: str, now: float, by: Actor) -> None:
     """Let a device go that wants to leave; like one that was revoked, it does not come back by the same secret."""
-    _end(tables, device_id, now, by, "device_left")
+    with tables.writing() as session:
+        _end(session, device_id, now, by, "device_left")
 
 
 def admit(tables: Tables, device_id: str, now: float, by: Actor) -> None:
@@ -225,12 +232,17 @@ def admit(tables: Tables, device_id: str, now: float, by: Actor) -> None:
         ForeignFeaturesError: its features are not those of the public set.
     """
     with tables.writing() as session:
-        row = _require(session, device_id)
-        _require_not_revoked(row)
-        _require_fleets_features(session, FeatureSettings.from_json(row.features), row.name)
-        if row.waiting:
-            row.waiting = False
-            audit(session, "device_admitted", by, now, device_id=device_id, name=row.name)
+        admit_within(session, device_id, now, by)
+
+
+def admit_within(session: Session, device_id: str, now: float, by: Actor) -> None:
+    """Do what :func:`admit` does within a transaction."""
+    row = _require(session, device_id)
+    _require_not_revoked(row)
+    _require_fleets_features(session, FeatureSettings.from_json(row.features), row.name)
+    if row.waiting:
+        row.waiting = False
+        audit(session, "device_admitted", by, now, device_id=device_id, name=row.name)
 
 
 def ask_for_new_secret(tables: Tables, device_id: str, now: float, by: Actor) -> None:
@@ -289,12 +301,11 @@ def _require(session: Session, device_id: str) -> DeviceRow:
     return row
 
 
-def _end(tables: Tables, device_id: str, now: float, by: Actor, what: What) -> None:
-    with tables.writing() as session:
-        row = _require(session, device_id)
-        if row.revoked_at is None:
-            row.revoked_at = now
-            audit(session, what, by, now, device_id=device_id, name=row.name)
+def _end(session: Session, device_id: str, now: float, by: Actor, what: What) -> None:
+    row = _require(session, device_id)
+    if row.revoked_at is None:
+        row.revoked_at = now
+        audit(session, what, by, now, device_id=device_id, name=row.name)
 
 
 def _check(enrolment: Enrolment) -> FeatureSettings:

@@ -39,6 +39,23 @@ def invite(tables: Tables, wanted: InvitationRequest, by: Actor, now: float) -> 
         return NewInvitation(info=_info(row), token=token)
 
 
+def renew_invitation(tables: Tables, invitation_id: int, by: Actor, now: float) -> NewInvitation:
+    """Give an invitation another token, where the first was lost; that one lets nobody in from now on.
+
+    Raises:
+        InvitationNotFoundError: there is no such invitation.
+        InvitationSpentError: it lets nobody in any more.
+    """
+    token = draw("join")
+    with tables.writing() as session:
+        if session.get(InvitationRow, invitation_id) is None:
+            raise _no_invitation(invitation_id)
+        row = require_open(session, invitation_id, now)
+        row.token_hash = hash_secret(token)
+        audit(session, "invitation_renewed", by, now, invitation_id=invitation_id)
+        return NewInvitation(info=_info(row), token=token)
+
+
 def list_invitations(tables: Tables) -> tuple[InvitationInfo, ...]:
     """Return every invitation, spent ones too, oldest first."""
     with tables.reading() as session:
@@ -55,9 +72,7 @@ def revoke_invitation(tables: Tables, invitation_id: int, by: Actor, now: float)
     with tables.writing() as session:
         row = session.get(InvitationRow, invitation_id)
         if row is None:
-            raise InvitationNotFoundError(
-                f"there is no invitation {invitation_id}; `auricle-aggregator invitations` lists them"
-            )
+            raise _no_invitation(invitation_id)
         if row.revoked_at is None:
             row.revoked_at = now
             audit(session, "invitation_revoked", by, now, invitation_id=invitation_id)
@@ -100,6 +115,12 @@ def require_open(session: Session, invitation_id: int, now: float) -> Invitation
             f"invitation {invitation_id} {reason}; ask for a new one (`auricle-aggregator invite`)"
         )
     return row
+
+
+def _no_invitation(invitation_id: int) -> InvitationNotFoundError:
+    return InvitationNotFoundError(
+        f"there is no invitation {invitation_id}; `auricle-aggregator invitations` lists them"
+    )
 
 
 def _info(row: InvitationRow) -> InvitationInfo:

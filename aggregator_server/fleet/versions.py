@@ -42,7 +42,7 @@ def is_outdated(program: str, ours: str | None = None) -> bool:
         program: Version that the device says.
         ours: Version to compare it with; None: this server's.
     """
-    there, here = _numbers(program), _numbers(_own() if ours is None else ours)
+    there, here = numbers_of(program), numbers_of(_own() if ours is None else ours)
     return there < here
 
 
@@ -51,7 +51,7 @@ def _own() -> str:
     return version()  # asked of the disk once
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers_of(text: str) -> tuple[int, ...]:
     """Return the numbers that a version begins with, without zeros at their end; empty where it is no version."""
     found = _NUMBERS.match(text)
     numbers = [int(part) for part in found[0].split(".")] if found else []

@@ -146,5 +146,8 @@ def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> t
         )
     if not selected:
         limit = plan.selection.settings["seen_within_s"]
-        raise NoDevicesError(f"no device was heard of in the last {limit:g} s; raise the selection's seen_within_s")
+        raise NoDevicesError(
+            f"no device was heard of in the last {limit:g} s; start `auricle-edge run` on one first, or raise the "
+            "selection's seen_within_s"
+        )
     return selected

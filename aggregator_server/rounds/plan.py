@@ -40,7 +40,7 @@ def make_plan(request: RoundRequest) -> RoundPlan:
     _check(request)
     if request.rounds == CONTINUOUS:
         _check_continuous(request, chosen)
-    selection = request.selection or Choice(chosen.selection)
+    selection = _choice(request.selection or {}, chosen.selection)
     personalisation = request.personalisation or Choice(chosen.personalisation)
     if personalisation.name == "group_balanced" and not chosen.shares_model:
         raise InvalidPlanError(
@@ -94,10 +94,9 @@ def _check_continuous(request: RoundRequest, chosen: Strategy) -> None:
             f"strategy {request.strategy!r} combines the uploads of a round, so its rounds cannot be continuous; "
             f"those of {able} can"
         )
-    if request.selection is not None and request.selection.name != "all":
-        raise InvalidPlanError(
-            f"continuous rounds take every device, so leave out selection {request.selection.name!r}"
-        )
+    selection = _choice(request.selection or {}, "all").name
+    if selection != "all":
+        raise InvalidPlanError(f"continuous rounds take every device, so leave out selection {selection!r}")
     if not 1 <= request.every_s <= _MAX_DEADLINE_S:
         raise InvalidPlanError(f"every_s must be from 1 to {_MAX_DEADLINE_S:g} s, not {request.every_s!r}")
 
@@ -122,6 +121,14 @@ def _others(wanted: Choice, chosen: Strategy) -> OthersPart:
     return OthersPart(strategy=theirs.name, local=local, aggregation=_aggregation(theirs, {}))
 
 
+def _choice(wanted: Choice | dict[str, Value], own: str) -> Choice:
+    """Return the method that was named, else the strategy's own with these settings."""
+    if isinstance(wanted, Choice):
+        return wanted
+    # A name alone reads like one setting, and no method has a setting of that name.
+    return Choice(str(wanted["name"])) if list(wanted) == ["name"] else Choice(own, wanted)
+
+
 def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:
     """Return the plan's aggregation part: the rule that was named, else the strategy's own with these settings.
 
@@ -129,8 +136,7 @@ def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:
         InvalidPlanError: the strategy cannot use that rule.
         PlanError: a setting is wrong.
     """
-    if not isinstance(wanted, Choice):  # a name alone reads like one setting, and no rule has a setting of that name
-        wanted = Choice(str(wanted["name"])) if list(wanted) == ["name"] else Choice(chosen.aggregation, wanted)
+    wanted = _choice(wanted, chosen.aggregation)
     if wanted.name not in chosen.aggregations:
         allowed = ", ".join(sorted(chosen.aggregations))
         raise InvalidPlanError(f"this strategy cannot use the aggregation {wanted.name!r}; it can use: {allowed}")

@@ -23,10 +23,22 @@ from aggregator_server.store.database import create_database
 from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import FolderIdentity
 
-__all__ = ["DATABASE", "LEASE", "LOCK", "KeptUploads", "Store", "Tables", "is_data_folder", "open_tables"]
+__all__ = [
+    "DATABASE",
+    "LEASE",
+    "LOCK",
+    "KeptUploads",
+    "Store",
+    "Tables",
+    "is_data_folder",
+    "open_tables",
+    "why_not_meant",
+]
 
 # Files of a data folder; of several processes that serve it, the one that moves rounds locks the last.
 DATABASE, LOCK, LEASE = "auricle.db", "lock", "step.lock"
+# Any of these says that a folder was meant for a fleet; the lock is the first that a start makes.
+_OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "fleet.id", "tokens.json"})
 
 _VERSION = text("PRAGMA data_version")  # changes with what other connections commit, and glances commit nothing
 KeptUploads = Literal["none", "last", "all"]
@@ -174,6 +186,25 @@ def is_data_folder(folder: Path) -> bool:
     return (folder / DATABASE).is_file()
 
 
+def why_not_meant(folder: Path) -> str | None:
+    """Return why a folder does not look like one for a fleet: it is not there, or holds other files.
+
+    None: it holds a fleet, or a part of one, or it is empty, as an installer makes it.
+
+    Raises:
+        StartError: it cannot be read.
+    """
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except FileNotFoundError:
+        return "there is no such folder"
+    except OSError as error:
+        raise StartError(f"data folder {folder} cannot be used ({error}); name a folder of yours") from error
+    if not names or names & _OF_A_FLEET:
+        return None
+    return f"it holds other files, such as {min(names)}"
+
+
 def open_tables(folder: Path) -> Tables:
     """Open the tables of a data folder that exists, also while a server runs with it.
 
@@ -183,7 +214,7 @@ def open_tables(folder: Path) -> Tables:
     if not is_data_folder(folder):
         raise StartError(
             f"{folder} is no data folder: it has no {DATABASE}. Name the folder that the server runs with "
-            "(`auricle-aggregator run --data FOLDER` makes one)"
+            "(`auricle-aggregator run --data FOLDER --create` makes one)"
         )
     return Tables(create_database(folder / DATABASE, _identity(folder)))
 

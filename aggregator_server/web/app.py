@@ -22,7 +22,7 @@ from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.web import http_errors
 from aggregator_server.web.dashboard.live import Streams
-from aggregator_server.web.dashboard.page_route import HEADERS
+from aggregator_server.web.dashboard.page_route import HEADERS, page_of
 from aggregator_server.web.dashboard.pages import PAGES
 from aggregator_server.web.docs_page import POLICY, render
 from aggregator_server.web.flusher import Flusher
@@ -58,7 +58,11 @@ _DESCRIPTION = (
 
 
 def create_app(
-    store: Store, first_tokens: Tokens, terms: Terms | None = None, siblings: Siblings | None = None
+    store: Store,
+    first_tokens: Tokens,
+    terms: Terms | None = None,
+    siblings: Siblings | None = None,
+    docs_url: str | None = None,
 ) -> FastAPI:
     """Return the server's application; the store stays the caller's, to close.
 
@@ -67,6 +71,7 @@ def create_app(
         first_tokens: of ``tokens.json`` or the environment.
         terms: what whoever runs the server asks of devices.
         siblings: the other processes that serve the same fleet; None where this one is alone.
+        docs_url: where the documentation's site is, for the pages' links of help; None: at this server itself.
     """
     others = siblings or Siblings()
 
@@ -113,8 +118,9 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
     )
-    http_errors.install(app)
-    app.add_middleware(Intake, require_known=require_known)
+    app.state.docs_url = docs_url
+    http_errors.install(app, page_of)
+    app.add_middleware(Intake, require_known=require_known, page_of=page_of)
     for module in _ROUTES:
         app.include_router(module.router)
     for router in PAGES:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -44,6 +45,8 @@ _STATUS: dict[type[AggregatorError], int] = {
     TooManyError: 429,
 }
 METHOD_NOT_ALLOWED = "method_not_allowed"
+PageOf = Callable[[Request, Response], Response]
+Handler = Callable[[Request, Exception], Awaitable[Response]]
 Responses = dict[int | str, dict[str, Any]]
 
 
@@ -95,15 +98,33 @@ def retry_headers(error: AggregatorError) -> dict[str, str]:
     return {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, BusyError) else {}
 
 
-def install(app: FastAPI) -> None:
-    """Make an application answer every error in the one shape."""
-    app.add_exception_handler(AggregatorError, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(OSError, _disk)
-    app.add_exception_handler(OperationalError, _disk)
-    app.add_exception_handler(Exception, _unforeseen)
+def install(app: FastAPI, page_of: PageOf) -> None:
+    """Make an application answer every error in the one shape, and browsers with a page.
+
+    Args:
+        app: the application.
+        page_of: makes a page of an answer in the one shape.
+    """
+
+    def handled(handler: Handler) -> Callable[[Request, Exception], Awaitable[Response]]:
+        async def answer(request: Request, error: Exception) -> Response:
+            return for_caller(request, await handler(request, error), page_of)
+
+        return answer
+
+    app.add_exception_handler(AggregatorError, handled(_refused))
+    app.add_exception_handler(RequestValidationError, handled(_invalid))
+    app.add_exception_handler(HTTPException, handled(_http))
+    app.add_exception_handler(ClientDisconnect, handled(_gone))
+    app.add_exception_handler(OSError, handled(_disk))
+    app.add_exception_handler(OperationalError, handled(_disk))
+    app.add_exception_handler(Exception, handled(_unforeseen))
+
+
+def for_caller(request: Request, answer: Response, page_of: PageOf) -> Response:
+    """Return an answer as it is for programs; for a browser that opens a page, as a page."""
+    opens_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/v1/")
+    return page_of(request, answer) if opens_page else answer
 
 
 async def _refused(_request: Request, error: Exception) -> JSONResponse:

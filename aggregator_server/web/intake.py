@@ -17,7 +17,7 @@ from aggregator_server.errors import (
     TooLargeError,
     TooSlowError,
 )
-from aggregator_server.web.http_errors import refusal
+from aggregator_server.web.http_errors import PageOf, for_caller, refusal
 from fleet_protocol.bounded_json import require_bounded
 from fleet_protocol.errors import JsonError
 
@@ -40,13 +40,15 @@ class Intake:
     - A form of the dashboard is small; its page looks who sends it.
     """
 
-    def __init__(self, app: ASGIApp, require_known: RequireKnown) -> None:
+    def __init__(self, app: ASGIApp, require_known: RequireKnown, page_of: PageOf) -> None:
         """Wrap an application.
 
         Args:
             app: what to wrap.
             require_known: raises an AggregatorError unless a request's token is one that the server knows.
+            page_of: makes a page of a refusal, for browsers.
         """
+        self._page_of = page_of
         self._app = app
         self._require_known = require_known
         self._turns = asyncio.Semaphore(limits.UPLOADS_READ_AT_ONCE)
@@ -60,7 +62,7 @@ class Intake:
         try:
             bounded = await self._bounded(scope, receive, turn)
         except AggregatorError as error:
-            await refusal(error)(scope, receive, send)
+            await for_caller(Request(scope), refusal(error), self._page_of)(scope, receive, send)
             return
         try:
             await self._app(scope, bounded, send)

@@ -92,6 +92,7 @@ class _Setup:
         connections: How many a process may have.
         log_format: Of the log.
         proxies: Whose word on where a request comes from is believed.
+        docs_url: Where the documentation's site is; None: the server shows the documents itself.
     """
 
     data: Path
@@ -103,6 +104,7 @@ class _Setup:
     connections: int
     log_format: LogFormat
     proxies: tuple[ProxyNetwork, ...]
+    docs_url: str | None
 
     def store(self, *, shared: bool) -> Store:
         """Open the data folder."""
@@ -164,6 +166,7 @@ def serve(
     review_classes: bool = False,
     workers: int = 1,
     proxies: tuple[ProxyNetwork, ...] = (),
+    docs_url: str | None = None,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
 
@@ -176,6 +179,7 @@ def serve(
         review_classes: whether new classes wait for an operator.
         workers: processes that serve.
         proxies: whose word on where a request comes from is believed; of nobody else's.
+        docs_url: where the documentation's site is; None: the server shows the documents itself.
 
     Raises:
         StartError: the data folder, a token, the address, a certificate, the number of workers or an installed
@@ -202,6 +206,7 @@ def serve(
                 connections=limits.most_connections(_allow_files()) // workers,
                 log_format=configured(),
                 proxies=proxies,
+                docs_url=docs_url,
             )
 
             def ready() -> None:
@@ -236,7 +241,7 @@ def _run(
         signal.signal(number, lambda *_: None)
     # Threads that compute would keep the loop waiting for 5 ms each, by default.
     sys.setswitchinterval(_SWITCH_S)
-    app = create_app(store, setup.tokens, setup.terms, siblings)
+    app = create_app(store, setup.tokens, setup.terms, siblings, setup.docs_url)
     _Server(app, setup, ready).run(sockets=[listener])
 
 

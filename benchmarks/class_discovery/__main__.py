@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bundles import ROOT
+from benchmarks.bundles import ROOT, data_folder
 from benchmarks.class_discovery import worker
 from benchmarks.class_discovery.corpus import CEPSTRA, build, front_end
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--strategy", type=int, default=10, help="the same by the strategy prototypes (10)")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args(arguments)
-    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_logmel_jpg.zip"
+    data = data_folder() / "gsc_v2_logmel_jpg.zip"
     if not data.is_file():
         raise SystemExit(f"there is no {data}; set AURICLE_DATA to the folder that holds this archive")
     seeds = range(options.seed, options.seed + options.trials)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import zero_shot
-from benchmarks.bundles import ROOT, build_bundles
+from benchmarks.bundles import ROOT, build_bundles, data_folder
 from benchmarks.gain import shared_weights
 from benchmarks.gain.deal import Fleet, deal
 from benchmarks.gain.embeddings import read_words
@@ -57,7 +56,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=available_cores(), metavar="N", help="at once (all cores)")
     parser.add_argument("--json", action="store_true", help="print one JSON list as the last line")
     chosen = parser.parse_args()
-    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"
+    data = data_folder() / "gsc_v2_test"
     if not data.is_dir():
         raise SystemExit(f"there is no {data}; set AURICLE_DATA to the folder that holds this one")
     found = {

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bundles import ROOT
+from benchmarks.bundles import data_folder
 from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import FrontEnd, front_ends
 from benchmarks.listening.idle import idle_mb, import_s
@@ -131,7 +130,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listening", description=__doc__)
-    parser.add_argument("--data", type=Path, default=os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
+    parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument(
         "--front-ends", nargs="+", default=["cnn2", "dscnn3", "base"], metavar="NAME",
         help="networks on cepstra, `base`, or files NAME.frontend (cnn2 dscnn3 base)",

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bundles import ROOT, BenchmarkError
+from benchmarks.bundles import ROOT, BenchmarkError, data_folder
 from benchmarks.listening.__main__ import line, streams_of
 from benchmarks.listening.__main__ import measure as measure_front_end
 from benchmarks.listening.dialogue import dialogue
@@ -229,7 +229,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listening.alternatives", description=__doc__)
-    parser.add_argument("--data", type=Path, default=os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
+    parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--packages", nargs="*", default=list(PACKAGES), choices=PACKAGES)
     parser.add_argument(
         "--front-ends", nargs="*", default=["base"], metavar="NAME", help="as of `benchmarks.listening` (base)"

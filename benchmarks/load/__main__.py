@@ -194,7 +194,7 @@ def _p99_ms(seconds: list[float]) -> float:
 def running(folder: Path, devices: int, workers: int) -> Iterator[Server]:
     """Run an aggregator of so many processes with a data folder, which so many devices may join at once."""
     command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(folder), "--port", "0"]
-    command += ["--enrol-per-minute", str(devices), "--workers", str(workers)]
+    command += ["--create", "--enrol-per-minute", str(devices), "--workers", str(workers)]
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **_TOKENS}, stdout=subprocess.PIPE, stderr=log, text=True

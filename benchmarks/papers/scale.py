@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
+from benchmarks.bundles import ROOT, BenchmarkError, build_bundles, data_folder
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Scale:
         Raises:
             BenchmarkError: it is not there.
         """
-        folder = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
+        folder = data_folder()
         if not (folder / name).exists():
             raise BenchmarkError(
                 f"there is no {name} in {folder}; let AURICLE_DATA name the folder that holds the recordings"

@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bundles import ROOT
+from benchmarks.bundles import ROOT, data_folder
 from benchmarks.listening.front_ends import front_ends
 from benchmarks.prototype_privacy import identification, membership, recognition
 from benchmarks.prototype_privacy.accountant import DELTA, epsilon, greatest_area
@@ -101,7 +100,7 @@ def _say(row: Row) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, or 1 after an error message."""
     chosen = parser().parse_args(arguments)
-    data = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
+    data = data_folder()
     build = ROOT / "build" / "prototype-privacy" / re.sub(r"[^A-Za-z0-9.]", "_", chosen.front_end)
     try:
         bundle = front_ends([chosen.front_end], build, None)[0].bundle

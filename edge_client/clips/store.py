@@ -183,12 +183,13 @@ class ClipStore:
         return [clip for clip in self._all() if (is_label(clip.label) if label is None else clip.label == label)]
 
     def find(self, given: str) -> Clip:
-        """Return the clip whose identifier begins like this; ``LABEL/`` before it narrows the search.
+        """Return the clip whose identifier begins like this, case ignored; ``LABEL/`` before it narrows the search.
 
         Raises:
             ClipError: there is none, or more than one.
         """
         label, _, start = given.rpartition("/")
+        start = start.lower()
         found = [clip for clip in self.clips(label or None) if clip.clip_id.startswith(start)]
         exact = [clip for clip in found if clip.clip_id == start]
         found = exact or found

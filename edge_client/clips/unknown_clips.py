@@ -110,12 +110,12 @@ class UnknownClips:
         return next((sound for sound in self.sounds() if sound.path.name.startswith(start)), None)
 
     def find(self, given: str) -> UnknownClip:
-        """Return the sound whose identifier begins like this.
+        """Return the sound whose identifier begins like this, case ignored.
 
         Raises:
             ClipError: there is none, or more than one.
         """
-        found = [sound for sound in self.sounds() if given and sound.clip_id.startswith(given)]
+        found = [sound for sound in self.sounds() if given and sound.clip_id.startswith(given.lower())]
         if not found:
             raise ClipError(f"no unknown sound is called {given!r} (any more); `auricle-edge label` lists them")
         if len({sound.clip_id for sound in found}) > 1:

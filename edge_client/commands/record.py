@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from edge_client.commands import add_config, add_json
 from edge_client.commands.waiting import add_wait, wait_until_learned
-from fleet_protocol.command_line import print_json
+from fleet_protocol.command_line import INTERRUPTED, print_json
 
 if TYPE_CHECKING:
     from edge_client.commands import Commands
@@ -35,16 +35,20 @@ def _record(options: argparse.Namespace) -> int:
     teaching = Teaching.open(options.config)
     label = teaching.require_slot(options.label)
     display = display_for(sys.stderr if options.json else sys.stdout)
-    before = len(teaching.store.clips(label))
+    before, interrupted = len(teaching.store.clips(label)), False
     try:
         teaching.record(label, options.count, options.seconds, display, None if options.quiet else Cues())
     except KeyboardInterrupt:
         display.say("stopped")
+        interrupted = True
     kept = len(teaching.store.clips(label))
     if options.wait:
         wait_until_learned(teaching)
     if options.json:
         print_json({"label": label, "kept": kept - before, "clips": kept})
-        return 0 if kept - before >= options.count else 1
-    display.say(f"{kept - before} takes were kept; {label!r} has {kept}. {'' if options.wait else teaching.after()}")
+    else:
+        after = "" if options.wait else teaching.after()
+        display.say(f"{kept - before} takes were kept; {label!r} has {kept}. {after}")
+    if interrupted:
+        return INTERRUPTED
     return 0 if kept - before >= options.count else 1

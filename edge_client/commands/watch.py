@@ -39,15 +39,12 @@ def _watch(options: argparse.Namespace) -> int:
     from edge_client.config import load_config
 
     state = load_config(options.config).device.state
-    try:
-        if options.json:
-            _print_json(state)
-        elif sys.stdout.isatty():
-            _draw(state)
-        else:
-            _print_lines(state)
-    except KeyboardInterrupt:
-        return 0
+    if options.json:
+        _print_json(state)
+    elif sys.stdout.isatty():
+        _draw(state)
+    else:
+        _print_lines(state)
     return 0
 
 

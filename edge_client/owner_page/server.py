@@ -15,9 +15,8 @@ from edge_client.config import Config
 from edge_client.logs import set_up_log
 from edge_client.owner_page.access import Access, page_token
 from edge_client.owner_page.app import create_app
+from edge_client.owner_page.connection import BoundedProtocol
 
-# Open connections; each page that is open has one, and a browser opens a few more.
-_CONNECTIONS = 64
 _GRACE_S = 2
 
 
@@ -51,7 +50,7 @@ def serve(config_path: Path, config: Config, *, new_token: bool = False) -> int:
     server = _Server(
         uvicorn.Config(
             create_app(config_path, config, access),
-            http="h11",
+            http=BoundedProtocol,
             loop="asyncio",
             ws="none",
             lifespan="off",
@@ -59,11 +58,11 @@ def serve(config_path: Path, config: Config, *, new_token: bool = False) -> int:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_S,
         )
     )
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # It would warn of each request that is none, of which anybody can send any number.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)  # the server sends itself the signal again when it has ended
     server.run([listener])

@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 _LARGEST = 1 << 20
 # Each has a model of its own in memory.
 _MOST_CLIENTS = 4
+# Home Assistant's satellites send sound all the time while they wait for a word, and begin anew after each.
+_IDLE_S = 60.0
 _AURICLE = Attribution("Auricle", "")
 
 
@@ -106,6 +108,8 @@ class WakeWords(AsyncEventHandler):
             await super().run()
         except (ConnectionError, asyncio.IncompleteReadError):
             log.info("a client left")
+        except TimeoutError:
+            log.info("a client was silent for %g s and was closed", _IDLE_S)
         except (AttributeError, KeyError, RecursionError, TypeError) as error:  # what its library makes of no event
             log.warning("a client sent what is no event: %s", type(error).__name__)
         finally:
@@ -167,24 +171,31 @@ class WakeWords(AsyncEventHandler):
 
 
 class _BoundedReader:
-    """A connection from which nothing is read that is larger than an event may be."""
+    """A connection from which nothing is read that is larger than an event may be, or that comes too late."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
 
     async def readline(self) -> bytes:
-        """Return a line of at most 64 KiB, as asyncio bounds it."""
-        return await self._reader.readline()
+        """Return a line of at most 64 KiB, as asyncio bounds it.
+
+        Raises:
+            TimeoutError: it took too long.
+        """
+        async with asyncio.timeout(_IDLE_S):
+            return await self._reader.readline()
 
     async def readexactly(self, count: int) -> bytes:
         """Return so many bytes.
 
         Raises:
             ValueError: these are more than an event may have.
+            TimeoutError: they took too long.
         """
         if not 0 <= count <= _LARGEST:
             raise ValueError(f"an event may have {_LARGEST:,} bytes, not {count:,}")
-        return await self._reader.readexactly(count)
+        async with asyncio.timeout(_IDLE_S):
+            return await self._reader.readexactly(count)
 
     def feed_eof(self) -> None:
         """Let the reading end."""

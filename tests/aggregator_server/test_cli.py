@@ -1,6 +1,8 @@
 """The command ``auricle-aggregator``: what it prints, and how it fails."""
 
 import json
+import os
+import pty
 import re
 import socket
 import subprocess
@@ -46,11 +48,13 @@ def test_a_port_that_is_taken_and_a_host_that_is_not_here_are_explained(tmp_path
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        failed(command("run", "--data", str(tmp_path / "a"), "--port", port), port, "--port")
+        failed(command("run", "--data", str(tmp_path / "a"), "--create", "--port", port), port, "--port")
     failed(
-        command("run", "--data", str(tmp_path / "b"), "--host", "203.0.113.1", "--port", "0"), "203.0.113.1", "--host"
+        command("run", "--create", "--data", str(tmp_path / "b"), "--host", "203.0.113.1", "--port", "0"),
+        "203.0.113.1",
+        "--host",
     )
-    failed(command("run", "--data", str(tmp_path / "c"), "--port", "99999"), "99999")
+    failed(command("run", "--data", str(tmp_path / "c"), "--create", "--port", "99999"), "99999")
 
 
 def test_tokens_that_are_too_short_stop_the_start(tmp_path):
@@ -107,6 +111,56 @@ def test_tokens_of_people_are_made_and_revoked_beside_a_running_server(start_agg
     assert [(entry["who"], entry["details"]["token_id"]) for entry in noted] == [("command line", 2)]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [None, "notes.txt"])
+def test_a_folder_that_is_no_fleets_gets_one_only_where_that_is_meant(tmp_path, kept):
+    data = tmp_path / "typo"
+    if kept:
+        data.mkdir()
+        (data / kept).write_text("mine")
+    why = f"holds other files, such as {kept}" if kept else "there is no such folder"
+    failed(command("run", "--data", str(data), "--port", "0"), str(data), why, "--create")
+    assert [path.name for path in data.iterdir()] == [kept] if kept else not data.exists()
+    refused = asked("n", "run", "--data", str(data), "--port", "0")
+    assert (refused.communicate(timeout=180)[0], refused.returncode) == ("", 130)
+    assert not (data / "auricle.db").exists()
+    serves(asked("y", "run", "--data", str(data), "--port", "0"))
+    assert (data / "auricle.db").exists()
+
+
+@pytest.mark.slow
+def test_an_empty_folder_as_an_installer_makes_it_gets_a_fleet_and_a_fleets_own_is_run_again(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for options in (("empty",), ("empty",), ("new", "--create"), ("new", "--create"), ("new",)):
+        name, *others = options
+        run = ["run", "--data", str(tmp_path / name), "--port", "0", *others]
+        command = [sys.executable, "-m", "aggregator_server.cli", *run]
+        serves(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True))
+
+
+def serves(process):
+    assert '"url"' in process.stdout.readline()
+    process.terminate()
+    process.communicate(timeout=180)
+    assert process.returncode == 0
+
+
+def asked(said, *arguments):
+    """Start a command whose input is a terminal, and answer its question."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aggregator_server.cli", *arguments], stdin=slave, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={"PATH": "", "AURICLE_ADMIN_TOKEN": ADMIN},
+    )  # fmt: skip
+    os.close(slave)
+    shown = ""
+    while not shown.endswith("[y/N] ") and (letter := process.stderr.read(1)):
+        shown += letter
+    assert "Begin a new one there? [y/N] " in shown
+    os.write(master, f"{said}\n".encode())
+    return process
+
+
 def test_a_token_expires(tmp_path):
     store = Store(tmp_path / "data")
     made = add_token(store, TokenRequest(name="Anna", role="admin", expires_s=60), SERVER, 1_000.0)
@@ -139,8 +193,13 @@ def test_an_invitation_is_a_link_a_command_and_a_code(start_aggregator):
         printed("invite", "--devices", "2", "--expires", "never", "--url", "https://a.example", "--json", *data)
     )
     assert two["link"].startswith("https://a.example/#aur_join_")
-    with server.client(invitation.token) as client:
+    again = InvitationLink.parse(json.loads(printed("invite", "--again", "kitchen", "--json", *data))["link"])
+    with server.client(invitation.token) as client:  # which was lost
+        assert client.post("/v1/devices", json=FakeDevice(1, ()).enrolment()).status_code == 401
+    with server.client(again.token) as client:
         assert client.post("/v1/devices", json=FakeDevice(1, ()).enrolment()).status_code == 200
+    failed(command("invite", "--again", "1", *data), "invitation 1 was used by 1 device already")
+    failed(command("invite", "--again", "7", *data), "there is no invitation '7'")
     printed("invitations", "--revoke", "2", *data)
     first, second = json.loads(printed("invitations", "--json", *data))
     assert (first["used"], first["group"], first["revoked_at"]) == (1, "kitchen", None)

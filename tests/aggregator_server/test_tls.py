@@ -129,7 +129,7 @@ def test_options_that_do_not_fit_are_explained(tmp_path):
     }
     for words, cases in wrong.items():
         for options in cases:
-            result = run("run", "--data", str(tmp_path / "data"), "--port", "0", *options)
+            result = run("run", "--create", "--data", str(tmp_path / "data"), "--port", "0", *options)
             assert (result.returncode, result.stdout) == (1, ""), options
             assert words in result.stderr, options
             assert "Traceback" not in result.stderr, options

@@ -106,7 +106,7 @@ def test_a_server_that_starts_on_a_full_disk_says_so(fleet, disk, ends, left):
 @pytest.mark.parametrize("left", [0, 8_192, 16_384])
 def test_a_new_server_on_a_full_disk_says_so_too(disk, left):
     fill(disk, left)
-    said = start_on_full_disk(disk / "data")
+    said = start_on_full_disk(disk / "data", ("run", "--create", "--port", "0"))
     assert ("is full" in said, "backup" in said, "Traceback" in said) == (True, False, False)
 
 

@@ -12,6 +12,7 @@ from tests.support.checkout import ROOT
 @pytest.mark.parametrize("port", ["99999", "-1", "65536"])
 def test_a_server_says_which_ports_there_are(tmp_path, port):
     command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(tmp_path / "data"), f"--port={port}"]
+    command.append("--create")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"auricle-aggregator: --port must be from 0 to 65535, not {port}\n"

@@ -1,10 +1,13 @@
-"""How the programs end where nobody reads their output."""
+"""How the programs end where nobody reads their output, or where somebody presses Ctrl-C."""
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
+
+from tests.support.checkout import ROOT
 
 
 @pytest.mark.parametrize(
@@ -22,3 +25,28 @@ def test_a_program_whose_output_nobody_reads_says_nothing(command):
     done = subprocess.run([sys.executable, "-m", *command], stdout=write, stderr=subprocess.PIPE, timeout=300)
     os.close(write)
     assert (done.stderr, done.returncode) == (b"", 141)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("edge_client.cli", "public-set", ".", "-o", "public", "--bundle"),
+        ("aggregator_server.cli", "publish", "--url", "http://127.0.0.1:9", "--token", "a-token-of-the-tests"),
+        ("fleet_simulator.cli", "run"),
+        ("model_export.cli", "build", "ann3", "-o", "bundle.auricle", "--weights"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_program_that_is_interrupted_ends_with_130(tmp_path, command):
+    waits = tmp_path / "file"
+    os.mkfifo(waits)
+    program = subprocess.Popen(
+        [sys.executable, "-m", *command, str(waits)], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    with waits.open("w"):  # as soon as the program reads the file
+        program.send_signal(signal.SIGINT)
+        output, errors = program.communicate(timeout=300)
+    assert (program.returncode, output) == (130, ""), errors
+    assert "Traceback" not in errors

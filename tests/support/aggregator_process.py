@@ -52,7 +52,8 @@ class Aggregator:
         if self.files is not None:
             changes += f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {self.files}); "
         program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
-        command = [sys.executable, "-c", program, "run", "--data", str(self.data), "--port", "0", *self.options]
+        command = [sys.executable, "-c", program, "run", "--create", "--port", "0"]
+        command += ["--data", str(self.data), *self.options]
         environment = {**os.environ, **self.tokens}
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("a") as log:

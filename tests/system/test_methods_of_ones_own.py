@@ -147,7 +147,8 @@ STRATEGY = PROJECT["entry-points"]
 )
 def test_a_package_that_cannot_be_used_keeps_the_server_from_starting(tmp_path, monkeypatch, changes, words):
     install(tmp_path / "package", monkeypatch, **changes)
-    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(tmp_path / "data"), "--port", "0"]
+    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--create", "--port", "0"]
+    command += ["--data", str(tmp_path / "data")]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=180)
     assert result.returncode == 1
     assert all(word in result.stderr for word in words), result.stderr
@@ -158,6 +159,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path, monkeypatch):
     server = SERVER.replace('"power_mean", {', '"median", {')
     points = STRATEGY | {"auricle.rules": {"median": "gentle_server:RULE"}}
     install(tmp_path / "package", monkeypatch, points, server=server)
-    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(tmp_path / "data"), "--port", "0"]
+    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--create", "--port", "0"]
+    command += ["--data", str(tmp_path / "data")]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=180)
     assert (result.returncode, "'median' is taken" in result.stderr) == (1, True), result.stderr

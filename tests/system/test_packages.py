@@ -37,7 +37,8 @@ def test_the_wheel_holds_the_packages_whole_and_what_a_user_reads():
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     shared = {name.partition(".data/data/share/")[2] for name in names if ".data/" in name}
     code = {name for name in names if ".data/" not in name}
-    assert code == {name for name in tracked_files() if name.startswith(tuple(f"{part}/" for part in PRODUCT))}
+    sources = {name for name in tracked_files() if name.startswith(tuple(f"{part}/" for part in PRODUCT))}
+    assert code == {name for name in sources if not name.endswith(".po")}  # what the server reads is the .mo beside it
     assert {f"auricle/systemd/{path.name}" for path in (ROOT / "systemd").iterdir()} <= shared
     examples = {name for name in tracked_files() if name.startswith("examples/")}
     assert {f"auricle/{name}" for name in examples} <= shared
@@ -56,6 +57,17 @@ def test_an_installed_wheel_finds_its_own_modules_and_bundles(installed):
     assert all(name.startswith(str(installed)) for name in where.split())
     found = run_installed(installed, "auricle-export", "inspect", FIRST_CHOICE)
     assert "linear" in found
+
+
+def test_an_installed_wheel_brings_the_documents_that_the_dashboard_shows(installed):
+    code = (
+        "from aggregator_server.web.dashboard.documents import documents, help_address; "
+        "print(help_address('audit.html', None), *documents().values())"
+    )
+    address, *paths = run_installed(installed, "python", "-c", code).split()
+    assert address == "/help/security#audit"
+    assert {Path(path).name for path in paths} >= {"security.md", "dashboard.md", "base.md"}
+    assert all(path.startswith(str(installed)) for path in paths)
 
 
 def test_an_installed_wheel_brings_the_units_and_an_example_that_is_accepted(installed):

@@ -102,15 +102,20 @@ async def visitor(request: Request, service: CurrentService) -> Visit:
 
 async def require_operator(visit: Annotated[Visit, Depends(visitor)]) -> None:
     """Admit operators and administrators."""
-    _require(visit, "operator")
+    require(visit, "operator")
 
 
 async def require_admin(visit: Annotated[Visit, Depends(visitor)]) -> None:
     """Admit administrators."""
-    _require(visit, "admin")
+    require(visit, "admin")
 
 
-def _require(visit: Visit, role: Role) -> None:
+def require(visit: Visit, role: Role) -> None:
+    """Check a role.
+
+    Raises:
+        RoleError: it is too low.
+    """
     if not visit.person.may(role):
         problem = gettext("%(name)s has the role %(role)s; this needs the role %(needed)s")
         raise RoleError(
@@ -176,7 +181,7 @@ async def read_form(request: Request, cookie: str) -> Form:
     """
     require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
-        raise InvalidRequestError(f"{request.method} {request.url.path} takes a form ({_FORM_TYPE})")
+        raise InvalidRequestError(gettext("this address takes a form of these pages"))
     secret = secret_of(request, cookie)
     form = await read_fields(request) if secret else None
     if form is None or not same(form.text(FORM_FIELD), form_token(secret)):
@@ -200,8 +205,8 @@ async def read_fields(request: Request) -> Form:
     try:
         return Form(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS))
     except ValueError:
-        where = f"{request.method} {request.url.path}"
-        raise InvalidRequestError(f"{where}: a form has at most {FORM_FIELDS} fields") from None
+        problem = gettext("a form has at most %(most)s fields")
+        raise InvalidRequestError(problem % {"most": FORM_FIELDS}) from None
 
 
 async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: Request) -> Form:

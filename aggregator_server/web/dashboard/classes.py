@@ -7,7 +7,7 @@ import time
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from aggregator_server.errors import RoundNotFoundError
+from aggregator_server.errors import AggregatorError, ClassNotFoundError, RoundNotFoundError
 from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.devices import list_devices
 from aggregator_server.rounds.views import describe_round
@@ -23,6 +23,7 @@ from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.dashboard.sound_plane import Plane, plane_of
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.classes import ClassId
+from aggregator_server.web.service import Service
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -43,12 +44,20 @@ def show_classes(request: Request, service: CurrentService, _visit: Signed) -> R
 @router.get("/classes/{class_id}")
 def show_class(request: Request, service: CurrentService, _visit: Signed, class_id: ClassId) -> Response:
     """Show one class: who reported it, how alike the reports were, and what can be done about it."""
+    return _class_page(request, service, class_id)
+
+
+def _class_page(
+    request: Request, service: Service, class_id: str, typed: str = "", error: AggregatorError | None = None
+) -> Response:
     info = describe_class(service.store, class_id)
     names = {device.device_id: device.name for device in list_devices(service.store)}
     others = [other for other in list_class_history(service.store) if other.state == ACTIVE]
     return render(
         request,
         "class.html",
+        error=error,
+        typed=typed,
         info=info,
         names=names,
         others=[other for other in others if other.class_id != class_id],
@@ -57,9 +66,14 @@ def show_class(request: Request, service: CurrentService, _visit: Signed, class_
 
 
 @router.post("/classes/{class_id}/rename", dependencies=[Operator])
-def rename(service: CurrentService, visit: Signed, form: OwnForm, class_id: ClassId) -> Response:
-    """Give a class another name."""
-    rename_class(service.store, class_id, form.text("name"), visit.actor)
+def rename(request: Request, service: CurrentService, visit: Signed, form: OwnForm, class_id: ClassId) -> Response:
+    """Give a class another name; where that cannot be, show what was typed, and why."""
+    try:
+        rename_class(service.store, class_id, form.text("name"), visit.actor)
+    except ClassNotFoundError:
+        raise
+    except AggregatorError as error:
+        return _class_page(request, service, class_id, form.text("name"), error)
     service.new_work.notify()
     return to_page(f"/classes/{class_id}", "renamed")
 

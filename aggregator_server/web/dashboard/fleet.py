@@ -3,84 +3,118 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
+from aggregator_server.errors import AggregatorError, DeviceNotFoundError, InvalidRequestError
 from aggregator_server.fleet import conduct, devices
-from aggregator_server.schemas import DeviceInfo
-from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed
+from aggregator_server.fleet.chosen_devices import change_devices
+from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed, require
+from aggregator_server.web.dashboard.fleet_list import COLUMNS, PAGE, STATES, Wanted, as_csv, as_json, found, health_of
 from aggregator_server.web.dashboard.going_on import to_page
+from aggregator_server.web.dashboard.languages import N_, gettext
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
-from aggregator_server.web.metrics import SEEN_S
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.devices import DeviceId
+from aggregator_server.web.service import Service
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-_SHOWN = 200
+_ACTIONS = {
+    "admit": N_("Admit"),
+    "quarantine": N_("Put in quarantine"),
+    "release": N_("Lift quarantine"),
+    "revoke": N_("Revoke"),
+}
 
 
-def health_of(device: DeviceInfo, now: float) -> str:
-    """Return in one word how a device is: the first of these that holds.
+def _wanted(
+    search: str = "",
+    state: str = "",
+    group: str = "",
+    sort: str = "",
+    order: str = "",
+    page: Annotated[int, Query(ge=1, lt=2**31)] = 1,
+) -> Wanted:
+    return Wanted.of(search, state, group, sort, order, page)
 
-    ``revoked``, ``waiting``, ``quarantine``, ``trouble`` (it says why it cannot contribute), ``silent`` (not heard of
-    for 15 minutes), ``suspicious``, ``well``.
-    """
-    if device.revoked_at is not None:
-        return "revoked"
-    if device.waiting:
-        return "waiting"
-    if device.conduct.quarantined_at is not None:
-        return "quarantine"
-    if device.trouble:
-        return "trouble"
-    if now - device.seen_at.timestamp() > SEEN_S:
-        return "silent"
-    return "suspicious" if device.conduct.suspicion else "well"
+
+FromAddress = Annotated[Wanted, Depends(_wanted)]
 
 
 @router.get("/fleet")
-def show_fleet(
-    request: Request, service: CurrentService, _visit: Signed, search: str = "", outdated: bool = False
-) -> Response:
-    """Show the devices, the outdated ones alone, or those of which a word is looked for.
-
-    Those that need somebody come first.
-    """
-    now, word = time.time(), search.strip().casefold()
+def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted: FromAddress) -> Response:
+    """Show the devices that are looked for, a page of them; those that need somebody come first."""
     listed = devices.list_devices(service.store)
-    wanted = [device for device in listed if word in _words(device) and (device.outdated or not outdated)]
-    found = [(device, health_of(device, now)) for device in wanted]
-    order = ("waiting", "quarantine", "trouble", "suspicious", "silent", "well", "revoked")
-    found.sort(key=lambda pair: order.index(pair[1]))
-    hidden = max(0, len(found) - _SHOWN)
+    fitting = found(listed, wanted, time.time())
     return render(
         request,
         "fleet.html",
-        devices=found[:_SHOWN],
-        hidden=hidden,
-        search=search.strip(),
+        devices=fitting[PAGE * (wanted.page - 1) : PAGE * wanted.page],
+        count=len(fitting),
+        more=len(fitting) > PAGE * wanted.page,
         all=len(listed),
         present=sum(device.revoked_at is None for device in listed),
         outdated=sum(device.outdated for device in listed),
-        only_outdated=outdated,
+        wanted=wanted,
+        states=STATES,
+        columns=COLUMNS,
+        groups=sorted({device.group for device in listed if device.group}),
     )
 
 
-def _words(device: DeviceInfo) -> str:
-    """Return what a device is found by."""
-    return "\n".join(
-        (device.name, device.device_id, device.group or "", device.versions.program, *device.labels)
-    ).casefold()
+@router.get("/fleet.{kind}")
+def export(service: CurrentService, _visit: Signed, wanted: FromAddress, kind: Literal["csv", "json"]) -> Response:
+    """Return the devices that are looked for, all pages of them, as a file."""
+    fitting = found(devices.list_devices(service.store), wanted, time.time())
+    text, media_type = (as_csv(fitting), "text/csv") if kind == "csv" else (as_json(fitting), "application/json")
+    headers = {"Content-Disposition": f'attachment; filename="fleet.{kind}"'}
+    return Response(text.encode("utf-8", "backslashreplace"), media_type=media_type, headers=headers)
+
+
+@router.post("/fleet", dependencies=[Operator])
+def change_chosen(request: Request, service: CurrentService, visit: Signed, form: OwnForm) -> Response:
+    """Ask whether to do something with the devices that were ticked; once that is confirmed, do it with all or none."""
+    action, chosen = form.text("action"), tuple(dict.fromkeys(form.all("device")))
+    if action not in _ACTIONS or not 1 <= len(chosen) <= PAGE:
+        raise InvalidRequestError(gettext("Choose devices of one page, and what to do with them."))
+    if action == "revoke":
+        require(visit, "admin")
+    listed = {device.device_id: device for device in devices.list_devices(service.store)}
+    strangers = [device_id for device_id in chosen if device_id not in listed]
+    if strangers:
+        raise DeviceNotFoundError(gettext("One of the chosen devices is not of this fleet. Nothing was changed."))
+    error = None
+    if form.text("confirmed"):
+        try:
+            change_devices(service.store, chosen, action, form.text("reason"), time.time(), visit.actor)
+        except AggregatorError as problem:
+            error = problem
+        else:
+            service.wake()
+            return to_page("/fleet", "changed")
+    shown = [listed[device_id] for device_id in chosen]
+    return render(
+        request, "fleet_chosen.html", error=error, devices=shown, action=action, name=_ACTIONS[action],
+        reason=form.text("reason"),
+    )  # fmt: skip
 
 
 @router.get("/fleet/{device_id}")
 def show_device(request: Request, service: CurrentService, _visit: Signed, device_id: DeviceId) -> Response:
     """Show one device, and what can be done about it."""
+    return _device_page(request, service, device_id)
+
+
+def _device_page(
+    request: Request, service: Service, device_id: str, typed: str = "", error: AggregatorError | None = None
+) -> Response:
     device = devices.describe_device(service.store, device_id)
-    return render(request, "device.html", device=device, health=health_of(device, time.time()))
+    health = health_of(device, time.time())
+    return render(request, "device.html", error=error, device=device, health=health, typed=typed)
 
 
 @router.post("/fleet/{device_id}/admit", dependencies=[Operator])
@@ -91,9 +125,14 @@ def admit(service: CurrentService, visit: Signed, _form: OwnForm, device_id: Dev
 
 
 @router.post("/fleet/{device_id}/quarantine", dependencies=[Operator])
-def quarantine(service: CurrentService, visit: Signed, form: OwnForm, device_id: DeviceId) -> Response:
-    """Let a device's uploads no longer count."""
-    conduct.quarantine(service.store, device_id, form.text("reason"), time.time(), visit.actor)
+def quarantine(
+    request: Request, service: CurrentService, visit: Signed, form: OwnForm, device_id: DeviceId
+) -> Response:
+    """Let a device's uploads no longer count; where the reason cannot be used, show it again, and why."""
+    try:
+        conduct.quarantine(service.store, device_id, form.text("reason"), time.time(), visit.actor)
+    except InvalidRequestError as error:
+        return _device_page(request, service, device_id, form.text("reason"), error)
     service.scheduler.wake()
     return to_page(f"/fleet/{device_id}", "quarantined")
 

@@ -15,7 +15,7 @@ from aggregator_server.store.free_space import free_space
 from aggregator_server.store.tables import ACTIVE, PROPOSED
 from aggregator_server.undo.views import list_class_history
 from aggregator_server.web.dashboard.access import Signed
-from aggregator_server.web.dashboard.fleet import health_of
+from aggregator_server.web.dashboard.fleet_list import health_of
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.dashboard.round_figures import open_round_view

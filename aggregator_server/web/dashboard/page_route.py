@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 
 from aggregator_server.errors import AggregatorError, NotAuthenticatedError, NotFoundError
 from aggregator_server.web.dashboard.languages import N_, gettext, language_of, speak
+from aggregator_server.web.dashboard.plain_words import BY_STATUS, WORDS, details, plain
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.http_errors import status_of
 
@@ -67,8 +68,20 @@ class PageRoute(APIRoute):
 def error_page(request: Request, error: AggregatorError) -> Response:
     """Return the page that says what went wrong."""
     title = gettext(_TITLES.get(status_of(type(error)), N_("That did not work")))
-    message = str(error).encode("utf-8", "backslashreplace").decode()
-    return render(request, "error.html", error=error, title=title, message=message)
+    return render(request, "error.html", error=error, title=title, message=plain(error), more=details(error))
+
+
+def page_of(request: Request, answer: Response) -> Response:
+    """Return the page for a browser in place of an answer for programs: of an address that is none, for example."""
+    speak(language_of(request))
+    status = answer.status_code
+    title = gettext(_TITLES.get(status, N_("That did not work")))
+    message = gettext(BY_STATUS.get(status, WORDS["internal_error"]))
+    page = render(request, "error.html", title=title, message=message, more="")
+    page.status_code = status
+    kept = {name: value for name, value in answer.headers.items() if name in ("retry-after", "connection", "allow")}
+    page.headers.update(HEADERS | {"Cache-Control": "no-store"} | kept)
+    return page
 
 
 def _to_sign_in(request: Request) -> Response:

@@ -6,6 +6,7 @@ from aggregator_server.web.dashboard import (
     audit,
     classes,
     fleet,
+    help_pages,
     invitations,
     language_choice,
     live,
@@ -17,5 +18,6 @@ from aggregator_server.web.dashboard import (
 
 _MODULES = (
     static_files, live, signing_in, language_choice, overview, fleet, rounds, classes, audit, invitations,
+    help_pages,
 )  # fmt: skip
 PAGES = tuple(module.router for module in _MODULES)

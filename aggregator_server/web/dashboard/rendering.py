@@ -15,7 +15,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from aggregator_server.errors import AggregatorError
 from aggregator_server.web.dashboard.assets import address_of
+from aggregator_server.web.dashboard.documents import help_address
 from aggregator_server.web.dashboard.languages import LANGUAGES, N_, gettext, ngettext, spoken
+from aggregator_server.web.dashboard.plain_words import details, plain
 from aggregator_server.web.http_errors import retry_headers, status_of
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -33,6 +35,7 @@ NOTES = {
     "admitted": N_("The device may take part from the next round on."),
     "approved": N_("The class is one of the fleet's now."),
     "cancelled": N_("The round was cancelled."),
+    "changed": N_("The chosen devices were changed, all of them."),
     "invitation-revoked": N_("The invitation lets nobody in any more."),
     "merged": N_("The two classes are one now."),
     "quarantined": N_("The device's uploads no longer count."),
@@ -60,6 +63,7 @@ def environment() -> Environment:
     found.policies["ext.i18n.trimmed"] = True
     found.install_gettext_callables(gettext, ngettext, newstyle=True)  # type: ignore[attr-defined]
     found.filters.update(ago=ago, day=day, seconds=duration, bytes=size, number=number, percent=percent, said=gettext)
+    found.filters.update(plain=plain, details=details)
     found.globals.update(address_of=address_of, program_version=version("auricle"), languages=LANGUAGES)
     return found
 
@@ -89,6 +93,7 @@ def render_text(request: Request, template: str, **values: Any) -> str:  # noqa:
     note = gettext(NOTES.get(request.query_params.get("note", ""), ""))
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     page = {"visit": visit, "path": request.url.path, "note": note, "language": spoken()}
+    page["help"] = help_address(template, request.app.state.docs_url)
     page["here"] = here if request.method == "GET" else "/"  # where a person goes on in another language
     return environment().get_template(template).render(page, **values)
 

@@ -4,6 +4,9 @@ import dataclasses
 import json
 import os
 import pty
+import sqlite3
+import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,8 +14,10 @@ import pytest
 from aggregator_server.commands.watching import accuracy_of, seats
 from aggregator_server.rounds.recognition import recognition_of
 from fleet_protocol.messages import ClassReport
-from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet, tiny_bundle
+from fleet_protocol.public_set import ClassInfo
+from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet, public_set, tiny_bundle
 from tests.support.commands import answer, command, failed, printed, start
+from tests.support.edge_process import wait_for
 
 WORDS = ("c0", "c1", "c2", "c3")
 
@@ -82,6 +87,53 @@ def test_a_round_is_started_watched_and_listed(fleet, here):
     assert table[1].split()[:3] == [str(opened["round_id"]), "done", "zero_shot"]
     assert "2 of 2" in table[1]
     assert answer("rounds", "--limit", "1", *here)[0]["learned"] == 2
+
+
+def silence(fleet, device, seconds):
+    """Have the server's tables say that it last heard of a device so long ago."""
+    with closing(sqlite3.connect(fleet.aggregator.data / "auricle.db", timeout=60)) as database, database:
+        changed = database.execute(
+            "UPDATE devices SET seen_at = ? WHERE device_id = ?", (time.time() - seconds, device.device_id)
+        )
+        assert changed.rowcount == 1
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_a_device_that_is_away(start_aggregator):
+    fleet = Fleet(start_aggregator("away"), [FakeDevice(1, WORDS), FakeDevice(2, WORDS)])
+    fleet.publish().raise_for_status()
+    fleet.enrol()
+    here = ("--data", fleet.aggregator.data)
+    there, away = fleet.devices
+    for device in fleet.devices:
+        silence(fleet, device, 7_200)
+    failed(
+        command("round", "start", "--learned", *here), "no device was heard of in the last 120 s", "auricle-edge run"
+    )
+    assert answer("rounds", *here) == []
+
+    silence(fleet, there, 0)
+    watching = start("round", "start", "zero_shot", "--learned", *here)
+    assert "round 1: zero_shot, 1 devices, open" in watching.stdout.readline()
+    contribute(fleet, there)
+    learn(fleet, there)
+    output, errors = watching.communicate(timeout=180)
+    assert (watching.returncode, errors) == (0, "device 2 is left out: last heard of 2 hours ago\n"), output
+    assert "device 1: learned" in output
+    learn(fleet, away)  # it comes back
+
+    # One goes away while the round is open: nobody waits for it after the deadline.
+    options = ("zero_shot", "--learned", "--selection", "all", "--deadline", "20s", *here)
+    watching = start("round", "start", *options)
+    assert "round 2: zero_shot, 2 devices, open" in watching.stdout.readline()
+    contribute(fleet, there)
+    wait_for(lambda: (fleet.work(there) or {}).get("kind") == "learn")
+    learn(fleet, there)
+    wait_for(lambda: silence(fleet, away, 300) or watching.poll() is not None)  # the server notes once that it learned
+    output, errors = watching.communicate(timeout=180)
+    assert (watching.returncode, errors) == (0, "device 2 has not applied the result: last heard of 5 minutes ago\n")
+    assert "device 2: gave nothing" in output
+    fleet.close()
 
 
 def test_a_watched_round_that_fails_ends_with_another_status(fleet, here):
@@ -158,6 +210,28 @@ def test_classes_are_listed_renamed_and_merged_by_name(fleet, here):
     assert retired["state"] == "retired"
     assert [item["class_id"] for item in answer("classes", *here)] == ["c0", "c1", "c2"]
     assert {item["state"] for item in answer("classes", "--all", *here)} == {"active", "merged", "retired"}
+
+
+def test_a_class_is_named_by_the_beginning_of_its_id_where_no_other_one_has_it(start_aggregator):
+    server = start_aggregator("own-identifiers")
+    identifiers = ("bell-house", "bell-school", "dog", "dog-small")
+    known = public_set()
+    classes = tuple(ClassInfo(word, f"sound {number}") for number, word in enumerate(identifiers))
+    fleet = Fleet(server, [FakeDevice(1, identifiers), FakeDevice(2, identifiers)])
+    fleet.admin.put("/v1/public-set", content=dataclasses.replace(known, classes=classes).pack()).raise_for_status()
+    fleet.enrol()
+    fleet.run_round()
+    here = ("--data", server.data)
+    assert printed("classes", "rename", "BELL-S", "break", *here) == "bell-school: break (active)\n"
+    assert answer("classes", "retire", "dog", *here)["class_id"] == "dog"  # an id as a whole, though another begins so
+    merged = answer("classes", "merge", "dog-", "bell-h", *here)
+    assert (merged["class_id"], merged["merged_into"]) == ("dog-small", "bell-house")
+    several = "'bell' can be more than one class: bell-house (sound 0), bell-school (break)"
+    for words in (("rename", "bell", "x"), ("merge", "bell-h", "bell"), ("retire", "bell")):
+        failed(command("classes", *words, *here), several, "write more of the id")
+    failed(command("classes", "retire", "", *here), "there is no class ''")
+    assert [item["name"] for item in answer("classes", *here)] == ["sound 0", "break"]
+    fleet.close()
 
 
 @pytest.mark.slow

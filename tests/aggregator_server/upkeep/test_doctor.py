@@ -39,7 +39,7 @@ def test_a_server_that_is_well_and_one_that_lacks_everything(start_aggregator):
         admin.post(f"/v1/devices/{1:032x}/quarantine", json={"reason": "it lies"}).raise_for_status()
     found = examine(server.data, time.time())
     assert [(item.what, item.way_out.split(" ID")[0]) for item in found if item.subject == "devices"] == [
-        ("wait to be admitted: device 2 (00000000)", "auricle-aggregator devices admit"),
+        ("wait to be admitted: device 2 (00000000)", "auricle-aggregator devices admit NAME"),
         ("device 1 is in quarantine: it lies", f"where that is wrong: auricle-aggregator devices release {1:032x}"),
     ]
     assert {by_subject(found)[name].state for name in ("public set", "model")} == {"ok"}

@@ -1,5 +1,6 @@
 """The commands by which an owner teaches a device, as programs of their own; recording hears what is really played."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -169,6 +170,43 @@ def test_clips_are_listed_relabelled_and_deleted(edge, tmp_path):
     assert "cannot be a label" in edge.run(
         "clips", "relabel", edge.run("clips", "--label", "no").split()[0], "", status=1
     )
+
+
+def first_shared(names):
+    """A digit with which more than one of the names begin; of 17 hexadecimal ones there is always one."""
+    return next(name[0] for name in names if sum(other.startswith(name[0]) for other in names) > 1)
+
+
+def beginning(name, names):
+    """The shortest beginning of a name that no other one has, in capitals."""
+    counts = range(1, len(name) + 1)
+    found = next(name[:count] for count in counts if sum(other.startswith(name[:count]) for other in names) == 1)
+    assert len(found) < len(name)
+    return found.upper()
+
+
+def test_every_command_takes_the_beginning_of_an_identifier_that_means_one_thing(edge, tmp_path, sound_server):
+    write_clips(tmp_path / "recordings", "yes", 17, seed=3)
+    edge.run("import", tmp_path / "recordings")
+    names = [item["id"] for item in json.loads(edge.run("clips", "--label", "yes", "--json"))]
+    assert "more of its identifier" in edge.run("clips", "delete", "--yes", first_shared(names), status=1)
+    assert edge.count("yes") == 17
+    first, second, third, *_ = names
+    assert edge.run("clips", "play", beginning(first, names)) == ""
+    renamed = json.loads(edge.run("clips", "relabel", beginning(second, names), "no", "--json"))
+    assert [item["id"] for item in renamed] == [second]
+    deleted = json.loads(edge.run("clips", "delete", "--yes", f"yes/{beginning(third, names)}", "--json"))
+    assert [item["id"] for item in deleted] == [third]
+    ring = UnknownClips(edge.folder / "state" / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
+    rng = np.random.default_rng(3)
+    for number in range(17):
+        ring.add(time.time() - number, 0.25, rng.uniform(-0.5, 0.5, SETTINGS.clip_samples).astype(np.float32))
+    sounds = [item["id"] for item in json.loads(edge.run("label", "--json"))]
+    assert "more of its identifier" in edge.run("label", first_shared(sounds), "kettle", status=1)
+    assert edge.run("label", "--play", beginning(sounds[0], sounds)) == ""
+    edge.run("label", beginning(sounds[0], sounds), "kettle")
+    assert sounds[0] not in edge.run("label")
+    assert (edge.count("yes"), edge.count("no"), edge.count("kettle")) == (15, 1, 1)
 
 
 def test_a_clip_is_played_where_there_is_an_output_and_named_where_there_is_none(

@@ -1,12 +1,14 @@
 """A taught sound as a wake word: the real service, spoken to by the protocol's own client."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,15 +36,24 @@ def service(tmp_path_factory, pretrained_bundle):
     for label in LABELS:
         write_clips(device.clips, label, 8, seed=1)
     device.teach()
-    uri = f"unix://{device.folder / 'voice'}"
-    command = [*read_only(device.folder / "state"), sys.executable, "-m", "edge_client.cli", "wyoming", "--uri", uri]
-    with (device.folder / "log").open("w") as log:
-        process = subprocess.Popen([*command, "--config", str(device.folder / "edge.toml")], cwd=ROOT, stderr=log)
-        wait_for(lambda: listens(device.folder / "voice"), what="the socket")
+    with running(device.folder, "voice") as uri:
+        yield uri
+
+
+@contextlib.contextmanager
+def running(folder, name, code="pass"):
+    """The service of a device at a socket in its folder; the code is run first."""
+    uri = f"unix://{folder / name}"
+    program = f"import sys; {code}; from edge_client.cli import main; sys.exit(main())"
+    words = ["wyoming", "--uri", uri, "--config", str(folder / "edge.toml")]
+    command = [*read_only(folder / "state"), sys.executable, "-c", program, *words]
+    with (folder / f"{name}.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stderr=log)
+        wait_for(lambda: listens(folder / name), what="the socket")
         yield uri
         process.send_signal(signal.SIGTERM)
         assert process.wait(180) == 0
-    assert "Traceback" not in (device.folder / "log").read_text()
+    assert "Traceback" not in (folder / f"{name}.log").read_text()
 
 
 def read_only(folder) -> list[str]:
@@ -135,6 +146,57 @@ def test_nonsense_is_refused_and_the_service_goes_on(service):
             raw.shutdown(socket.SHUT_WR)
             assert raw.recv(1) == b""
     test_the_service_tells_its_words(service)
+
+
+async def is_served(uri):
+    try:
+        async with AsyncClient.from_uri(uri) as client:
+            await client.write_event(Describe().event())
+            event = await client.read_event()
+    except ConnectionError:  # there was no room
+        return False
+    return event is not None and Info.is_type(event.type)
+
+
+async def is_open(client):
+    """Whether the service still answers a client."""
+    try:
+        await client.write_event(Ping("still here?").event())
+        return await client.read_event() is not None
+    except ConnectionError:
+        return False
+
+
+async def be_silent(uri):
+    """Take every place and say nothing; return whether a fifth client is served in the end."""
+    async with contextlib.AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(AsyncClient.from_uri(uri)) for _ in range(4)]
+        await silent[0].write_event(Detect().event())
+        await silent[1].write_event(AudioStart(16_000, 2, 1).event())
+        while not await is_served(uri):
+            await asyncio.sleep(0.1)
+        ended = [await client.read_event() for client in silent]
+        return ended == [None] * 4
+
+
+async def send_sound(uri):
+    """Send sound as long as three silent clients last; return whether this one is served after them."""
+    async with contextlib.AsyncExitStack() as stack:
+        satellite, *silent = [await stack.enter_async_context(AsyncClient.from_uri(uri)) for _ in range(4)]
+        await satellite.write_event(AudioStart(16_000, 2, 1).event())
+        waiting = asyncio.gather(*(client.read_event() for client in silent))
+        while not waiting.done():
+            await satellite.write_event(AudioChunk(16_000, 2, 1, bytes(3_200)).event())
+            await asyncio.sleep(0.1)
+        return await is_open(satellite)
+
+
+def test_silent_clients_make_room_and_one_that_sends_sound_stays(service):
+    folder = Path(service.removeprefix("unix://")).parent
+    hurry = "import edge_client.voice.wake_words as service; service._IDLE_S = 5.0"
+    with running(folder, "hasty", hurry) as uri:
+        assert asyncio.run(asyncio.wait_for(be_silent(uri), 180))
+        assert asyncio.run(asyncio.wait_for(send_sound(uri), 180))
 
 
 def test_a_wrong_address_is_named(service):

@@ -107,9 +107,12 @@ def test_the_fleet_page_says_how_many_devices_are_outdated_and_lists_them_alone(
     assert "1 of 7 is outdated" in everybody
     assert f"older than this server's {version()}." in everybody
     assert re.search(r"0\.0\.9 <span[^>]*>outdated</span>", everybody)
-    alone = admin.get("/fleet?outdated=true").text
+    alone = admin.get("/fleet?state=outdated").text
     assert ("workshop" in alone, "kitchen" in alone) == (True, False)
     assert "workshop" in admin.get("/fleet?search=0.0.9").text
+    listed = admin.get("/fleet.csv?sort=version&order=down").text.splitlines()
+    assert ",0.0.9," not in listed[1]
+    assert ",0.0.9," in admin.get("/fleet.csv?state=outdated").text
     device = admin.get(f"/fleet/{3:032x}").text
     assert all(text in device for text in ("tflite-runtime 2.14.0", "Python 3.11.2", "bookworm", "3f3f3f3f3f3f<"))
 
@@ -265,8 +268,8 @@ def test_a_form_is_small_and_a_form(admin):
 
 
 def test_what_is_not_there_is_said_on_a_page(admin):
-    for path, words in (("/rounds/999", "there is no round 999"), (f"/fleet/{77:032x}", "there is no device"),
-                        ("/classes/c99", "there is no class"), ("/fleet/%3Cb%3E", "cannot be"),
+    for path, words in (("/rounds/999", "There is no such round"), (f"/fleet/{77:032x}", "There is no such device"),
+                        ("/classes/c99", "There is no such class"), ("/fleet/%3Cb%3E", "cannot be"),
                         (f"/rounds?before={2**63}", "cannot be"),
                         ("/static/../access.py", "nothing at this address"), ("/static/x.js", "no file")):  # fmt: skip
         response = admin.get(path)

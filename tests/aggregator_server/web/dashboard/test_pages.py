@@ -12,7 +12,7 @@ from tests.support.pictured_fleet import HOSTILE, device_of
 
 PAGES = ("/", "/fleet", f"/fleet/{6:032x}", f"/fleet/{90:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
          "/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations",
-         "/rounds/999")  # fmt: skip
+         "/rounds/999", "/help/dashboard", "/help/methods")  # fmt: skip
 VIEWS = (("light", 1200), ("dark", 375))  # colours do not depend on the width
 
 
@@ -169,12 +169,13 @@ def test_the_keyboard_is_enough(page, aggregator):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "To the content"
     reached = []
-    for _ in range(8):
+    for _ in range(9):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.textContent.trim()"))
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid", reached
-    assert reached == ["Auricle", "Overview", "Fleet", "Rounds", "Classes", "Audit", "Invitations", "Sign out"]
+    pages = ["Overview", "Fleet", "Rounds", "Classes", "Audit", "Invitations"]
+    assert reached == ["Auricle", *pages, "Help (in a new tab)", "Sign out"]
     page.keyboard.press("Enter")
     page.get_by_text("You are signed out.").wait_for()
 
