@@ -1,4 +1,4 @@
-"""Row 12: one damaged upload does not fail a round, and a database that is gone or another's starts no new fleet."""
+"""One damaged upload does not fail a round, and a database that is gone or another's starts no new fleet."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Row 5: uploads that report sounds that nobody made neither fill the fleet with classes nor freeze its rounds."""
+"""Uploads that report sounds that nobody made neither fill the fleet with classes nor freeze its rounds."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_sounds_that_the_shared_model_has_no_room_for_become_no_classes_and_roun
 
 
 def test_a_round_looks_at_so_many_sounds_and_at_those_of_every_device(start_aggregator):
-    """Row 2: class discovery compares every new sound with every other one."""
+    """Class discovery compares every new sound with every other one."""
     attackers = [FakeDevice(number, ("c0", "c1")) for number in range(1, 12)]
     honest = FakeDevice(12, ("c0", "c1"), reports=(ClassReport(3, None, 5),), known=("c0",), sounds={3: 7})
     fleet = Fleet(start_aggregator(), [*attackers, honest])

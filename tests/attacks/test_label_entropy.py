@@ -1,4 +1,4 @@
-"""Row 4: an entropy of labels that is no entropy is refused, and one that is stored already breaks no plan."""
+"""An entropy of labels that is no entropy is refused, and one that is stored already breaks no plan."""
 
 import contextlib
 import json
