@@ -33,8 +33,12 @@ FOREIGN = re.compile(
     r"tests\.support\.(?:core_fleet|device_fleet|simulated_fleet|update_sets)\b)",
     re.MULTILINE,
 )
-# and one of these needs an aggregator by its fixtures, the other starts programs of other machines.
-NOT_ON_A_DEVICE = ("edge_client/daemon/test_round_loop.py", "fleet_protocol/test_extras.py")
+# and of these one needs an aggregator by its fixtures, the others start programs of other machines.
+NOT_ON_A_DEVICE = (
+    "edge_client/daemon/test_round_loop.py",
+    "fleet_protocol/test_extras.py",
+    "fleet_protocol/test_programs_ends.py",
+)
 
 # How quick emulation is, and how much memory the emulator itself takes, says nothing about a board. A lesson of a head
 # takes a minute there, a lesson of a network minutes: test_head_job.py has two of the first kind, and `make test-pi`
