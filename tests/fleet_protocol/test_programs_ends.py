@@ -1,5 +1,6 @@
 """How the programs end where nobody reads their output, or where somebody presses Ctrl-C."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.support.edge_process import wait_for
 
 
 @pytest.mark.parametrize(
@@ -45,8 +47,23 @@ def test_a_program_that_is_interrupted_ends_with_130(tmp_path, command):
         [sys.executable, "-m", *command, str(waits)], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    with waits.open("w"):  # as soon as the program reads the file
+    try:
+        held = wait_for(lambda: reader_of(waits, program), what="the program reads the file")
         program.send_signal(signal.SIGINT)
-        output, errors = program.communicate(timeout=300)
+        output, errors = program.communicate(timeout=600)
+        os.close(held)
+    finally:
+        program.kill()
     assert (program.returncode, output) == (130, ""), errors
     assert "Traceback" not in errors
+
+
+def reader_of(fifo, program):
+    """A descriptor to write into a pipe with a name, once a program reads it."""
+    assert program.poll() is None, program.stderr.read()
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # nobody reads it yet
+            raise
+        return None
