@@ -33,7 +33,7 @@ def test_a_program_whose_output_nobody_reads_says_nothing(command):
 @pytest.mark.parametrize(
     "command",
     [
-        ("edge_client.cli", "public-set", ".", "-o", "public", "--bundle"),
+        ("edge_client.cli", "clips", "--config"),
         ("aggregator_server.cli", "publish", "--url", "http://127.0.0.1:9", "--token", "a-token-of-the-tests"),
         ("fleet_simulator.cli", "run"),
         ("model_export.cli", "build", "ann3", "-o", "bundle.auricle", "--weights"),
