@@ -43,8 +43,10 @@ def print_left_out(client: Client, round_id: int) -> None:
 
 def print_not_awaited(client: Client, detail: Mapping[str, Any]) -> None:
     """Say on standard error which devices of a round have not applied its result, because they are away."""
+    from aggregator_server.store.tables import DONE
+
     missing = {item["device_id"] for item in detail["participants"] if not item["learned"]}
-    if missing and detail["summary"]["state"] == "done":
+    if missing and detail["summary"]["state"] == DONE:
         away = [info for info in client.get("/v1/devices") if info["device_id"] in missing]
         _print(away, "has not applied the result")
 

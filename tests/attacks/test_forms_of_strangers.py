@@ -12,7 +12,7 @@ from tests.support.dashboard_visitor import Visitor
 # Every address that takes a form, as docs/dashboard.md has its buttons; {} is a number.
 FORMS = (
     "/sign-in", "/sign-out", "/rounds", "/rounds/1/cancel", "/rounds/1/restore", "/classes/c1/rename",
-    "/classes/c1/merge", "/classes/c1/approve", "/classes/c1/retire", f"/fleet/{1:032x}/admit",
+    "/classes/c1/merge", "/classes/c1/approve", "/classes/c1/retire", "/fleet", f"/fleet/{1:032x}/admit",
     f"/fleet/{1:032x}/quarantine", f"/fleet/{1:032x}/release", f"/fleet/{1:032x}/revoke", "/invitations",
     "/invitations/1/revoke",
 )  # fmt: skip
