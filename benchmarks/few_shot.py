@@ -47,13 +47,20 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     command = argparse.ArgumentParser(prog="benchmarks.few_shot", description=__doc__)
     command.add_argument(
-        "--data", type=Path, required=True, action="append", metavar="FOLDER",
+        "--data",
+        type=Path,
+        required=True,
+        action="append",
+        metavar="FOLDER",
         help="recordings <label>/<speaker>_*; may be repeated",
-    )  # fmt: skip
+    )
     command.add_argument(
-        "--front-end", nargs="+", default=["base"], metavar="NAME",
+        "--front-end",
+        nargs="+",
+        default=["base"],
+        metavar="NAME",
         help=f"base, {SPEECH_EMBEDDING}, FILE.frontend or FILE.auricle (default: base)",
-    )  # fmt: skip
+    )
     command.add_argument("--precision", default="float32", choices=PRECISIONS, help="of networks (default: float32)")
     command.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
     command.add_argument("--json", action="store_true", help="print the figures as a JSON list")

@@ -51,9 +51,14 @@ class Desk:
     def type(self, line: str) -> subprocess.CompletedProcess[str]:
         """Run a line to its end."""
         return subprocess.run(
-            self._arguments(line), cwd=self.folder, capture_output=True, text=True, check=False,
-            timeout=_PATIENCE_S, env=self._environment,
-        )  # fmt: skip
+            self._arguments(line),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE_S,
+            env=self._environment,
+        )
 
     def leave_running(self, line: str, log: str) -> None:
         """Start a line in another terminal, whose text is in a file."""

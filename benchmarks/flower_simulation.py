@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 os.environ.update(
-    FLWR_TELEMETRY_ENABLED="0", RAY_USAGE_STATS_ENABLED="0", OPENBLAS_NUM_THREADS="1",
+    FLWR_TELEMETRY_ENABLED="0",
+    RAY_USAGE_STATS_ENABLED="0",
+    OPENBLAS_NUM_THREADS="1",
     RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",  # Ray's name for: listen on loopback alone
-)  # fmt: skip
+)
 
 import numpy as np
 from flwr.client import Client, ClientApp, NumPyClient
@@ -106,11 +108,13 @@ def measure(bundle: Path, devices: int, rounds: int, workers: int) -> list[float
         return OneBatch(str(bundle), int(context.node_config["partition-id"])).to_client()
 
     run_simulation(
-        ServerApp(server_fn=server), ClientApp(client_fn=client), devices,
+        ServerApp(server_fn=server),
+        ClientApp(client_fn=client),
+        devices,
         backend_config={
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
             "init_args": {"num_cpus": workers, "include_dashboard": False},
         },
-    )  # fmt: skip
+    )
     cpu_s = (strategy.cpu_s[-1] - strategy.cpu_s[0]) / (rounds - 1)
     return [statistics.median(strategy.seconds[1:]), strategy.usage.peak_mb, cpu_s]

@@ -107,22 +107,26 @@ class Fleet:
         result = aggregate(
             strategy("fedavg"),
             RoundInputs(
-                round_id=self.rounds, plan=self.plan, public_set=self.public,
+                round_id=self.rounds,
+                plan=self.plan,
+                public_set=self.public,
                 consensus=nothing if self.consensus is None else self.consensus,
                 contributions=tuple(self._contribute(device) for device in self.devices if not device.other),
                 others=tuple(self._contribute(device) for device in self.devices if device.other),
-                assigned=self.assigned, has_consensus=self.consensus is not None,
+                assigned=self.assigned,
+                has_consensus=self.consensus is not None,
                 model=SharedModel(self.bundle.manifest, self.weights, {}),
-            )
-        )  # fmt: skip
+            ),
+        )
         assert result.weights is not None
         self.weights, self.public, self.consensus = result.weights, result.public_set, result.consensus
         self.assigned |= {(one.device_id, one.slot): one.class_id for one in result.assignments}
         for device in self.devices:
             mine = tuple(
                 ClassAssignment(one.slot, one.class_id)
-                for one in result.assignments if one.device_id == device.device_id
-            )  # fmt: skip
+                for one in result.assignments
+                if one.device_id == device.device_id
+            )
             job = self._job(device, "learn", mine)
             job.apply_result(adopt=True)
             device.label_map, device.weights = job.label_map, job.model.get_weights()
@@ -157,9 +161,14 @@ class Fleet:
         self, device: Device, kind: WorkKind, assignments: tuple[ClassAssignment, ...] = ()
     ) -> WeightSharing | ZeroShot:
         work = Work(
-            kind=kind, round_id=self.rounds, plan=self.plan, public_set="0" * 64, consensus=None,
-            classes=self.public.classes, assignments=assignments,
-        )  # fmt: skip
+            kind=kind,
+            round_id=self.rounds,
+            plan=self.plan,
+            public_set="0" * 64,
+            consensus=None,
+            classes=self.public.classes,
+            assignments=assignments,
+        )
         own = self._runtime(device)
         own.set_weights(device.weights)
         if device.other and self.plan.others is not None:
@@ -199,14 +208,21 @@ def fleet_of(
     rows, model = np.concatenate(public), ModelRuntime(bundle)
     classes = tuple(ClassInfo(word, word) for word in words)
     public_set = PublicSet(
-        bundle.manifest.feature_settings, classes, model.denormalise(corpus.x[0][rows]),
-        np.repeat(np.arange(len(words)), [len(part) for part in public]), np.zeros(len(rows), np.bool_),
-    )  # fmt: skip
+        bundle.manifest.feature_settings,
+        classes,
+        model.denormalise(corpus.x[0][rows]),
+        np.repeat(np.arange(len(words)), [len(part) for part in public]),
+        np.zeros(len(rows), np.bool_),
+    )
     devices = [
-        Device(f"{1 + k:032x}", {word: rows for word, rows in mine.items() if word in words},
-               LabelMap(bundle.manifest.capacity), bundle.weights)
+        Device(
+            f"{1 + k:032x}",
+            {word: rows for word, rows in mine.items() if word in words},
+            LabelMap(bundle.manifest.capacity),
+            bundle.weights,
+        )
         for k, mine in enumerate(owned)
-    ]  # fmt: skip
+    ]
     mean = Choice("weighted_mean", {"clips_cap": 0.0})
     request = RoundRequest("fedavg", settings=dict(settings), aggregation=mean, seed=seed, others=Choice("zero_shot"))
     plan = make_plan(request)

@@ -51,7 +51,7 @@ PERSONAL: dict[str, dict[str, Value] | None] = {
     "local": None,
     "group_balanced": {},
     "group_balanced, 5 rounds each": {"least_rounds": 5},
-}  # fmt: skip
+}
 PLAIN: dict[str, Value] = {"labels": False, "learning_rate": 0.005}  # as published: on own clips alone
 
 

@@ -103,9 +103,14 @@ class Device:
         """Join the fleet."""
         manifest = self.bundle.manifest
         message = {
-            "device_id": self.device_id, "secret": self._secret, "name": f"device {self.number}", "clips": 40,
-            "architecture": manifest.architecture, "features": manifest.features, "labels": [],
-        }  # fmt: skip
+            "device_id": self.device_id,
+            "secret": self._secret,
+            "name": f"device {self.number}",
+            "clips": 40,
+            "architecture": manifest.architecture,
+            "features": manifest.features,
+            "labels": [],
+        }
         with httpx.Client(base_url=self.url, headers=_bearer(self.enrol_token), trust_env=False) as client:
             client.post("/v1/devices", json=message).raise_for_status()
 
@@ -167,9 +172,15 @@ class Device:
             arrays = {f"weights/{name}": array.astype(np.float32) for name, array in scaled}
             known = ()
         update = Update(
-            round_id=work.round_id, device_id=self.device_id, features=manifest.feature_settings.digest,
-            public_set=work.public_set, classes=self.classes, clips=40, known=known, label_entropy=1.0,
-        )  # fmt: skip
+            round_id=work.round_id,
+            device_id=self.device_id,
+            features=manifest.feature_settings.digest,
+            public_set=work.public_set,
+            classes=self.classes,
+            clips=40,
+            known=known,
+            label_entropy=1.0,
+        )
         return pack(arrays, asdict(update))
 
 

@@ -265,9 +265,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=5, help="of each case, with other takes (5)")
     parser.add_argument(
-        "--front-end", default="gudur", metavar="NAME|FILE",
+        "--front-end",
+        default="gudur",
+        metavar="NAME|FILE",
         help="gudur: cnn2 from nothing; base: pretrained; or a FILE.frontend (gudur)",
-    )  # fmt: skip
+    )
     parser.add_argument("--tuning", action="store_true", help="judge by the speakers on which constants are chosen")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args()
@@ -287,9 +289,15 @@ def main() -> None:
         mean = {name: float(np.mean([result[name] for result in results])) for name in results[0]}
         speakers = 1 if case.one else case.takes if case.label in WORDS else SOURCES
         rows.append({"front_end": options.front_end} | dataclasses.asdict(case) | {"speakers": speakers} | mean)
-        extras = "".join(text for text, shown in (
-            (" one source", case.one), (" no public set", not case.public_set), (" no room", not case.room)
-        ) if shown)  # fmt: skip
+        extras = "".join(
+            text
+            for text, shown in (
+                (" one source", case.one),
+                (" no public set", not case.public_set),
+                (" no room", not case.room),
+            )
+            if shown
+        )
         figures = "  ".join(f"{name} {value:5.1f}" for name, value in mean.items())
         print(f"{case.label:9s} {case.takes:3d} takes{extras:15s} {figures}", flush=True)
     if options.json:

@@ -28,9 +28,20 @@ _PYTHONS = {
 _RECOMMENDS = {"armhf": "alsa-utils, libportaudio2, libopenblas0-pthread", "arm64": "alsa-utils, libportaudio2"}
 # What of the checkout Auricle's wheel is built from.
 _SOURCES = (
-    "CHANGELOG.md", "LICENSE", "README.md", "aggregator_server", "constraints.txt", "docs", "edge_client", "examples",
-    "fleet_protocol", "fleet_simulator", "model_export", "pyproject.toml", "systemd",
-)  # fmt: skip
+    "CHANGELOG.md",
+    "LICENSE",
+    "README.md",
+    "aggregator_server",
+    "constraints.txt",
+    "docs",
+    "edge_client",
+    "examples",
+    "fleet_protocol",
+    "fleet_simulator",
+    "model_export",
+    "pyproject.toml",
+    "systemd",
+)
 
 
 def main() -> int:

@@ -49,9 +49,12 @@ class Target:
 
 # glibc of Debian 12 is 2.36. 32-bit wheels are few, and NumPy's are none.
 ARMHF = Target(
-    "armhf", "armv7l", "3.11", ("manylinux_2_34_armv7l", "manylinux2014_armv7l", "linux_armv7l"),
+    "armhf",
+    "armv7l",
+    "3.11",
+    ("manylinux_2_34_armv7l", "manylinux2014_armv7l", "linux_armv7l"),
     frozenset({"numpy", "soundfile", "cffi", "pycparser"}),
-)  # fmt: skip
+)
 _AARCH64 = (*(f"manylinux_2_{minor}_aarch64" for minor in range(36, 16, -1)), "manylinux2014_aarch64")
 ARM64 = tuple(Target("arm64", "aarch64", python, _AARCH64) for python in ("3.11", "3.13"))
 
@@ -90,10 +93,21 @@ def download(target: Target, packages: list[str], folder: Path) -> None:
         WheelError: pip finds none for one of them.
     """
     command = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-        "--only-binary=:all:", "--implementation=cp", f"--python-version={target.python}",
-        *(f"--platform={name}" for name in target.platforms), "--dest", str(folder), *packages,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--implementation=cp",
+        f"--python-version={target.python}",
+        *(f"--platform={name}" for name in target.platforms),
+        "--dest",
+        str(folder),
+        *packages,
+    ]
     done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         raise WheelError(f"pip finds no wheels for {target.architecture}, Python {target.python}:\n{done.stdout}")

@@ -397,10 +397,14 @@ class Classifier:
         x = self._model.normalise(self._front_end(samples))
         public = self._model.normalise(public_set.features)
         arrays = describe(
-            self._model, self._label_map.mask, Clips(x[None], slots), public,
-            [self._label_map.slot_of(label) for label in wanted], complete("new sounds", NEW_SOUNDS, {}),
+            self._model,
+            self._label_map.mask,
+            Clips(x[None], slots),
+            public,
+            [self._label_map.slot_of(label) for label in wanted],
+            complete("new sounds", NEW_SOUNDS, {}),
             np.random.default_rng([self.seed, self._trainings]),
-        )  # fmt: skip
+        )
         names = {"prototypes": "prototype", "impressions": "impressions", "profiles": "profile"}
         return {label: {names[kind]: rows[i] for kind, rows in arrays.items()} for i, label in enumerate(wanted)}
 

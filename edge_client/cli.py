@@ -34,9 +34,24 @@ from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
 _COMMANDS = (
-    init, doctor, run, status, watch, ui, record, import_clips, label, clips, events, devices, backup, public_set,
-    fleet, transcribe, wyoming,
-)  # fmt: skip
+    init,
+    doctor,
+    run,
+    status,
+    watch,
+    ui,
+    record,
+    import_clips,
+    label,
+    clips,
+    events,
+    devices,
+    backup,
+    public_set,
+    fleet,
+    transcribe,
+    wyoming,
+)
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000
 # Which extra brings a module that is not there.

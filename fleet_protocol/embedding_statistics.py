@@ -17,9 +17,16 @@ from fleet_protocol.tensors import Arrays, pack, unpack
 
 _SHRINKAGE = 0.05
 _RANKS = {
-    "means": 2, "counts": 1, "within_covariance": 2, "samples": 3, "noise": 2,
-    "varied_means": 2, "varied_covariance": 2, "speech_means": 2, "speech_covariance": 2,
-}  # fmt: skip
+    "means": 2,
+    "counts": 1,
+    "within_covariance": 2,
+    "samples": 3,
+    "noise": 2,
+    "varied_means": 2,
+    "varied_covariance": 2,
+    "speech_means": 2,
+    "speech_covariance": 2,
+}
 
 
 @dataclass(frozen=True)
@@ -101,11 +108,17 @@ class EmbeddingStatistics(Scatter):
     def pack(self, more: Mapping[str, Array] | None = None) -> bytes:
         """Return them, and more arrays, as a safetensors file; single clips as float16."""
         arrays: Arrays = {
-            "means": self.means, "counts": self.counts, "within_covariance": self.within,
-            "samples": self.samples.astype(np.float16), "noise": self.noise.astype(np.float16),
-            "varied_means": self.varied.means, "varied_covariance": self.varied.within,
-            "speech_means": self.speech.means, "speech_covariance": self.speech.within, **(more or {}),
-        }  # fmt: skip
+            "means": self.means,
+            "counts": self.counts,
+            "within_covariance": self.within,
+            "samples": self.samples.astype(np.float16),
+            "noise": self.noise.astype(np.float16),
+            "varied_means": self.varied.means,
+            "varied_covariance": self.varied.within,
+            "speech_means": self.speech.means,
+            "speech_covariance": self.speech.within,
+            **(more or {}),
+        }
         return pack(arrays, {"words": list(self.words)})
 
     @classmethod

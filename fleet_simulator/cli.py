@@ -153,9 +153,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.workers == 0 and options.ray:
         raise ExperimentError("--workers 0 runs everything in this process; leave it or --ray out")
     plugins = load_plugins(options.plugin)
-    experiments = {
-        name: load(options.experiment, changes, plugins) for name, changes in sweep(options.changes).items()
-    }  # fmt: skip
+    experiments = {name: load(options.experiment, changes, plugins) for name, changes in sweep(options.changes).items()}
     folder = options.output or options.experiment.with_suffix("")
     if "" not in experiments and (folder / STATE).exists():
         raise RunFolderError(f"{folder} holds a run that is no sweep; name another folder with --output")

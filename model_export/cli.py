@@ -54,14 +54,18 @@ def parser() -> argparse.ArgumentParser:
         "--front-end-precision", default="float32", choices=PRECISIONS, help="of the front end's network"
     )
     build.add_argument(
-        "--train", default="head", choices=TRAINED,
+        "--train",
+        default="head",
+        choices=TRAINED,
         help="what of a pretrained network trains with the head (default: %(default)s, nothing of it)",
-    )  # fmt: skip
+    )
     build.add_argument("--capacity", type=int, default=32, help="slots for classes (default: %(default)s)")
     build.add_argument(
-        "--alphabet", default=ALPHABET, metavar="TEXT",
+        "--alphabet",
+        default=ALPHABET,
+        metavar="TEXT",
         help="characters that a network that transcribes can write (default: a to z, space and apostrophe)",
-    )  # fmt: skip
+    )
     build.add_argument("--batch", type=int, default=32, help="rows of a training step (default: %(default)s)")
     build.add_argument("--activation", default="relu", choices=ACTIVATIONS, help="of hidden layers")
     build.add_argument("--downsampling", default="stride", choices=DOWNSAMPLINGS, help="how activations shrink")
@@ -87,9 +91,12 @@ def parser() -> argparse.ArgumentParser:
     measure.add_argument("bundle", help="an .auricle bundle, or the name of a ready one")
     measure.add_argument("--threads", type=int, default=1, metavar="N", help="of the graph (default: %(default)s)")
     measure.add_argument(
-        "--samples", type=int, default=speed.EPOCH, metavar="N",
+        "--samples",
+        type=int,
+        default=speed.EPOCH,
+        metavar="N",
         help=f"clips to train on; the seconds are scaled to {speed.EPOCH:,} (default: %(default)s)",
-    )  # fmt: skip
+    )
     measure.add_argument("--json", action="store_true", help="print the figures as a JSON object")
     inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
     inspect.add_argument("file", help="an .auricle bundle, the name of a ready one, or a .tflite model")
@@ -153,12 +160,21 @@ def _build(chosen: argparse.Namespace) -> list[str]:
 
     specifications = [
         Specification(
-            architecture, settings, normalisation,
-            chosen.capacity, chosen.batch, chosen.activation, chosen.downsampling, chosen.width, chosen.seed,
-            front_end.statistics, front_end.pretrained, chosen.alphabet,
+            architecture,
+            settings,
+            normalisation,
+            chosen.capacity,
+            chosen.batch,
+            chosen.activation,
+            chosen.downsampling,
+            chosen.width,
+            chosen.seed,
+            front_end.statistics,
+            front_end.pretrained,
+            chosen.alphabet,
         )
         for architecture in chosen.architecture
-    ]  # fmt: skip
+    ]
 
     from model_export import cost
     from model_export.bundle import build_bundle

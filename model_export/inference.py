@@ -42,8 +42,10 @@ class Inference(tf.Module):  # type: ignore[misc]
         """
         super().__init__()
         if specification.characters:
-            raise ExportError(f"{specification.architecture} has no classes, of which a plain model would tell: it "
-                              "transcribes; build the bundle without --tflite")  # fmt: skip
+            raise ExportError(
+                f"{specification.architecture} has no classes, of which a plain model would tell: it "
+                "transcribes; build the bundle without --tflite"
+            )
         if not 2 <= classes <= specification.capacity:
             raise ExportError(f"{classes} labels do not fit a head with room for 2 to {specification.capacity}")
         self._specification = specification

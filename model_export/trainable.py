@@ -78,9 +78,15 @@ class Trainable:
         return model.stateless_call(weights[: len(model.trainable_variables)], [], x)[0]
 
     def train(
-        self, x: Tensor, targets: Tensor, mask: Tensor,
-        learning_rate: Tensor, momentum: Tensor, temperature: Tensor, proximal: Tensor,
-    ) -> dict[str, Tensor]:  # fmt: skip
+        self,
+        x: Tensor,
+        targets: Tensor,
+        mask: Tensor,
+        learning_rate: Tensor,
+        momentum: Tensor,
+        temperature: Tensor,
+        proximal: Tensor,
+    ) -> dict[str, Tensor]:
         """Take one step of momentum SGD and return the loss before it."""
         weights = self._read()
         with tf.GradientTape() as tape:

@@ -20,13 +20,14 @@ from fleet_protocol.setting import Setting
 from fleet_protocol.tensors import Arrays
 
 SERVER_OPTIMISER: dict[str, Setting] = {
-    "server_optimiser": Setting("none", "takes the combined update for a gradient",
-                                options=("none", "adam", "yogi", "adagrad")),
+    "server_optimiser": Setting(
+        "none", "takes the combined update for a gradient", options=("none", "adam", "yogi", "adagrad")
+    ),
     "server_learning_rate": Setting(0.03, "eta, of the server optimiser", 1e-8, 1e3),
     "server_beta_1": Setting(0.9, "memory of the server optimiser's mean update", 0.0, 0.9999),
     "server_beta_2": Setting(0.99, "memory of adam's and yogi's squared updates", 0.0, 0.9999),
     "server_tau": Setting(1e-3, "added to the root of the squared updates, and their start's root", 1e-9, 1e3),
-}  # fmt: skip
+}
 
 SQUARES: dict[str, Callable[[Doubles, Doubles, float], Doubles]] = {
     "adagrad": lambda v, squared, _: v + squared,

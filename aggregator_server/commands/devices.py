@@ -41,9 +41,18 @@ def _list(options: argparse.Namespace) -> int:
     from aggregator_server.store import open_tables
 
     columns = (
-        "device_id", "name", "group", "architecture", "version", "clips", "labels", "seen_at", "waiting", "revoked_at",
+        "device_id",
+        "name",
+        "group",
+        "architecture",
+        "version",
+        "clips",
+        "labels",
+        "seen_at",
+        "waiting",
+        "revoked_at",
         "trouble",
-    )  # fmt: skip
+    )
     devices = list_devices(open_tables(options.data))
     rows = devices if options.json else [asdict(device) | {"version": _version(device)} for device in devices]
     show(rows, columns, as_json=options.json)

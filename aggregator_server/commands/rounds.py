@@ -57,9 +57,13 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
     """Add the options that say what the round shall do; docs/methods.md lists strategies, methods and settings."""
     start.add_argument("strategy", nargs="?", help="docs/methods.md lists them (what serves this fleet best)")
     start.add_argument(
-        "--set", action="append", type=_setting, default=[], metavar="NAME=VALUE",
+        "--set",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="NAME=VALUE",
         help="a setting of the strategy's local method; may be repeated",
-    )  # fmt: skip
+    )
     for part in ("aggregation", "selection", "personalisation", "others"):
         start.add_argument(f"--{part}", type=_choice, metavar="NAME[:SETTING=VALUE,...]", help=_PART_HELP[part])
     start.add_argument("--deadline", type=duration, metavar="TIME", help="when it ends at the latest, like 10m (10m)")
@@ -71,9 +75,10 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
         "--every", type=duration, metavar="TIME", help="of one device in continuous rounds, like 1d (1d)"
     )
     start.add_argument(
-        "--replace-model", action="store_true",
+        "--replace-model",
+        action="store_true",
         help="let devices that have a model of their own so far take over the shared one",
-    )  # fmt: skip
+    )
 
 
 _PART_HELP = {

@@ -44,13 +44,20 @@ def add(commands: Commands) -> None:
     )
     run.add_argument("--approve", action="store_true", help="let new devices wait until an operator admits them")
     run.add_argument(
-        "--enrol-per-minute", type=int, default=DEVICES_PER_MINUTE, metavar="N",
+        "--enrol-per-minute",
+        type=int,
+        default=DEVICES_PER_MINUTE,
+        metavar="N",
         help=f"new devices that one token may bring in a minute ({DEVICES_PER_MINUTE})",
-    )  # fmt: skip
+    )
     run.add_argument(
-        "--behind-proxy", type=_proxy, action="append", default=[], metavar="ADDRESS",
+        "--behind-proxy",
+        type=_proxy,
+        action="append",
+        default=[],
+        metavar="ADDRESS",
         help="address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; may be repeated",
-    )  # fmt: skip
+    )
     run.add_argument(
         "--secret-days",
         type=float,
@@ -66,9 +73,11 @@ def add(commands: Commands) -> None:
         help="processes that serve; more than one for thousands of devices",
     )
     run.add_argument(
-        "--docs-url", type=_site, metavar="URL",
+        "--docs-url",
+        type=_site,
+        metavar="URL",
         help="site of the documentation, for the dashboard's links of help (default: pages of the server itself)",
-    )  # fmt: skip
+    )
     run.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="json: one object a line, for programs (text)"
     )
@@ -117,10 +126,15 @@ def endpoint_of(options: argparse.Namespace) -> Endpoint:
     from aggregator_server.web.endpoint import Endpoint
 
     return Endpoint(
-        host=options.host, port=options.port, url=options.url, tls_auto=options.tls == "auto",
-        tls_cert=options.tls_cert, tls_key=options.tls_key, insecure_http=options.insecure_http,
+        host=options.host,
+        port=options.port,
+        url=options.url,
+        tls_auto=options.tls == "auto",
+        tls_cert=options.tls_cert,
+        tls_key=options.tls_key,
+        insecure_http=options.insecure_http,
         announce=not options.no_announce,
-    )  # fmt: skip
+    )
 
 
 def options_of_run(options: argparse.Namespace) -> str:

@@ -21,9 +21,11 @@ def add(commands: Commands) -> None:
     backup = commands.add_parser("backup", help="copy a data folder into a file, of a running server too")
     backup.add_argument("file", type=Path, help="file to make; it holds the tokens: keep it as safe as the folder")
     backup.add_argument(
-        "--keep", type=int, metavar="N",
+        "--keep",
+        type=int,
+        metavar="N",
         help="FILE is a folder: make a copy in it that is named by the time, and keep the newest N",
-    )  # fmt: skip
+    )
     add_json(backup)
     backup.set_defaults(run=_backup)
     restore = commands.add_parser("restore", help="make a data folder of a backup")

@@ -99,8 +99,12 @@ def list_entries(tables: Tables, before: int | None, limit: int, what: str | Non
     with tables.reading() as session:
         return tuple(
             AuditEntry(
-                audit_id=row.audit_id, at=moment(row.at), who=row.who, address=row.address, what=row.what,
+                audit_id=row.audit_id,
+                at=moment(row.at),
+                who=row.who,
+                address=row.address,
+                what=row.what,
                 details=row.details,
             )
             for row in session.scalars(rows)
-        )  # fmt: skip
+        )

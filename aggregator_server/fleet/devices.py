@@ -135,14 +135,25 @@ def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float
         _require_quota(session, entry.per_minute, entry.invitation_id, now)
     invitation = None if entry.invitation_id is None else spend(session, entry.invitation_id, now)
     row = DeviceRow(
-        device_id=enrolment.device_id, secret_hash=secret_hash, enrolled_at=now, clips=0, waiting=entry.approve,
-        invitation_id=entry.invitation_id, group_name=None if invitation is None else invitation.group_name,
-    )  # fmt: skip
+        device_id=enrolment.device_id,
+        secret_hash=secret_hash,
+        enrolled_at=now,
+        clips=0,
+        waiting=entry.approve,
+        invitation_id=entry.invitation_id,
+        group_name=None if invitation is None else invitation.group_name,
+    )
     session.add(row)
     audit(
-        session, "device_enrolled", entry.by, now,
-        device_id=row.device_id, name=enrolment.name, waiting=entry.approve, group=row.group_name,
-    )  # fmt: skip
+        session,
+        "device_enrolled",
+        entry.by,
+        now,
+        device_id=row.device_id,
+        name=enrolment.name,
+        waiting=entry.approve,
+        group=row.group_name,
+    )
     return row
 
 

@@ -30,9 +30,13 @@ def invite(tables: Tables, wanted: InvitationRequest, by: Actor, now: float) -> 
     token = draw("join")
     with tables.writing() as session:
         row = InvitationRow(
-            token_hash=hash_secret(token), devices=wanted.devices, used=0, group_name=wanted.group, made_at=now,
+            token_hash=hash_secret(token),
+            devices=wanted.devices,
+            used=0,
+            group_name=wanted.group,
+            made_at=now,
             expires_at=expires_at,
-        )  # fmt: skip
+        )
         session.add(row)
         session.flush()
         audit(session, "invitation_made", by, now, invitation_id=row.invitation_id, devices=row.devices)

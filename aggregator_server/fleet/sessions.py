@@ -57,9 +57,10 @@ def sign_in(tables: Tables, token: str, first: str, address: str | None, now: fl
         newest = own.order_by(SessionRow.made_at.desc()).limit(SESSIONS_PER_TOKEN - 1)
         kept = session.scalars(newest).all()
         session.execute(
-            delete(SessionRow).where(SessionRow.token_id.is_not_distinct_from(token_id))
+            delete(SessionRow)
+            .where(SessionRow.token_id.is_not_distinct_from(token_id))
             .where(SessionRow.session_hash.not_in(kept))
-        )  # fmt: skip
+        )
         session.add(
             SessionRow(
                 session_hash=hash_secret(secret),

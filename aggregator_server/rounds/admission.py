@@ -31,8 +31,17 @@ _R, _P, _M = table_of(RoundRow), table_of(ParticipantRow), table_of(ModelRow)
 _B, _D, _K = table_of(BlobRow), table_of(DeviceRow), table_of(ConductRow)
 _ROUND_AND_PARTICIPANT = (
     select(
-        _R.c.round_id, _R.c.state, _R.c.deadline_at, _R.c.series, _R.c.strategy, cast(_R.c.plan, Text).label("plan"),
-        _M.c.sha256.label("model"), _P.c.device_id, _P.c.upload, _P.c.other, _K.c.quarantined_at,
+        _R.c.round_id,
+        _R.c.state,
+        _R.c.deadline_at,
+        _R.c.series,
+        _R.c.strategy,
+        cast(_R.c.plan, Text).label("plan"),
+        _M.c.sha256.label("model"),
+        _P.c.device_id,
+        _P.c.upload,
+        _P.c.other,
+        _K.c.quarantined_at,
     )
     .select_from(
         _R.outerjoin(_P, and_(_P.c.round_id == _R.c.round_id, _P.c.device_id == bindparam("device_id")))
@@ -41,7 +50,7 @@ _ROUND_AND_PARTICIPANT = (
     )
     .where(_R.c.round_id == bindparam("round_id"))
     .with_for_update(of=_R)
-)  # fmt: skip
+)
 _NOTE_BLOB = insert(_B).from_select(
     ["sha256", "kind"],
     select(bindparam("sha256"), literal("update")).where(~exists().where(_B.c.sha256 == bindparam("sha256"))),

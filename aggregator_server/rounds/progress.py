@@ -59,16 +59,22 @@ def list_progress(store: Store, limit: int) -> tuple[RoundProgress, ...]:
     """
     last = (
         select(
-            RoundRow.round_id, RoundRow.strategy, RoundRow.operation, RoundRow.opened_at, RoundRow.closed_at,
-            RoundRow.result_public_set, func.count(LearnedRow.device_id).label("devices"),
-            _mean(_OWN).label("own"), _mean(_PUBLIC).label("public"),
+            RoundRow.round_id,
+            RoundRow.strategy,
+            RoundRow.operation,
+            RoundRow.opened_at,
+            RoundRow.closed_at,
+            RoundRow.result_public_set,
+            func.count(LearnedRow.device_id).label("devices"),
+            _mean(_OWN).label("own"),
+            _mean(_PUBLIC).label("public"),
         )
         .outerjoin(LearnedRow, LearnedRow.round_id == RoundRow.round_id)
         .where(COUNTS, OF_FLEET)
         .group_by(RoundRow.round_id)
         .order_by(RoundRow.round_id.desc())
         .limit(limit)
-    )  # fmt: skip
+    )
     with store.reading() as session:
         rows = session.execute(last).all()
     return tuple(_progress(store.blobs, row) for row in reversed(rows))

@@ -42,9 +42,14 @@ _PLACE = (
     select(
         *(_D.c[name] for name in STANDING),
         _K.c.quarantined_at,
-        _NEWEST.c.round_id.label("newest_round"), cast(_NEWEST.c.plan, Text).label("plan"),
-        _NEWEST.c.series.label("newest_series"), _NEWEST.c.groups.is_not(None).label("has_groups"), _L.c.personalised,
-        _OPEN.c.round_id.label("open_round"), _OPEN.c.series, _OPEN.c.deadline_at,
+        _NEWEST.c.round_id.label("newest_round"),
+        cast(_NEWEST.c.plan, Text).label("plan"),
+        _NEWEST.c.series.label("newest_series"),
+        _NEWEST.c.groups.is_not(None).label("has_groups"),
+        _L.c.personalised,
+        _OPEN.c.round_id.label("open_round"),
+        _OPEN.c.series,
+        _OPEN.c.deadline_at,
         and_(_P.c.device_id.is_not(None), _P.c.upload.is_(None)).label("is_asked"),
     )
     .select_from(
@@ -55,7 +60,7 @@ _PLACE = (
         .outerjoin(_P, and_(_P.c.round_id == _OPEN.c.round_id, _P.c.device_id == _D.c.device_id))
     )
     .where(_D.c.device_id == bindparam("of_device"))
-)  # fmt: skip
+)
 _A, _C, _R = table_of(AssignmentRow), table_of(ClassRow), table_of(RoundRow)
 _REPORT = (
     select(_R.c.state, _L.c.personalised)

@@ -14,8 +14,13 @@ Json = dict[str, Any]
 # The values of ClassRow.state. An active class is one of the fleet's, a proposed one waits for an operator, who can
 # reject it. An operator merges and retires active ones; the round that discovered an undone one was undone.
 ACTIVE, PROPOSED, REJECTED, RETIRED, MERGED, UNDONE = (
-    "active", "proposed", "rejected", "retired", "merged", "undone",
-)  # fmt: skip
+    "active",
+    "proposed",
+    "rejected",
+    "retired",
+    "merged",
+    "undone",
+)
 
 # The values of RoundRow.state (fleet_protocol.messages.RoundState). rounds/states.py reads and changes them.
 OPEN: RoundState = "open"

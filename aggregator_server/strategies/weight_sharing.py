@@ -132,8 +132,10 @@ def _new_columns(
     """
     reports = {
         (c.update.device_id, report.slot): (c, former + place)
-        for c in contributions for place, report in enumerate(c.update.reports) if former + place < model.manifest.slots
-    }  # fmt: skip
+        for c in contributions
+        for place, report in enumerate(c.update.reports)
+        if former + place < model.manifest.slots
+    }
     columns: dict[str, Arrays] = {}
     for class_id in new[: model.manifest.slots - former]:
         reporters = [(a.device_id, a.slot) for a in assigned if a.class_id == class_id]

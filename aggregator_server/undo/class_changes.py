@@ -43,8 +43,11 @@ from fleet_protocol.tensors import pack, unpack
 
 _log = logging.getLogger(__name__)
 _AUDITED: dict[str, What] = {
-    "approve": "class_approved", "merge": "class_merged", "retire": "class_retired", "split": "class_split",
-}  # fmt: skip
+    "approve": "class_approved",
+    "merge": "class_merged",
+    "retire": "class_retired",
+    "split": "class_split",
+}
 # (session, the fleet's classes) -> the change. It reads only.
 Plan = Callable[[Session, tuple[ClassInfo, ...]], ClassChange]
 # (session, number of the operation) -> None: what else changes with the classes.

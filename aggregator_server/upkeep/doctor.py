@@ -91,9 +91,11 @@ def _folder(data: Path) -> Iterator[Observation]:
     ]
     if readable:
         yield Observation(
-            "data folder", "problem", f"others on this machine can read {', '.join(readable)}",
+            "data folder",
+            "problem",
+            f"others on this machine can read {', '.join(readable)}",
             f"chmod go= {' '.join(readable)}",
-        )  # fmt: skip
+        )
     else:
         yield Observation("data folder", "ok", f"{data}: its tables are those of this release")
 
@@ -107,9 +109,11 @@ def _disk(data: Path) -> Iterator[Observation]:
         return
     state: State = "warning" if room.enough else "problem"
     yield Observation(
-        "storage", state, f"{what}; below {LEAST_FREE_SHARE:.0%} no upload is taken in",
+        "storage",
+        state,
+        f"{what}; below {LEAST_FREE_SHARE:.0%} no upload is taken in",
         "make room on that disk, or `run --keep-uploads none`",
-    )  # fmt: skip
+    )
 
 
 def _server(data: Path) -> Iterator[Observation]:
@@ -127,9 +131,11 @@ def _server(data: Path) -> Iterator[Observation]:
     yield Observation("server", "ok", f"it answers at {url}")
     if is_clear(url):
         yield Observation(
-            "network", "warning", "it speaks plain HTTP: others can read tokens, secrets and uploads",
+            "network",
+            "warning",
+            "it speaks plain HTTP: others can read tokens, secrets and uploads",
             "run it with --tls auto, and invite the devices again",
-        )  # fmt: skip
+        )
     if health["version"] != version("auricle"):
         yield Observation(
             "version",
@@ -167,9 +173,11 @@ def _clock(tables: Tables, now: float) -> Iterator[Observation]:
     if newest is not None and newest > now + _BEHIND_S:
         noted = f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d %H:%M} UTC"
         yield Observation(
-            "clock", "problem", f"it says {shown}, but something happened at {noted}",
+            "clock",
+            "problem",
+            f"it says {shown}, but something happened at {noted}",
             "set it (timedatectl set-ntp true): deadlines and certificates depend on it",
-        )  # fmt: skip
+        )
     elif _TIMESYNC.is_dir() and not (_TIMESYNC / "synchronized").exists():
         yield Observation(
             "clock", "warning", f"it says {shown}, and no time server confirmed it", "timedatectl set-ntp true"
@@ -183,16 +191,20 @@ def _material(tables: Tables) -> Iterator[Observation]:
         public_set, model = current_version(session), current_model(session)
         if public_set is None:
             yield Observation(
-                "public set", "problem", "there is none, so no round can be opened",
+                "public set",
+                "problem",
+                "there is none, so no round can be opened",
                 "auricle-edge public-set FOLDER -o FILE; auricle-aggregator publish FILE",
-            )  # fmt: skip
+            )
         else:
             yield Observation("public set", "ok", f"version {public_set.version}, {public_set.samples} rows")
         if model is None:
             yield Observation(
-                "model", "warning", "there is none: no weights can be shared, and no device can fetch a bundle",
+                "model",
+                "warning",
+                "there is none: no weights can be shared, and no device can fetch a bundle",
                 "auricle-aggregator publish-model base",
-            )  # fmt: skip
+            )
         else:
             yield Observation("model", "ok", f"version {model.version}, {model.architecture}, {model.capacity} slots")
 
@@ -208,18 +220,22 @@ def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observatio
     troubled = [info for info in present if info.trouble]
     if unseen:
         yield Observation(
-            "devices", "warning", f"not seen for {_UNSEEN_DAYS} days: {_names(unseen)}",
+            "devices",
+            "warning",
+            f"not seen for {_UNSEEN_DAYS} days: {_names(unseen)}",
             "look whether they run (`auricle-edge status`), or revoke them (`auricle-aggregator devices revoke ID`)",
-        )  # fmt: skip
+        )
     if waiting:
         yield Observation(
             "devices", "warning", f"wait to be admitted: {_names(waiting)}", "auricle-aggregator devices admit NAME"
         )
     for info in shut:
         yield Observation(
-            "devices", "warning", f"{info.name} is in quarantine: {info.conduct.reason}",
+            "devices",
+            "warning",
+            f"{info.name} is in quarantine: {info.conduct.reason}",
             f"where that is wrong: auricle-aggregator devices release {info.device_id}",
-        )  # fmt: skip
+        )
     for info in troubled:
         yield Observation("devices", "warning", f"{info.name} could not contribute: {info.trouble}", "tell its owner")
     if not (unseen or waiting or shut or troubled):

@@ -49,12 +49,24 @@ from aggregator_server.web.siblings import Siblings
 
 # A request is compared with one after the other: those that a whole fleet sends come first.
 _ROUTES = (
-    work, uploads, blobs, health, devices, invitations, tokens, public_set, model, rounds, classes, audit, metrics,
-)  # fmt: skip
+    work,
+    uploads,
+    blobs,
+    health,
+    devices,
+    invitations,
+    tokens,
+    public_set,
+    model,
+    rounds,
+    classes,
+    audit,
+    metrics,
+)
 _DESCRIPTION = (
     "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "
-    "or method (405) included, is an ErrorReply: {\"error\": {\"code\", \"message\"}} with a stable code."
-)  # fmt: skip
+    'or method (405) included, is an ErrorReply: {"error": {"code", "message"}} with a stable code.'
+)
 
 
 def create_app(

@@ -105,9 +105,10 @@ def _rounds(session: Session) -> Iterator[Metric]:
             "auricle_last_round_seconds", "How long the newest round took that is over.", row.closed_at - row.opened_at
         )
         uploads = _count(
-            session, ParticipantRow.device_id,
+            session,
+            ParticipantRow.device_id,
             (ParticipantRow.round_id == row.round_id) & ParticipantRow.uploaded_at.is_not(None),
-        )  # fmt: skip
+        )
         yield GaugeMetricFamily("auricle_last_round_uploads", "Uploads that it got.", uploads)
 
 

@@ -69,10 +69,15 @@ def _measure(name: str, data: Path, seeds: range, others: dict[Run, range]) -> d
             for rows in workers.imap(run, run_seeds):
                 unheard += rows
     summary = [
-        {"front_end": name, "case": case, "trials": len(rows), "exact": sum(exact for exact, _ in rows),
-         "adjusted_rand_index": [index for _, index in rows]}
+        {
+            "front_end": name,
+            "case": case,
+            "trials": len(rows),
+            "exact": sum(exact for exact, _ in rows),
+            "adjusted_rand_index": [index for _, index in rows],
+        }
         for case, rows in trials.items()
-    ]  # fmt: skip
+    ]
     for row in summary:
         print(f"{name:12s} {row['case']:32s} exact {row['exact']:2d} of {row['trials']}")
     return {"cases": summary, "unheard": _means(name, unheard)}
@@ -85,10 +90,19 @@ def _means(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         groups.setdefault((row["description"], row["word"], row["speakers"]), []).append(row)
     means = []
     for (description, word, speakers), members in groups.items():
-        shares = {key: round(float(np.mean([row[key] for row in members])), 1)
-                  for key in ("recognised", "known", "mistaken")}  # fmt: skip
-        means.append({"front_end": name, "description": description, "word": word, "speakers": speakers,
-                      "trials": len(members), **shares})  # fmt: skip
+        shares = {
+            key: round(float(np.mean([row[key] for row in members])), 1) for key in ("recognised", "known", "mistaken")
+        }
+        means.append(
+            {
+                "front_end": name,
+                "description": description,
+                "word": word,
+                "speakers": speakers,
+                "trials": len(members),
+                **shares,
+            }
+        )
         figures = "  ".join(f"{key} {value:5.1f}" for key, value in shares.items())
         print(f"{name:12s} {description:24s} {word:5s} from {speakers} speakers: {figures}")
     return means

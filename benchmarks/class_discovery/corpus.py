@@ -79,8 +79,10 @@ class Corpus:
 
     def speakers_with(self, among: NDArray[np.str_], needed: dict[str, int]) -> list[str]:
         """Return the speakers who have at least so many clips of each word."""
-        counts = {word: dict(zip(*np.unique(self.speakers[self.labels == word], return_counts=True), strict=True))
-                  for word in needed}  # fmt: skip
+        counts = {
+            word: dict(zip(*np.unique(self.speakers[self.labels == word], return_counts=True), strict=True))
+            for word in needed
+        }
         return [str(s) for s in among if all(counts[word].get(s, 0) >= least for word, least in needed.items())]
 
     def draw(self, among: Bools, word: str, count: int, rng: np.random.Generator) -> Ints:

@@ -62,10 +62,15 @@ def _learned(
     """Return the head that a device without any clip fits to the result of a round, and its labels."""
     result = aggregate(
         RoundInputs(
-            round_id=1, plan=make_plan(RoundRequest("prototypes")), public_set=public_set, consensus=_NO_CONSENSUS,
-            contributions=tuple(uploads), new_classes=1, has_consensus=False,
+            round_id=1,
+            plan=make_plan(RoundRequest("prototypes")),
+            public_set=public_set,
+            consensus=_NO_CONSENSUS,
+            contributions=tuple(uploads),
+            new_classes=1,
+            has_consensus=False,
         )
-    )  # fmt: skip
+    )
     model = corpus.open_model(corpus.front_end.architectures[seed % 2])
     manifest, statistics = model.manifest, model.manifest.embedding_statistics
     assert result.prototypes is not None

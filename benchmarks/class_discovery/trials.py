@@ -151,9 +151,15 @@ def shifted(x: Floats, rng: np.random.Generator) -> Floats:
 def contribution(device: int, words: Sequence[str], arrays: Arrays) -> Contribution:
     """Return the upload of a device that knows all words but the last, which it reports."""
     update = Update(
-        round_id=1, device_id=f"device-{device}", features="", public_set="", classes=tuple(words[:-1]), clips=1,
-        reports=(ClassReport(len(words) - 1, None, 1),), known=tuple(words[:-1]),
-    )  # fmt: skip
+        round_id=1,
+        device_id=f"device-{device}",
+        features="",
+        public_set="",
+        classes=tuple(words[:-1]),
+        clips=1,
+        reports=(ClassReport(len(words) - 1, None, 1),),
+        known=tuple(words[:-1]),
+    )
     return Contribution(update, lambda: arrays)
 
 
@@ -161,9 +167,13 @@ def settle(public_set: PublicSet, contributions: Sequence[Contribution], count: 
     """Return what the aggregator makes of the uploads."""
     consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
     inputs = RoundInputs(
-        round_id=1, plan=_PLAN, public_set=public_set, consensus=consensus, contributions=tuple(contributions),
+        round_id=1,
+        plan=_PLAN,
+        public_set=public_set,
+        consensus=consensus,
+        contributions=tuple(contributions),
         new_classes=count,
-    )  # fmt: skip
+    )
     found = recognise(inputs, contributions)[1]
     assert found is not None
     return found
@@ -176,8 +186,10 @@ def judge(case: Case, public_set: PublicSet, contributions: Sequence[Contributio
     classes = {item.device_id: item.class_id for item in found.assignments}
     names = [classes[item.update.device_id] for item in contributions]
     index = adjusted_rand_index(case.meets, names)
-    right = all((name in case.known) == (word in case.known) and (word not in case.known or name == word)
-                for word, name in zip(case.meets, names, strict=True))  # fmt: skip
+    right = all(
+        (name in case.known) == (word in case.known) and (word not in case.known or name == word)
+        for word, name in zip(case.meets, names, strict=True)
+    )
     return right and index == 1.0 and len(set(names)) == len(set(case.meets)), index
 
 

@@ -102,8 +102,9 @@ def sharing_scores(seeds: list[int], processes: int) -> Iterator[dict[str, Any]]
     plans |= {form: Call(zero_shot.played, {"form": form}) for form in zero_shot.FORMS}
     runs = [
         Run(plan, seed, Call(call.function, {"seed": seed, **call.arguments}), corpus=f"zero shot {seed}")
-        for seed in seeds for plan, call in plans.items()
-    ]  # fmt: skip
+        for seed in seeds
+        for plan, call in plans.items()
+    ]
     for plan, found in figures_of(runs, FOLDER, processes).items():
         own, strangers = (_mean([row[name] for row in found]) for name in ("own", "strangers"))
         plan = plan if plan in (zero_shot.PUBLIC_ONLY, zero_shot.ALONE) else f"zero_shot, {plan}"
@@ -113,9 +114,8 @@ def sharing_scores(seeds: list[int], processes: int) -> Iterator[dict[str, Any]]
 def _row(fleet: str, front_end: str, plan: str, judged: list[list[Judged]], alone: list[list[Bools]]) -> dict[str, Any]:
     """Return and print a row: means over devices and seeds; a device's number without clips does not count."""
     pairs = [
-        (before, now.own)
-        for of_seed in zip(alone, judged, strict=True) for before, now in zip(*of_seed, strict=True)
-    ]  # fmt: skip
+        (before, now.own) for of_seed in zip(alone, judged, strict=True) for before, now in zip(*of_seed, strict=True)
+    ]
     every = [found for of_seed in judged for found in of_seed]
     shares = {
         name: _mean([100 * float(clips.mean()) if len(clips := getattr(found, name)) else np.nan for found in every])

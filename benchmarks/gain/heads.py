@@ -35,8 +35,12 @@ from fleet_protocol.messages import ClassAssignment, ClassInfo, ClassReport, Upd
 from fleet_protocol.public_set import PublicSet
 
 ALONE, AGAIN, PUBLIC_ONLY, OTHERS, PROTOTYPES = PLANS = (
-    "alone", "alone, fitted again", "public only", "fedavg and others", "prototypes",
-)  # fmt: skip
+    "alone",
+    "alone, fitted again",
+    "public only",
+    "fedavg and others",
+    "prototypes",
+)
 # Plans of the fleet: the device may refuse what they come to.
 _ROUNDS = (OTHERS, PROTOTYPES)
 
@@ -177,13 +181,19 @@ class EmbeddingFleet:
         heard = Heard(takes, self._words.nothing, np.zeros((0, self._words.nothing.shape[1]), np.float32))
         material = head_material(
             label_map, known, heard, self._statistics, came.public_set, self._imagined, came.centres
-        )  # fmt: skip
+        )
         training, seed = TrainingConfig(), 1000 * (2 * self._seed + again) + number
         own = self._own(number).weights if material.own is not None else None
         weights = train_head(
-            self._model, self._bundle.weights, label_map, material, training.teach_epochs,
-            training.teach_learning_rate, seed, own,
-        )  # fmt: skip
+            self._model,
+            self._bundle.weights,
+            label_map,
+            material,
+            training.teach_epochs,
+            training.teach_learning_rate,
+            seed,
+            own,
+        )
         return Listener(weights, label_map)
 
     def _refuses(self, number: int, result: Listener, came: _Round) -> bool:

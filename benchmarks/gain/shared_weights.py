@@ -86,7 +86,9 @@ def _plan() -> Method:
 
 FLEETS = (
     SharingFleet(
-        "fifty devices", PLUG_IN, {
+        "fifty devices",
+        PLUG_IN,
+        {
             "recommended, without the guard": _plan(),
             "fedavg": Method("fedavg"),
             "fedprox": Method("fedprox"),
@@ -99,21 +101,26 @@ FLEETS = (
         guarded="recommended",
     ),
     SharingFleet(
-        "fifty devices, another network", OTHER,
+        "fifty devices, another network",
+        OTHER,
         # At the others' rate this network learns less than alone (docs/methods.md).
         {"fedmlac": Method("fedmlac", {"learning_rate": 0.1}, baselines=True)},
         guarded="fedmlac, guarded",
     ),
-)  # fmt: skip
+)
 
 
 def experiment(fleet: SharingFleet, method: Method, bundles: Mapping[str, Path], scale: Scale, seed: int) -> Experiment:
     """Return a method's run."""
     passes: dict[str, Value] = {} if "steps" in method.local else {"epochs": EPOCHS}
     rounds = RoundsSection(
-        count=ROUNDS, strategy=method.strategy, seed=seed, evaluate_every=0,
-        local={**passes, "learning_rate": RATE, **method.local}, aggregation=dict(method.aggregation),
-    )  # fmt: skip
+        count=ROUNDS,
+        strategy=method.strategy,
+        seed=seed,
+        evaluate_every=0,
+        local={**passes, "learning_rate": RATE, **method.local},
+        aggregation=dict(method.aggregation),
+    )
     return Experiment(
         keyword_clips(scale, speakers=375, test=0.3, public=0.1),
         FleetSection(devices=50, held_out=0.4),
@@ -128,10 +135,16 @@ def runs(scale: Scale, seeds: Sequence[int]) -> list[Run]:
     """Return all runs of all fleets, the longest first."""
     bundles = scale.bundles([PLUG_IN, OTHER], "--batch", "16", "--capacity", "12")
     found = [
-        Run(f"{fleet.name}: {name}", seed, experiment(fleet, method, bundles, scale, seed),
-            cost_s=150.0 if method.baselines else 60.0)
-        for seed in seeds for fleet in FLEETS for name, method in fleet.methods.items()
-    ]  # fmt: skip
+        Run(
+            f"{fleet.name}: {name}",
+            seed,
+            experiment(fleet, method, bundles, scale, seed),
+            cost_s=150.0 if method.baselines else 60.0,
+        )
+        for seed in seeds
+        for fleet in FLEETS
+        for name, method in fleet.methods.items()
+    ]
     return sorted(found, key=lambda run: -run.cost_s)
 
 

@@ -132,9 +132,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listening", description=__doc__)
     parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument(
-        "--front-ends", nargs="+", default=["cnn2", "dscnn3", "base"], metavar="NAME",
+        "--front-ends",
+        nargs="+",
+        default=["cnn2", "dscnn3", "base"],
+        metavar="NAME",
         help="networks on cepstra, `base`, or files NAME.frontend (cnn2 dscnn3 base)",
-    )  # fmt: skip
+    )
     parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
     parser.add_argument("--minutes", type=float, default=60.0, help="longest stream (60; words end it before)")
     parser.add_argument("--hours", type=float, default=10.0, help="dialogue without a taught word (10; 0: none)")
@@ -155,8 +158,12 @@ def _print_head(material: Material, streams: dict[float, Stream]) -> None:
         f"{minutes:.0f} minutes of streams with {known} known and {len(words) - known} others\n{DetectorConfig()}\n"
     )
     print(f"{'':<16}false rejects, %{'':<{6 * len(KNOWN) + 1}}false accepts per hour")
-    print(f"{'':<16}{'all':>6}  " + "  ".join(f"{label:>5}" for label in KNOWN) + f"   {'all':>7}  " + "  ".join(
-        f"{kind.replace(' word', 's'):>7.7}" for kind in KINDS))  # fmt: skip
+    print(
+        f"{'':<16}{'all':>6}  "
+        + "  ".join(f"{label:>5}" for label in KNOWN)
+        + f"   {'all':>7}  "
+        + "  ".join(f"{kind.replace(' word', 's'):>7.7}" for kind in KINDS)
+    )
 
 
 if __name__ == "__main__":

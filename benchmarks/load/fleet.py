@@ -28,10 +28,20 @@ def shared_model() -> bytes:
     """Return a bundle with weights of ``SHAPES``; the aggregator never runs its graph."""
     layers = (Layer("body", ("body/kernel",)), Layer("head", ("head/kernel", "head/bias")))
     manifest = Manifest(
-        architecture="load", options={}, capacity=CAPACITY, batch=1, input_shape=SETTINGS.shape, embedding=64,
-        features=SETTINGS.to_json(), mean=(0.0,), std=(1.0,), layers=layers, weight_shapes=SHAPES,
-        parameters=sum(int(np.prod(shape)) for shape in SHAPES.values()), seed=0,
-    )  # fmt: skip
+        architecture="load",
+        options={},
+        capacity=CAPACITY,
+        batch=1,
+        input_shape=SETTINGS.shape,
+        embedding=64,
+        features=SETTINGS.to_json(),
+        mean=(0.0,),
+        std=(1.0,),
+        layers=layers,
+        weight_shapes=SHAPES,
+        parameters=sum(int(np.prod(shape)) for shape in SHAPES.values()),
+        seed=0,
+    )
     return write_bundle(manifest, b"", _weights(0))
 
 
@@ -115,9 +125,14 @@ class Fleet:
 
     async def _enrol(self, device: Device) -> None:
         message = {
-            "device_id": device.device_id, "secret": device.secret, "name": f"device {device.number}",
-            "architecture": "load", "features": SETTINGS.to_json(), "labels": ["kettle", "tap"], "clips": 40,
-        }  # fmt: skip
+            "device_id": device.device_id,
+            "secret": device.secret,
+            "name": f"device {device.number}",
+            "architecture": "load",
+            "features": SETTINGS.to_json(),
+            "labels": ["kettle", "tap"],
+            "clips": 40,
+        }
         await self._send(device, "POST", "/v1/devices", (200,), json.dumps(message).encode())
         device.connection.token = device.secret
 
@@ -129,10 +144,15 @@ class Fleet:
 
     async def _upload(self, device: Device) -> None:
         update = Update(
-            round_id=device.work["round_id"], device_id=device.device_id, features=SETTINGS.digest,
-            public_set=device.work["public_set"], classes=("c0", "c1", "c2"), clips=40, label_entropy=1.0,
+            round_id=device.work["round_id"],
+            device_id=device.device_id,
+            features=SETTINGS.digest,
+            public_set=device.work["public_set"],
+            classes=("c0", "c1", "c2"),
+            clips=40,
+            label_entropy=1.0,
             metrics={"training_loss": 0.5, "global_accuracy": 80.0, "local_accuracy": 90.0},
-        )  # fmt: skip
+        )
         body = pack(self._arrays, asdict(update))
         await self._send(device, "PUT", f"/v1/rounds/{update.round_id}/update", (200,), body)
 

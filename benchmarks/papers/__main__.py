@@ -47,8 +47,9 @@ class Progress:
         print(
             f"{self._done}/{self._all}  {self._tables[run.digest]}: {run.name}, seed {run.seed}  "
             f"left {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def run_tables(
@@ -121,9 +122,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = {name: load_table(name) for name in NAMES if name in options.table}
     try:
         problems = run_tables(
-            tables, Scale(options.full, options.output.resolve()), options.processes, ROOT / "docs" / "results.md",
+            tables,
+            Scale(options.full, options.output.resolve()),
+            options.processes,
+            ROOT / "docs" / "results.md",
             None if options.yes else options.within,
-        )  # fmt: skip
+        )
     except (AuricleError, OSError) as error:
         problems = [str(error)]
     except KeyboardInterrupt:

@@ -64,8 +64,10 @@ def runs(scale: Scale) -> list[Run]:
     tuning, other, with_baselines = 0.13, 0.45, 1.1
     found = [
         Run(f"{name}, {trial}", seed, _experiment(scale, model, small, variant, trial, seed), tuning * small.rounds)
-        for seed in TUNING_SEEDS for name, variant in VARIANTS.items() for trial in TRIALS
-    ]  # fmt: skip
+        for seed in TUNING_SEEDS
+        for name, variant in VARIANTS.items()
+        for trial in TRIALS
+    ]
     for name, variant in VARIANTS.items():
         for seed in SEEDS:
             work = _experiment(scale, model, large, variant, CHOSEN[name], seed, baselines=name == PLAN)
@@ -78,16 +80,27 @@ def runs(scale: Scale) -> list[Run]:
 
 
 def _experiment(
-    scale: Scale, model: ModelSection, size: Size, variant: Variant, trial: Trial, seed: int,
-    faults: FaultsSection | None = None, *, baselines: bool = False,
-) -> Experiment:  # fmt: skip
+    scale: Scale,
+    model: ModelSection,
+    size: Size,
+    variant: Variant,
+    trial: Trial,
+    seed: int,
+    faults: FaultsSection | None = None,
+    *,
+    baselines: bool = False,
+) -> Experiment:
     steps = {"steps": BATCHES * trial.passes} if variant.strategy == "fedkws_ui" else {"epochs": trial.passes}
     count = variant.rounds(trial.passes, size.budget)
     rounds = RoundsSection(
-        count=count, strategy=variant.strategy, seed=seed, evaluate_every=0,
+        count=count,
+        strategy=variant.strategy,
+        seed=seed,
+        evaluate_every=0,
         local={**steps, "learning_rate": trial.rate, **variant.local},
-        aggregation=dict(variant.aggregation), selection=dict(variant.selection),
-    )  # fmt: skip
+        aggregation=dict(variant.aggregation),
+        selection=dict(variant.selection),
+    )
     return Experiment(
         keyword_clips(scale, speakers=size.speakers, test=0.3, public=0.1),
         FleetSection(devices=size.devices, size_spread=0.45, held_out=0.4),
@@ -128,21 +141,36 @@ def section(results: Results) -> str:
         _SAYS,
         "",
         plan_claims(results),
-    ]  # fmt: skip
+    ]
     return "\n".join(lines)
 
 
 def _parts(results: Results) -> str:
     header = [
-        "", "rate, passes", "rounds", "clips, thousands", "own, %", "strangers, %", "worse", "own, against the plan",
+        "",
+        "rate, passes",
+        "rounds",
+        "clips, thousands",
+        "own, %",
+        "strangers, %",
+        "worse",
+        "own, against the plan",
         "strangers, against the plan",
-    ]  # fmt: skip
+    ]
     rows = [[name, "", "", "", *cells(results, PLAN, kind), "", ""] for name, kind in WITHOUT.items()]
     for name in VARIANTS:
         pairs = zip(judged(results, name), judged(results, PLAN), strict=True)
         against = [gain(ours, theirs) for ours, theirs in pairs]
-        rows.append([name, str(CHOSEN[name]), str(len(results.figures(name)[0]["rounds"])), _trained(results, name),
-                     *cells(results, name, "listening"), *(against if name != PLAN else ["", ""])])  # fmt: skip
+        rows.append(
+            [
+                name,
+                str(CHOSEN[name]),
+                str(len(results.figures(name)[0]["rounds"])),
+                _trained(results, name),
+                *cells(results, name, "listening"),
+                *(against if name != PLAN else ["", ""]),
+            ]
+        )
         if name == PLAN:
             rows.append(["the plan, guarded", "", "", "", *cells(results, name, "guarded"), "", ""])
     return markdown_table(header, rows)

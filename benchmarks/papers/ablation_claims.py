@@ -48,12 +48,15 @@ def judged(results: Results, name: str, kind: str = "listening") -> tuple[list[f
 def cells(results: Results, name: str, kind: str = "listening") -> list[str]:
     """Return a kind of model's figures: own, strangers, and devices worse than alone."""
     alone = [own_accuracies(figures, "alone") for figures in results.figures(PLAN)]
-    worse = [worse_than_alone(figures, kind, before)
-             for figures, before in zip(results.figures(name), alone, strict=True)]  # fmt: skip
+    worse = [
+        worse_than_alone(figures, kind, before) for figures, before in zip(results.figures(name), alone, strict=True)
+    ]
     own, strangers = judged(results, name, kind)
     return [
-        mean_and_spread(own), mean_and_spread(strangers), "" if kind == "alone" else f"{fmean(worse):.1f}",
-    ]  # fmt: skip
+        mean_and_spread(own),
+        mean_and_spread(strangers),
+        "" if kind == "alone" else f"{fmean(worse):.1f}",
+    ]
 
 
 def _gained(results: Results) -> Claim:
@@ -61,13 +64,16 @@ def _gained(results: Results) -> Claim:
     without = [cells(results, PLAN, kind) for kind in WITHOUT.values()]
     ahead = all(_ahead(judged(results, PLAN), judged(results, PLAN, kind)) for kind in WITHOUT.values())
     return Claim(
-        f"A device gains by taking part: the plan is ahead of {', '.join(WITHOUT)}", "none",
+        f"A device gains by taking part: the plan is ahead of {', '.join(WITHOUT)}",
+        "none",
         f"own clips {own} % against {', '.join(row[0] for row in without)}; strangers {strangers} % against "
         f"{', '.join(row[1] for row in without)}; {worse} devices worse than alone",
         "no" if not ahead else "yes" if worse == "0.0" else "in part",
-        "" if worse == "0.0" else f"the one that loses most loses {_most_lost(results):.1f} points of its own clips, "
+        ""
+        if worse == "0.0"
+        else f"the one that loses most loses {_most_lost(results):.1f} points of its own clips, "
         "which are few: about a dozen",
-    )  # fmt: skip
+    )
 
 
 def _most_lost(results: Results) -> float:
@@ -89,11 +95,12 @@ def _under_attack(results: Results) -> Claim:
     robust, mean = (f"{name}, attackers" for name in (PLAN, "a weighted mean"))
     own, strangers, worse = zip(cells(results, robust), cells(results, mean), strict=True)
     return Claim(
-        "A robust rule earns its place where a fifth of the devices attacks", "none",
+        "A robust rule earns its place where a fifth of the devices attacks",
+        "none",
         f"own clips {own[0]} % against {own[1]} with a weighted mean, strangers {strangers[0]} % against "
         f"{strangers[1]}; {worse[0]} devices worse than alone against {worse[1]}",
         "yes" if _ahead(judged(results, robust), judged(results, mean)) else "no",
-    )  # fmt: skip
+    )
 
 
 def _ahead(ours: tuple[list[float], list[float]], theirs: tuple[list[float], list[float]]) -> bool:

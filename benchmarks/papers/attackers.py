@@ -61,8 +61,9 @@ def runs(scale: Scale) -> list[Run]:
     faults = {"no attackers": FaultsSection()}
     faults |= {
         _name(name, rate): FaultsSection(rate, kind, strength, round(honest * base.rounds.count))
-        for name, (kind, strength, honest) in ATTACKS.items() for rate in RATES
-    }  # fmt: skip
+        for name, (kind, strength, honest) in ATTACKS.items()
+        for rate in RATES
+    }
     silent = {_name("silent", rate): FaultsSection(rate, "silent") for rate in RATES}
     found = [
         _run(base, f"{rule}, {name}", rule, seed, fault)
@@ -91,10 +92,11 @@ def _base(scale: Scale) -> Experiment:
         FleetSection(devices=100 if scale.full else 20),
         ModelSection(scale.bundles(["crnn_tiny"], "--batch", "16", "--capacity", "12")["crnn_tiny"]),
         RoundsSection(
-            count=200 if scale.full else 40, evaluate_every=10,
+            count=200 if scale.full else 40,
+            evaluate_every=10,
             local={"epochs": 1, "learning_rate": 0.1, "rehearsal": 0.0},
         ),
-    )  # fmt: skip
+    )
 
 
 def _run(base: Experiment, name: str, rule: str, seed: int, faults: FaultsSection) -> Run:
@@ -219,22 +221,30 @@ def _claims(results: Results) -> str:
     return claims_table(
         [
             Claim(
-                "LPA is robust to malicious updates", "no figures",
+                "LPA is robust to malicious updates",
+                "no figures",
                 f"holds against {held} of {len(ATTACKS)} attacks by {RATES[-1]:.0%} of the devices; "
                 f"costs {lpa_costs:.1f} points without attackers",
-                _said(held), _why_lpa_does_not_hold(results, beyond),
+                _said(held),
+                _why_lpa_does_not_hold(results, beyond),
             ),
             Claim(
-                "The default rule holds against every attack", "none",
+                "The default rule holds against every attack",
+                "none",
                 f"against {ours_held} of {len(ATTACKS)}; it loses at most {max(ours.values()):.1f} points more than "
-                "the honest devices alone", _said(ours_held), _behind(ours),
+                "the honest devices alone",
+                _said(ours_held),
+                _behind(ours),
             ),
             Claim(
-                "The default rule costs at most 1 point where nobody attacks", "none", f"{cost:.1f} points",
-                "yes" if cost <= 1.0 else "no", "" if cost <= 1.0 else "it leaves out honest devices",
+                "The default rule costs at most 1 point where nobody attacks",
+                "none",
+                f"{cost:.1f} points",
+                "yes" if cost <= 1.0 else "no",
+                "" if cost <= 1.0 else "it leaves out honest devices",
             ),
         ]
-    )  # fmt: skip
+    )
 
 
 def _said(held: int) -> str:

@@ -104,8 +104,11 @@ def put_sections(
     found = kept | new
     order = [title for title in papers if title in found] + [title for title in found if title not in papers]
     sections = {title: found[title] for title in order}
-    drawn = [(one.shows, one.file(folder_of(path)).relative_to(path.parent)) for one in pictures
-             if one.file(folder_of(path)).is_file()]  # fmt: skip
+    drawn = [
+        (one.shows, one.file(folder_of(path)).relative_to(path.parent))
+        for one in pictures
+        if one.file(folder_of(path)).is_file()
+    ]
     whole = head(sections, papers, drawn, scale) + "\n" + "\n".join(sections.values())
     write_durably(path, whole.encode(), 0o644)
 
@@ -121,9 +124,12 @@ def _ended(finished: Finished) -> datetime:
 
 def _entry(run: Run, outcome: Outcome) -> dict[str, Any]:
     return {
-        "name": run.name, "seed": run.seed, "digest": run.digest, "seconds": round(outcome.seconds, 2),
+        "name": run.name,
+        "seed": run.seed,
+        "digest": run.digest,
+        "seconds": round(outcome.seconds, 2),
         "figures": outcome.figures,
-    }  # fmt: skip
+    }
 
 
 def _once(finished: Finished) -> Iterable[Outcome]:

@@ -113,12 +113,13 @@ def estimate(left: Mapping[str, Sequence[Run]], processes: int, output: Path) ->
     return Estimate(
         {name: speed * sum(run.cost_s for run in runs) / 3600 for name, runs in left.items()},
         {name: len(runs) for name, runs in left.items()},
-        processes, speed,
+        processes,
+        speed,
         memory_mib=at_once * (_PROCESS_MIB + state),
         free_memory_mib=_free_memory_mib(),
         disk_mib=_BUNDLES_MIB + _RUN_MIB * len(runs) + 2 * at_once * state,
         free_disk_mib=shutil.disk_usage(there).free / 2**20,
-    )  # fmt: skip
+    )
 
 
 def _state_mib(run: Run) -> float:

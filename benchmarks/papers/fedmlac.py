@@ -66,7 +66,7 @@ TRIALS: Mapping[str, Mapping[str, Method]] = {
         f"{rate:g}, a {share:g}": fedmlac(rate, share)
         for rate, share in ((0.04, 0.1), (0.04, 0.3), (0.08, 0.3), (0.16, 0.3), (0.16, 0.6))
     },
-}  # fmt: skip
+}
 CHOSEN = {"FedAvg": "0.04", "FedProx": "0.04, mu 0.1", "FedOPT": "0.04, server's 0.01", FEDMLAC: "0.16, a 0.6"}
 METHODS: Mapping[str, Method] = {name: trials[CHOSEN[name]] for name, trials in TRIALS.items()}
 
@@ -127,10 +127,14 @@ def experiment(scale: Scale, method: Method, condition: Condition, seed: int, si
     bundles = _bundles(scale)
     warm_up = int(WARM_UP["warm_up"])
     rounds = RoundsSection(
-        count=size.rounds, strategy=method.strategy, seed=seed, evaluate_every=max(1, size.rounds // 10),
-        local=method.settings, aggregation=dict(method.aggregation),
+        count=size.rounds,
+        strategy=method.strategy,
+        seed=seed,
+        evaluate_every=max(1, size.rounds // 10),
+        local=method.settings,
+        aggregation=dict(method.aggregation),
         selection={"name": "uniform", "fraction": size.share} if size.share < 1 else {},
-    )  # fmt: skip
+    )
     return Experiment(
         keyword_clips(scale, speakers=size.speakers, test=TEST, public=PUBLIC, **condition.noise),
         FleetSection(devices=size.devices, held_out=HELD_OUT, local_models=True),
@@ -191,9 +195,15 @@ def _some(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
 
 
 def _run(
-    scale: Scale, name: str, method: Method, condition: Condition, seed: int, size: Size,
-    *, alone: bool = False,
-) -> Run:  # fmt: skip
+    scale: Scale,
+    name: str,
+    method: Method,
+    condition: Condition,
+    seed: int,
+    size: Size,
+    *,
+    alone: bool = False,
+) -> Run:
     visits = size.rounds * size.devices * size.share
     cost = visits * (0.19 if method.own else 0.1) + 8 + 50 * alone
     work = experiment(scale, method, condition, seed, size, alone=alone)
@@ -205,9 +215,14 @@ def _scores(scale: Scale, name: str, rate: float, seed: int, size: Size) -> Run:
     path = scale.data("gsc_v2_logmel_jpg.zip")
     data = {"source": "log_mel", "path": path, "labels": KEYWORDS, "speakers": size.speakers, "test": TEST}
     arguments = {
-        "data": data, "bundles": _bundles(scale), "users": size.devices, "rounds": size.rounds,
-        "public": PUBLIC_OF_A_WORD * (8 if size.speakers is None else 1), "rate": rate, "seed": seed,
-    }  # fmt: skip
+        "data": data,
+        "bundles": _bundles(scale),
+        "users": size.devices,
+        "rounds": size.rounds,
+        "public": PUBLIC_OF_A_WORD * (8 if size.speakers is None else 1),
+        "rate": rate,
+        "seed": seed,
+    }
     return Run(name, seed, Call(shared_scores, arguments), cost_s=0.15 * size.devices * size.rounds)
 
 

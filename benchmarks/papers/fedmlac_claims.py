@@ -79,7 +79,7 @@ def claims(results: Results) -> str:
         _pruned(results),
         _five_alone(results),
         _elsewhere(results),
-    ]  # fmt: skip
+    ]
     return claims_table(found)
 
 
@@ -128,10 +128,12 @@ def _clean(results: Results) -> Claim:
     alone = fmean(own_and_strangers(figures, "alone")[1] for figures in results.figures(f"{FEDMLAC}, {CLEAN}"))
     plug_in = fmean(results.values(f"{FEDMLAC}, {CLEAN}", shared))
     return _ahead(
-        results, CLEAN, "Ahead on clean clips of FedAvg, FedProx, FedOPT (local models)",
+        results,
+        CLEAN,
+        "Ahead on clean clips of FedAvg, FedProx, FedOPT (local models)",
         f"an own model sees its device's clips alone: alone it knows {alone:.1f} % of strangers' clips, with the "
         f"plug-in's answers {_mean(results, FEDMLAC, CLEAN):.1f}, while the plug-in itself knows {plug_in:.1f}",
-    )  # fmt: skip
+    )
 
 
 def _less_lost(results: Results, what: str, conditions: Sequence[str]) -> Claim:
@@ -148,9 +150,12 @@ def _less_lost(results: Results, what: str, conditions: Sequence[str]) -> Claim:
             held += [later[name] - later[FEDMLAC] > _LEAD for name in again]
             ours.append(f"{often_visits(results)} visits, {condition}: {later[FEDMLAC]:.1f} for {_each(later, again)}")
     return Claim(
-        f"Loses fewer points to {what} than the baselines", "; ".join(dict.fromkeys(published)), "; ".join(ours),
-        verdict(held), _why_lost(results, conditions[-1]),
-    )  # fmt: skip
+        f"Loses fewer points to {what} than the baselines",
+        "; ".join(dict.fromkeys(published)),
+        "; ".join(ours),
+        verdict(held),
+        _why_lost(results, conditions[-1]),
+    )
 
 
 def _lost_by_often(results: Results, condition: str) -> dict[str, float]:
@@ -173,9 +178,11 @@ def _why_lost(results: Results, condition: str) -> str:
 
 def _ahead_when_wrong(results: Results) -> Claim:
     return _ahead(
-        results, HALF_WRONG, "Ahead of FedAvg, FedProx, FedOPT with half of the labels wrong (local models)",
+        results,
+        HALF_WRONG,
+        "Ahead of FedAvg, FedProx, FedOPT with half of the labels wrong (local models)",
         _why_lost(results, HALF_WRONG) + _learnt_by_heart(results),
-    )  # fmt: skip
+    )
 
 
 def _learnt_by_heart(results: Results) -> str:
@@ -203,9 +210,12 @@ def _learns(results: Results) -> Claim:
 def _pruned(results: Results) -> Claim:
     pruned, whole = (results.values(f"{name}, {FLEETS_OF_FIVE}, {CLEAN}", local) for name in (FEDMLAC, NO_LPA))
     return Claim(
-        "Five networks: LPA improves the own models", "+1.8", gain(pruned, whole),
-        verdict([fmean(pruned) - fmean(whole) > _LEAD]), "of ten uploads it leaves out two, though nobody attacks",
-    )  # fmt: skip
+        "Five networks: LPA improves the own models",
+        "+1.8",
+        gain(pruned, whole),
+        verdict([fmean(pruned) - fmean(whole) > _LEAD]),
+        "of ten uploads it leaves out two, though nobody attacks",
+    )
 
 
 def _five_alone(results: Results) -> Claim:
@@ -227,10 +237,11 @@ def _elsewhere(results: Results) -> Claim:
         points += ahead.values()
     return Claim(
         "FedMLAC leads on Urban Sound, on emotions, and with 10 to 100 % of the devices in a round",
-        "1 to 5 points; all devices: " + _with_names(dict(zip(BASELINES, ALL_DEVICES_LEAD, strict=True))), ours,
+        "1 to 5 points; all devices: " + _with_names(dict(zip(BASELINES, ALL_DEVICES_LEAD, strict=True))),
+        ours,
         verdict([lead > _LEAD for lead in points]),
         "the reason is the first row's. Urban Sound, emotions and other shares were left out",
-    )  # fmt: skip
+    )
 
 
 def _over_alone(results: Results, claim: str, published: str, fleet: str) -> Claim:

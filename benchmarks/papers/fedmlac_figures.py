@@ -23,9 +23,11 @@ FLEETS_OF_FIVE, SCORES = "five networks", "zero_shot, five networks"
 _NOISY = (61.26, 56.84, 67.01, 71.27)
 PUBLISHED: dict[str, tuple[float, ...]] = {
     CLEAN: (80.19, 80.43, 83.31, 84.59),
-    "wrong 30%": (74.68, 76.12, 78.19, 81.61), HALF_WRONG: (69.70, 68.72, 74.03, 77.06),
-    NOISE[0]: _NOISY, NOISE[1]: _NOISY,
-}  # fmt: skip
+    "wrong 30%": (74.68, 76.12, 78.19, 81.61),
+    HALF_WRONG: (69.70, 68.72, 74.03, 77.06),
+    NOISE[0]: _NOISY,
+    NOISE[1]: _NOISY,
+}
 # Table 5: with all devices in a round, clean; FedMLAC over each of BASELINES.
 ALL_DEVICES_LEAD = (3.18, 3.03, 0.92)
 Where = Callable[[Figures], dict[str, float]]

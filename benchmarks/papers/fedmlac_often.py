@@ -19,13 +19,10 @@ _WRONG = {CLEAN: 0.0, HALF_WRONG: 0.5}
 TRIALS: Mapping[str, Mapping[str, Method]] = {
     "FedAvg": {f"{rate:g}": fedavg(rate) for rate in (0.04, 0.08)},
     "FedOPT": {
-        f"{rate:g}, server's {server:g}": fedopt(rate, server)
-        for rate, server in ((0.04, 0.003), (0.04, 0.01))
+        f"{rate:g}, server's {server:g}": fedopt(rate, server) for rate, server in ((0.04, 0.003), (0.04, 0.01))
     },
-    FEDMLAC: {
-        f"{rate:g}, a {share:g}": fedmlac(rate, share) for rate, share in ((0.08, 0.1), (0.16, 0.1))
-    },
-}  # fmt: skip
+    FEDMLAC: {f"{rate:g}, a {share:g}": fedmlac(rate, share) for rate, share in ((0.08, 0.1), (0.16, 0.1))},
+}
 CHOSEN = {"FedAvg": "0.08", "FedOPT": "0.04, server's 0.01", FEDMLAC: "0.16, a 0.1"}
 METHODS: Mapping[str, Method] = {name: trials[CHOSEN[name]] for name, trials in TRIALS.items()} | {
     PAPERS_RATE: fedavg(0.01)
@@ -69,12 +66,20 @@ class OftenVisited:
 
     def _run(self, name: str, method: Method, condition: str, seed: int, stops: Sequence[int]) -> Run:
         rounds = {
-            "strategy": method.strategy, "seed": seed, "evaluate_every": _TESTED_EVERY, "local": method.settings,
+            "strategy": method.strategy,
+            "seed": seed,
+            "evaluate_every": _TESTED_EVERY,
+            "local": method.settings,
             "aggregation": dict(method.aggregation),
-        }  # fmt: skip
+        }
         arguments = {
-            "data": self.data, "bundles": [self.bundles[one] for one in (method.shared, *method.own)],
-            "fleet": self.fleet, "rounds": rounds, "stops": stops, "wrong": _WRONG[condition], "listening": LISTENING,
-        }  # fmt: skip
+            "data": self.data,
+            "bundles": [self.bundles[one] for one in (method.shared, *method.own)],
+            "fleet": self.fleet,
+            "rounds": rounds,
+            "stops": stops,
+            "wrong": _WRONG[condition],
+            "listening": LISTENING,
+        }
         cost = stops[-1] * self.fleet["devices"] * (0.11 if method.own else 0.06) + 8 * len(stops)
         return Run(often(name, condition), seed, Call(visited, arguments), cost, f"{self.data} {seed}")

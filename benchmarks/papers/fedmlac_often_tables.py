@@ -61,18 +61,26 @@ def _by_local_models(results: Results) -> str:
     for condition, method in _there(results):
         name = often(method, condition)
         after = " and ".join(f"{stopped(figures)['round']:.0f}" for figures in results.figures(name))
-        rows.append([
-            f"{condition}, {method}",
-            mean_and_spread(results.values(name, local)) + _published(condition, method),
-            mean_and_spread(results.values(name, local_on_own)),
-            _cell(results, name, "accuracy", at_the_end),
-            after,
-            *(_cell(results, name, key, stopped) for key in ("local_strangers", "local_own", "accuracy")),
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{condition}, {method}",
+                mean_and_spread(results.values(name, local)) + _published(condition, method),
+                mean_and_spread(results.values(name, local_on_own)),
+                _cell(results, name, "accuracy", at_the_end),
+                after,
+                *(_cell(results, name, key, stopped) for key in ("local_strangers", "local_own", "accuracy")),
+            ]
+        )
     header = [
-        "", "local models (published)", "on own clips", "shared model", "stopped after", "local models then",
-        "on own clips then", "shared model then",
-    ]  # fmt: skip
+        "",
+        "local models (published)",
+        "on own clips",
+        "shared model",
+        "stopped after",
+        "local models then",
+        "on own clips then",
+        "shared model then",
+    ]
     return markdown_table(header, rows)
 
 

@@ -44,12 +44,15 @@ def shared_scores(
     experiment = ZeroShotExperiment(
         section,
         RoundsSection(
-            count=rounds, strategy="zero_shot", seed=seed, evaluate_every=rounds,
+            count=rounds,
+            strategy="zero_shot",
+            seed=seed,
+            evaluate_every=rounds,
             local={"epochs": 1, "learning_rate": rate, "augmented_copies": 0, "distill_epochs": 1},
         ),
         tuple(UserSection(model, section.labels) for model in models),
         ZeroShotSection(public=public, clips=(_ALL, _ALL), held_out=0.2, guard=False),
-    )  # fmt: skip
+    )
     with tempfile.TemporaryDirectory() as folder:
         found = run_zero_shot(experiment, Path(folder), 0, Silent(), shared_inputs())[-1]["users"]
     own, strangers = (float(np.mean([user[name] for user in found])) for name in ("own_after", "held_out_after"))

@@ -175,23 +175,28 @@ def _reasons(results: Results) -> str:
     for condition in TUNED_ON:
         judge = results.figures(f"{FEDMLAC}, {condition}")
         alone = [own_and_strangers(figures, "alone")[1] for figures in judge]
-        own, plug_in = results.values(f"{FEDMLAC}, {condition}", local), results.values(
-            f"{FEDMLAC}, {condition}", shared
-        )  # fmt: skip
+        own, plug_in = (
+            results.values(f"{FEDMLAC}, {condition}", local),
+            results.values(f"{FEDMLAC}, {condition}", shared),
+        )
         single, fleets = (results.values(f"FedAvg, {condition}", figure) for figure in (local, shared))
         rows.append([condition, gain(own, alone), gain(plug_in, own), gain(single, fleets), gain(own, single)])
     header = [
-        "points on strangers", "own models over alone", "plug-in over own models", "FedAvg: local over shared",
+        "points on strangers",
+        "own models over alone",
+        "plug-in over own models",
+        "FedAvg: local over shared",
         "own models over FedAvg's local",
-    ]  # fmt: skip
+    ]
     return markdown_table(header, rows) + _courses(results)
 
 
 def _courses(results: Results) -> str:
     rows = [
         [f"{condition}, {method}", *_course(results.figures(f"{method}, {condition}"))]
-        for condition in TUNED_ON for method in ("FedAvg", FEDMLAC)
-    ]  # fmt: skip
+        for condition in TUNED_ON
+        for method in ("FedAvg", FEDMLAC)
+    ]
     header = ["the shared model, %", *(f"after {share} % of the rounds" for share in (10, 20, 50, 100))]
     return "\n" + markdown_table(header, rows)
 

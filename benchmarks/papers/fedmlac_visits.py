@@ -51,9 +51,13 @@ def visited(
         the devices of what these have in the end, as ``local_strangers`` and ``listening_own``.
     """
     experiment = Experiment(
-        DataSection(**data), FleetSection(**fleet), ModelSection(bundles[0], tuple(bundles[1:])),
-        RoundsSection(count=stops[0], **rounds), FaultsSection(wrong_labels=wrong), dict(listening),
-    )  # fmt: skip
+        DataSection(**data),
+        FleetSection(**fleet),
+        ModelSection(bundles[0], tuple(bundles[1:])),
+        RoundsSection(count=stops[0], **rounds),
+        FaultsSection(wrong_labels=wrong),
+        dict(listening),
+    )
     judged: dict[int, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for count in stops:

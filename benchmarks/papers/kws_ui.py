@@ -47,9 +47,32 @@ PAPER = "Li et al. 2022, FedKWS-UI"
 
 ARCHIVE, TEST_SET, BACKGROUND = "gsc_v2_logmel_jpg.zip", "gsc_v2_test", "gsc_background_noise"
 OTHERS = (
-    "backward", "bed", "bird", "cat", "dog", "eight", "five", "follow", "forward", "four", "happy", "house", "learn",
-    "marvin", "nine", "one", "seven", "sheila", "six", "three", "tree", "two", "visual", "wow", "zero",
-)  # fmt: skip
+    "backward",
+    "bed",
+    "bird",
+    "cat",
+    "dog",
+    "eight",
+    "five",
+    "follow",
+    "forward",
+    "four",
+    "happy",
+    "house",
+    "learn",
+    "marvin",
+    "nine",
+    "one",
+    "seven",
+    "sheila",
+    "six",
+    "three",
+    "tree",
+    "two",
+    "visual",
+    "wow",
+    "zero",
+)
 TASKS = {12: (*KEYWORDS, "unknown", "_background_noise_"), 35: KEYWORDS + OTHERS}
 SEEDS = (11, 12)  # settings were chosen with seed 100
 
@@ -79,9 +102,11 @@ METHODS = {
 TUNED = tuple(METHODS)[:7]
 # By network: its name in the paper; at the full scale the rate of FedAvg, of FedOPT, of FedKWS-UI and its parts.
 NETWORKS = {
-    "dscnn_172": ("DSCNN", 0.003, 0.005, 0.003), "mhattrnn": ("MHAttRNN", 0.01, 0.02, 0.02),
-    "resnet15": ("ResNet", 0.01, 0.02, 0.01), "transformer": ("Transformer", 0.003, 0.003, 0.005),
-}  # fmt: skip
+    "dscnn_172": ("DSCNN", 0.003, 0.005, 0.003),
+    "mhattrnn": ("MHAttRNN", 0.01, 0.02, 0.02),
+    "resnet15": ("ResNet", 0.01, 0.02, 0.01),
+    "transformer": ("Transformer", 0.003, 0.003, 0.005),
+}
 Tuned = Mapping[str, Mapping[str, float]]
 """Settings of every method that is run, those of the server (``server_...``) among them."""
 
@@ -92,15 +117,27 @@ def _at(rate: float, **others: float) -> dict[str, float]:
 
 # Chosen with seed 100. FedKWS-UI without one of its terms, or with a large one, has the rate of the whole.
 ON_DSCNN: Tuned = {
-    "FedAvg": _at(0.003), "FedProx": _at(0.003), "FedMMD (logits)": _at(0.01), "FedOPT": _at(0.01),
-    "ALT alone": _at(0.01), "ALO alone": _at(0.01), "FedKWS-UI": _at(0.01), BY_CLIPS: _at(0.003),
-}  # fmt: skip
+    "FedAvg": _at(0.003),
+    "FedProx": _at(0.003),
+    "FedMMD (logits)": _at(0.01),
+    "FedOPT": _at(0.01),
+    "ALT alone": _at(0.01),
+    "ALO alone": _at(0.01),
+    "FedKWS-UI": _at(0.01),
+    BY_CLIPS: _at(0.003),
+}
 ON_BASE: Tuned = {
-    "FedAvg": _at(0.1), "FedProx": _at(0.1, proximal=0.001), "FedMMD (logits)": _at(0.01),
-    "FedOPT": _at(0.03, server_learning_rate=0.03), "ALT alone": _at(0.1), "ALO alone": _at(0.01),
-    "FedKWS-UI": _at(0.01), "FedKWS-UI, lambda 0": _at(0.01), "FedKWS-UI, lambda 0.1": _at(0.01),
+    "FedAvg": _at(0.1),
+    "FedProx": _at(0.1, proximal=0.001),
+    "FedMMD (logits)": _at(0.01),
+    "FedOPT": _at(0.03, server_learning_rate=0.03),
+    "ALT alone": _at(0.1),
+    "ALO alone": _at(0.01),
+    "FedKWS-UI": _at(0.01),
+    "FedKWS-UI, lambda 0": _at(0.01),
+    "FedKWS-UI, lambda 0.1": _at(0.01),
     BY_CLIPS: _at(0.1),
-}  # fmt: skip
+}
 ON_BASE_FEW: Tuned = {"FedAvg": _at(0.3), "FedKWS-UI": _at(0.3)}
 _OF_ONE_SEED = ("FedProx", "FedMMD (logits)")
 # With 35 classes as with twelve; the paper shows ALT alone with 35.
@@ -161,10 +198,14 @@ class Setting:
             local["private_epochs"] = self.private_epochs
         local |= dict(method.local) | {key: value for key, value in tuned.items() if key not in server}
         rounds = RoundsSection(
-            count=self.rounds, strategy=method.strategy, seed=seed, evaluate_every=self.evaluate_every, local=local,
+            count=self.rounds,
+            strategy=method.strategy,
+            seed=seed,
+            evaluate_every=self.evaluate_every,
+            local=local,
             aggregation=MEAN | {"by_size": False} | dict(method.server) | server,
             selection={"name": "uniform", "fraction": self.at_once / self.fleet.devices},
-        )  # fmt: skip
+        )
         # Where methods are played with one seed for the time that they take, these are, too.
         judged = name == "FedAvg" and (seed == SEEDS[0] or not self.once)
         baselines = self.baselines if judged else None
@@ -195,9 +236,12 @@ def _run(scale: Scale, title: str, setting: Setting, method: str, seed: int) -> 
     if setting.start is None:
         return Run(name, seed, experiment, cost_s, corpus)
     arguments = {
-        "experiment": experiment, "bundle": setting.bundle, "learning_rate": setting.start.learning_rate,
-        "epochs": setting.start.epochs, "folder": scale.output / "warm-starts",
-    }  # fmt: skip
+        "experiment": experiment,
+        "bundle": setting.bundle,
+        "learning_rate": setting.start.learning_rate,
+        "epochs": setting.start.epochs,
+        "folder": scale.output / "warm-starts",
+    }
     return Run(name, seed, Call(from_warm_start, arguments), cost_s, corpus)
 
 
@@ -207,13 +251,25 @@ def _small(scale: Scale) -> dict[str, Setting]:
     labels = (*KEYWORDS, "_unknown_", "_silence_")
     base = Setting(
         data=DataSection(
-            "speech_commands", scale.data(TEST_SET), labels, test=0.3, public=0.05, variants=2,
+            "speech_commands",
+            scale.data(TEST_SET),
+            labels,
+            test=0.3,
+            public=0.05,
+            variants=2,
             background=scale.data(BACKGROUND),
         ),
-        fleet=fleet, bundle=find_bundle("base"), rounds=60, at_once=20, steps=50, tuned=ON_BASE,
-        baselines=BaselinesSection(passes=120, learning_rate=0.05), cost_s=12.0,
-        evaluate_every=1, once=_OF_ONE_SEED,
-    )  # fmt: skip
+        fleet=fleet,
+        bundle=find_bundle("base"),
+        rounds=60,
+        at_once=20,
+        steps=50,
+        tuned=ON_BASE,
+        baselines=BaselinesSection(passes=120, learning_rate=0.05),
+        cost_s=12.0,
+        evaluate_every=1,
+        once=_OF_ONE_SEED,
+    )
     few = replace(base, steps=5, tuned=ON_BASE_FEW, baselines=None, cost_s=4.0, once=())
     return _on_pictures(scale, replace(fleet, devices=60)) | {BASE: base, FEW_STEPS: few}
 
@@ -225,29 +281,46 @@ def _on_pictures(scale: Scale, fleet: FleetSection) -> dict[str, Setting]:
         data=DataSection(
             "log_mel", scale.data(ARCHIVE), TASKS[12], test=150 / 700, public=250 / 700, speakers=700, variants=2
         ),
-        fleet=fleet, bundle=scale.bundles(["dscnn_172"], *narrow, "12")["dscnn_172"], start=WarmStart(0.01, 14),
-        rounds=60, at_once=10, steps=12, tuned=ON_DSCNN, private_epochs=2,
+        fleet=fleet,
+        bundle=scale.bundles(["dscnn_172"], *narrow, "12")["dscnn_172"],
+        start=WarmStart(0.01, 14),
+        rounds=60,
+        at_once=10,
+        steps=12,
+        tuned=ON_DSCNN,
+        private_epochs=2,
         baselines=BaselinesSection(passes=4, learning_rate=0.01),
-        cost_s=45.0, evaluate_every=3, once=_OF_ONE_SEED,
-    )  # fmt: skip
+        cost_s=45.0,
+        evaluate_every=3,
+        once=_OF_ONE_SEED,
+    )
     many_steps = {
         title: replace(
-            dscnn, rounds=12, steps=50, tuned={name: _at(rate) for name in ("FedAvg", "FedOPT", OURS)},
-            baselines=None, cost_s=30.0, evaluate_every=1, once=(), seeds=(*SEEDS, 13),
+            dscnn,
+            rounds=12,
+            steps=50,
+            tuned={name: _at(rate) for name in ("FedAvg", "FedOPT", OURS)},
+            baselines=None,
+            cost_s=30.0,
+            evaluate_every=1,
+            once=(),
+            seeds=(*SEEDS, 13),
         )
         for rate, title in MANY_STEPS.items()
-    }  # fmt: skip
+    }
     transformer = scale.bundles(["transformer"], "--width", "0.3", "--batch", "16", "--capacity", "12")["transformer"]
     shorter = replace(dscnn, baselines=None, once=tuple(METHODS))
     return {
         DSCNN: dscnn,
         **many_steps,
         MANY_WORDS: replace(
-            shorter, data=replace(dscnn.data, labels=TASKS[35]), tuned=ON_MANY_WORDS,
+            shorter,
+            data=replace(dscnn.data, labels=TASKS[35]),
+            tuned=ON_MANY_WORDS,
             bundle=scale.bundles(["dscnn_172"], *narrow, "35")["dscnn_172"],
         ),
         TRANSFORMER: replace(shorter, bundle=transformer, start=WarmStart(0.03, 14), tuned=ON_TRANSFORMER),
-    }  # fmt: skip
+    }
 
 
 def _published(scale: Scale) -> dict[str, Setting]:
@@ -258,12 +331,18 @@ def _published(scale: Scale) -> dict[str, Setting]:
     bundles = scale.bundles(list(NETWORKS), "--features", "kws40", "--capacity", "36")
     return {
         f"{classes} classes, {title}": Setting(
-            data=DataSection("log_mel", archive, labels, test=0.05, variants=4), fleet=fleet, bundle=bundles[name],
-            rounds=300, at_once=20, steps=50, cost_s=40_000.0, tuned=_published_rates(*rates),
+            data=DataSection("log_mel", archive, labels, test=0.05, variants=4),
+            fleet=fleet,
+            bundle=bundles[name],
+            rounds=300,
+            at_once=20,
+            steps=50,
+            cost_s=40_000.0,
+            tuned=_published_rates(*rates),
         )
         for classes, labels in TASKS.items()
         for name, (title, *rates) in NETWORKS.items()
-    }  # fmt: skip
+    }
 
 
 def _published_rates(rate: float, server: float, parts: float) -> Tuned:

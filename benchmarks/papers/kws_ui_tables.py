@@ -113,9 +113,15 @@ def _seeds(results: Results, title: str) -> str:
 def _table(results: Results, title: str) -> str:
     """Return a setting's table, a method a row; then the models without a fleet."""
     header = [
-        "method", "accuracy, %", "from test to test, points", "FA / FR, %", "own clips, %", "strangers, %",
-        "private model: own clips that it trained on, %", "trained on, 1,000 clips",
-    ]  # fmt: skip
+        "method",
+        "accuracy, %",
+        "from test to test, points",
+        "FA / FR, %",
+        "own clips, %",
+        "strangers, %",
+        "private model: own clips that it trained on, %",
+        "trained on, 1,000 clips",
+    ]
     rows = [[method, *_row(results, f"{title}: {method}")] for method in _methods(results, title)]
     return markdown_table(header, rows + _without_fleet(results, f"{title}: FedAvg"))
 
@@ -187,8 +193,15 @@ def _verdict(results: Results, titles: Sequence[str]) -> str:
     for title in titles:
         others = [name for name in _methods(results, title) if name not in (OURS, _best(results, title))]
         others = [name for name in others if name not in BASELINES[1:]]
-        lines.append("- " + "; ".join([f"{title}: {_lead(results, title)}, the best of the four others",
-                                       *(_lead(results, title, name) for name in others)]))  # fmt: skip
+        lines.append(
+            "- "
+            + "; ".join(
+                [
+                    f"{title}: {_lead(results, title)}, the best of the four others",
+                    *(_lead(results, title, name) for name in others),
+                ]
+            )
+        )
     return "\n".join([*lines, *_against_public(results, titles), ""])
 
 
@@ -232,8 +245,15 @@ def judged(differences: Sequence[float], large: float = 0.1) -> str:
 def _claims(results: Results, titles: Sequence[str]) -> list[Claim]:
     if DSCNN not in titles:
         return []
-    return [_lead_claim(results), _published_steps_claim(results), _errors_claim(results), *_part_claims(results),
-            _regularised_claim(results), _level_claim(results), _elsewhere_claim(results)]  # fmt: skip
+    return [
+        _lead_claim(results),
+        _published_steps_claim(results),
+        _errors_claim(results),
+        *_part_claims(results),
+        _regularised_claim(results),
+        _level_claim(results),
+        _elsewhere_claim(results),
+    ]
 
 
 def _lead_claim(results: Results) -> Claim:
@@ -271,11 +291,13 @@ def _published_steps_claim(results: Results) -> Claim:
     )
     return Claim(
         "The same with the paper's 50 local steps, at the lowest rate of its grid (0.01)",
-        "a figure only", equal, level,
+        "a figure only",
+        equal,
+        level,
         f"{_OF_RATE if of_rate else ''}what 0.003 changes against 0.01, below which the paper did not go: {lower}. "
         f"Each at the rate that the trials chose: {own}. The lead at 0.01 with the {_PLANNED} seeds that were planned: "
         f"{_signed(leads[:_PLANNED])}",
-    )  # fmt: skip
+    )
 
 
 _OF_RATE = "in the mean over the seeds more than half of the lead is one of the rate: "
@@ -294,8 +316,10 @@ def _errors_claim(results: Results) -> Claim:
     return Claim(
         "12 classes, DSCNN: the fewest false accepts (FA) and false rejects (FR)",
         "FedAvg 0.27 / 5.03, FedOPT 0.32 / 3.19, FedKWS-UI 0.23 / 2.78",
-        "; ".join(cells), verdict(lowest), "means over the seeds; no threshold is set, as in the paper",
-    )  # fmt: skip
+        "; ".join(cells),
+        verdict(lowest),
+        "means over the seeds; no threshold is set, as in the paper",
+    )
 
 
 def _part_claims(results: Results) -> list[Claim]:
@@ -340,28 +364,33 @@ def _regularised_claim(results: Results) -> Claim:
             gains.append(fmean(differences))
             cells.append(f"{title}: {method} {fmean(differences):+.1f}")
     return Claim(
-        "FedProx and FedMMD do not help much over FedAvg", "a figure only", "; ".join(cells),
+        "FedProx and FedMMD do not help much over FedAvg",
+        "a figure only",
+        "; ".join(cells),
         verdict([value <= _LARGE for value in gains]),
         "points over FedAvg; a point is the limit. FedMMD compares logits here, not features",
-    )  # fmt: skip
+    )
 
 
 def _level_claim(results: Results) -> Claim:
     cells = "; ".join(_reached(results, BASE, method) for method in ("FedAvg", OURS))
     return Claim(
-        "The best compared federated model reaches 86.39 % with 12 classes", "86.39 %", f"{BASE}: {cells}",
+        "The best compared federated model reaches 86.39 % with 12 classes",
+        "86.39 %",
+        f"{BASE}: {cells}",
         "yes" if "never" not in cells else "in part" if "after" in cells else "no",
         f"on the pretrained front end; the DSCNN is too narrow and sees too few rounds: FedKWS-UI "
         f"{results.cell(f'{DSCNN}: {OURS}', accuracy)} %",
-    )  # fmt: skip
+    )
 
 
 def _elsewhere_claim(results: Results) -> Claim:
     titles = [title for title in (TRANSFORMER, MANY_WORDS) if f"{title}: {OURS}" in results.by_name]
     held = [judged(_differences(results, title, OURS, "FedAvg")) != "no" for title in titles]
     return Claim(
-        "The same lead on ResNet, MHAttRNN and the Transformer, and with 35 classes", "a figure only",
+        "The same lead on ResNet, MHAttRNN and the Transformer, and with 35 classes",
+        "a figure only",
         "; ".join(f"{title}: {_lead(results, title, 'FedAvg')}" for title in titles),
         "in part" if any(held) else "no",
         "one seed, against FedAvg alone; ResNet and MHAttRNN were not run: `make experiments FULL=1` plays them",
-    )  # fmt: skip
+    )

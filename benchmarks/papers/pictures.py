@@ -137,9 +137,13 @@ def over_clips(
 
 
 def over_values(
-    name: str, shows: str, lines: Mapping[str, Mapping[float, str]], figure: Callable[[ByName, str], float], x: str,
+    name: str,
+    shows: str,
+    lines: Mapping[str, Mapping[float, str]],
+    figure: Callable[[ByName, str], float],
+    x: str,
     y: str,
-) -> Picture:  # fmt: skip
+) -> Picture:
     """Return the picture of a figure over a setting, whose values stand side by side.
 
     Args:

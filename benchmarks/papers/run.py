@@ -160,6 +160,9 @@ def machine() -> dict[str, Any]:
         except PackageNotFoundError:
             continue
     return {
-        "processor": here.processor, "cores": os.cpu_count(), "system": here.system, "python": python_version(),
+        "processor": here.processor,
+        "cores": os.cpu_count(),
+        "system": here.system,
+        "python": python_version(),
         "runtime": runtimes[0] if runtimes else "none",
-    }  # fmt: skip
+    }

@@ -113,14 +113,24 @@ def _drawn(results: Results) -> str:
     rows = []
     for pair, (whole, until) in zip(PAIRS, _by_pair(figures), strict=True):
         before, after = pair.converged
-        rows.append([
-            f"{pair.dynamic} of {pair.rounds} rounds", _range(whole), f"{pair.total:.1f}",
-            f"round {after} against {before or f'all {pair.rounds}'}", _range(until), f"{pair.saved:.1f}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{pair.dynamic} of {pair.rounds} rounds",
+                _range(whole),
+                f"{pair.total:.1f}",
+                f"round {after} against {before or f'all {pair.rounds}'}",
+                _range(until),
+                f"{pair.saved:.1f}",
+            ]
+        )
     header = [
-        "", "all rounds: expected (95 % of pairs of runs), %", "published", "to the published convergence",
-        "expected (95 %), %", "published",
-    ]  # fmt: skip
+        "",
+        "all rounds: expected (95 % of pairs of runs), %",
+        "published",
+        "to the published convergence",
+        "expected (95 %), %",
+        "published",
+    ]
     early, late = (100 * (hours[name] / hours["even"] - 1) for name in ("early", "late"))
     return (
         "The aggregator's own selector draws devices of the paper's hours. A round of the early phase has "
@@ -204,17 +214,25 @@ def of_pair(results: Results, pair: Pair) -> dict[str, list[float]]:
 def _time(results: Results) -> str:
     found = {pair: of_pair(results, pair) for pair in PAIRS}
     header = [
-        "", "accuracy at the end, %: own selection", "dynamic", "thousand clips of all rounds: own selection",
-        "dynamic", "saved, %", "published", "saved to the same accuracy, %",
-    ]  # fmt: skip
+        "",
+        "accuracy at the end, %: own selection",
+        "dynamic",
+        "thousand clips of all rounds: own selection",
+        "dynamic",
+        "saved, %",
+        "published",
+        "saved to the same accuracy, %",
+    ]
     rows = [
         [
-            f"{pair.dynamic} of {pair.rounds} rounds", *(mean_and_spread(of[name]) for name in ("base", "dynamic")),
+            f"{pair.dynamic} of {pair.rounds} rounds",
+            *(mean_and_spread(of[name]) for name in ("base", "dynamic")),
             *(mean_and_spread(of[name], 0) for name in ("clips base", "clips dynamic", "total")),
-            f"{pair.total:.1f}", mean_and_spread(of["same"], 0),
+            f"{pair.total:.1f}",
+            mean_and_spread(of["same"], 0),
         ]
         for pair, of in found.items()
-    ]  # fmt: skip
+    ]
     return (
         "Total against total: both methods to their last round. The same accuracy: the lower one of what both have at "
         f"the end, as means of {SMOOTHED} tests.\n\n" + markdown_table(header, rows) + "\n" + _to_convergence(found)
@@ -222,14 +240,23 @@ def _time(results: Results) -> str:
 
 
 def _to_convergence(found: Mapping[Pair, Mapping[str, list[float]]]) -> str:
-    header = ["", "rounds to convergence: own selection", "dynamic", "saved, %", "published",
-              "saved by stopping the own selection, %"]  # fmt: skip
+    header = [
+        "",
+        "rounds to convergence: own selection",
+        "dynamic",
+        "saved, %",
+        "published",
+        "saved by stopping the own selection, %",
+    ]
     rows = [
-        [f"{pair.dynamic} of {pair.rounds} rounds, to convergence",
-         *(mean_and_spread(of[name], 0) for name in ("rounds base", "rounds dynamic", "converged")),
-         f"{pair.saved:.1f}", mean_and_spread(of["stopped"], 0)]
+        [
+            f"{pair.dynamic} of {pair.rounds} rounds, to convergence",
+            *(mean_and_spread(of[name], 0) for name in ("rounds base", "rounds dynamic", "converged")),
+            f"{pair.saved:.1f}",
+            mean_and_spread(of["stopped"], 0),
+        ]
         for pair, of in found.items()
-    ]  # fmt: skip
+    ]
     without = [value for of in found.values() for value in of["not converged"]]
     return (
         "To convergence against all: dynamic selection up to its convergence against all rounds of FedAvg, which is "
@@ -294,11 +321,15 @@ def _time_claims(results: Results) -> list[Claim]:
             claims.append(Claim(title.format(base), _listed(published), _listed(ours), _saved(ours, published), why))
     points = [fmean(one["dynamic"]) - fmean(one["base"]) for one in found]
     equal = max(abs(value) for value in points) <= EQUAL
-    claims.append(Claim(
-        "Dynamic selection makes an equally accurate model", "comparable error rates",
-        ", ".join(f"{value:+.1f}" for value in points) + " points", "yes" if equal else "in part",
-        f"Of five pairs, seeds {SEEDS[0]} to {SEEDS[-1]}; equal is at most {EQUAL:g} point.",
-    ))  # fmt: skip
+    claims.append(
+        Claim(
+            "Dynamic selection makes an equally accurate model",
+            "comparable error rates",
+            ", ".join(f"{value:+.1f}" for value in points) + " points",
+            "yes" if equal else "in part",
+            f"Of five pairs, seeds {SEEDS[0]} to {SEEDS[-1]}; equal is at most {EQUAL:g} point.",
+        )
+    )
     return claims
 
 

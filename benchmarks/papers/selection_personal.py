@@ -77,9 +77,12 @@ def _row(results: Results, label: str, name: str, of: Errors, strangers: Callabl
     kind = label.partition(": ")[2] or label.rpartition(f"{_FIRST}, ")[2]
     published = " / ".join(f"{value:.1f}" for value in PUBLISHED.get(kind, ())) if label.startswith(_FIRST) else ""
     return [
-        label, *own, f"{fewer(results, name):.0f}" if personal else "",
-        mean_and_spread(results.values(name, strangers)), published,
-    ]  # fmt: skip
+        label,
+        *own,
+        f"{fewer(results, name):.0f}" if personal else "",
+        mean_and_spread(results.values(name, strangers)),
+        published,
+    ]
 
 
 def _strangers(kind: str) -> Callable[[Figures], float]:
@@ -113,21 +116,27 @@ def personal_claims(results: Results) -> list[Claim]:
     better = [fmean(before) > fmean(after) for before, after in pairs]
     return [
         Claim(
-            "Personal models make 12 % fewer errors than the shared one (group balanced)", "12 %",
-            " and ".join(f"{value:.0f} %" for value in whole), _as_large(whole, FEWER),
+            "Personal models make 12 % fewer errors than the shared one (group balanced)",
+            "12 %",
+            " and ".join(f"{value:.0f} %" for value in whole),
+            _as_large(whole, FEWER),
             f"Local fine-tuning: {' and '.join(f'{fewer(results, name):.0f} %' for name in local)} (published: 11).",
         ),
         Claim(
-            "Small devices gain most", "16, 10 and 7 % fewer errors", ", ".join(f"{value:.0f}" for value in by_group),
-            "yes" if by_group[0] == max(by_group) else "no", f"{_FIRST}, devices of 20, 40 and 60 people.",
+            "Small devices gain most",
+            "16, 10 and 7 % fewer errors",
+            ", ".join(f"{value:.0f}" for value in by_group),
+            "yes" if by_group[0] == max(by_group) else "no",
+            f"{_FIRST}, devices of 20, 40 and 60 people.",
         ),
         Claim(
-            "On small devices groups are better than local fine-tuning", "15.7 → 15.4 % errors",
+            "On small devices groups are better than local fine-tuning",
+            "15.7 → 15.4 % errors",
             "; ".join(f"{fmean(before):.1f} → {fmean(after):.1f}" for before, after in pairs),
             verdict(better),
             f"Points, seed by seed: {'; '.join(gain(after, before) for before, after in pairs)}.",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _as_large(ours: list[float], published: float) -> str:

@@ -180,9 +180,16 @@ class _Making:
     scale: Scale
 
     def run(
-        self, name: str, seed: int, rate: float, personal: Mapping[str, Value] | None = None, *, label: str = "",
-        alone: float = 0.0, rounds: int = 0,
-    ) -> Run:  # fmt: skip
+        self,
+        name: str,
+        seed: int,
+        rate: float,
+        personal: Mapping[str, Value] | None = None,
+        *,
+        label: str = "",
+        alone: float = 0.0,
+        rounds: int = 0,
+    ) -> Run:
         """Return a run of a method; ``alone``: learning rate of the models without a fleet, if they are wanted."""
         method = METHODS[name]
         rounds = rounds or method.rounds
@@ -195,9 +202,12 @@ class _Making:
 
     def _of(self, name: str, seed: int, function: Callable[..., Figures], work: Experiment, cost_s: float) -> Run:
         arguments = {
-            "experiment": work, "bundle": self.bundle, "learning_rate": START_RATE, "epochs": START_PASSES,
+            "experiment": work,
+            "bundle": self.bundle,
+            "learning_rate": START_RATE,
+            "epochs": START_PASSES,
             "folder": self.scale.output / "warm",
-        }  # fmt: skip
+        }
         return Run(name, seed, Call(function, arguments), cost_s, corpus=f"selection {seed}")
 
     def _experiment(
@@ -211,9 +221,13 @@ class _Making:
             FleetSection(devices=10, shares=SHARES, held_out=0.4),
             ModelSection(self.bundle),
             RoundsSection(
-                count=rounds, strategy=method.strategy, seed=seed, local=local, aggregation=rule,
+                count=rounds,
+                strategy=method.strategy,
+                seed=seed,
+                local=local,
+                aggregation=rule,
                 selection=method.selection,
             ),
             personalisation=dict(personal),
             baselines=BaselinesSection(passes=ALONE.passes, learning_rate=alone) if alone else None,
-        )  # fmt: skip
+        )

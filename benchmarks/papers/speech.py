@@ -64,9 +64,12 @@ SEEDS = (1, 2, 3)
 def runs(scale: Scale) -> list[Run]:
     """Return a run of each method and one of devices alone for every seed, and one of draws without training."""
     shared: dict[str, Any] = {
-        "archive": scale.data("gsc_v2_logmel_jpg.zip"), "bundle": scale.bundles(["dcnn_ctc"], *NETWORK)["dcnn_ctc"],
-        "folder": scale.output / "bundles", "counts": COUNTS, "pretraining": PRETRAINING,
-    }  # fmt: skip
+        "archive": scale.data("gsc_v2_logmel_jpg.zip"),
+        "bundle": scale.bundles(["dcnn_ctc"], *NETWORK)["dcnn_ctc"],
+        "folder": scale.output / "bundles",
+        "counts": COUNTS,
+        "pretraining": PRETRAINING,
+    }
     found = [_draws("published hours", HOURS), _draws("equal speakers", [float(one) for one in COUNTS.devices])]
     for seed in SEEDS:
         given = shared | {"seed": seed}
@@ -85,9 +88,11 @@ def _fleets(given: Mapping[str, Any], setting: tuple[int, int]) -> list[Run]:
     for baseline in BASELINES:
         for name, dynamic in ((baseline, False), (f"{baseline}, dynamic", True)):
             arguments = {
-                **given, "method": method_of(baseline, switch if dynamic else 0), "rounds": rounds,
+                **given,
+                "method": method_of(baseline, switch if dynamic else 0),
+                "rounds": rounds,
                 "personal": PERSONAL if dynamic and baseline == "FedAvg" and setting == SETTINGS[0] else None,
-            }  # fmt: skip
+            }
             name = f"{name}, {switch}/{rounds}"
             found.append(Run(name, seed, Call(shared_model, arguments), 1.6 * rounds, f"speech {seed}"))
     return found
@@ -104,9 +109,12 @@ def method_of(baseline: str, switch_round: int = 0, rate: float = RATE) -> Metho
 
 def _draws(name: str, sizes: Sequence[float]) -> Run:
     arguments = {
-        "sizes": [100 * size for size in sizes], "settings": SETTINGS, "fraction": FRACTION, "published": SAVED,
+        "sizes": [100 * size for size in sizes],
+        "settings": SETTINGS,
+        "fraction": FRACTION,
+        "published": SAVED,
         "seeds": DRAWN_FLEETS,
-    }  # fmt: skip
+    }
     return Run(f"draws, {name}", 0, Call(draws, arguments), 30)
 
 
@@ -183,25 +191,37 @@ Published hours: the devices of the paper's table 2; equal speakers: 20, 40 and 
 def _error_table(results: Results, setting: str) -> str:
     header = ["model", "server's test", "server's development", "devices' own tests", "processor s"]
     server = ("server_test", "development")
-    rows: list[list[Any]] = [[
-        "start (public speech only)", *(results.cell("alone", itemgetter(part)) for part in server),
-        results.cell("alone", lambda one: own(one, "start")), "",
-    ], [
-        f"alone, {PASSES} passes", "", "", results.cell("alone", lambda one: own(one, "alone")),
-        results.cell("alone", itemgetter("processor_s"), 1, 0),
-    ], [
-        f"all devices' recordings in one place, {PASSES} passes (deal {SEEDS[0]})",
-        *(results.cell("central", itemgetter(part)) for part in server),
-        results.cell("central", lambda one: own(one, "global")),
-        results.cell("central", itemgetter("processor_s"), 1, 0),
-    ]]  # fmt: skip
+    rows: list[list[Any]] = [
+        [
+            "start (public speech only)",
+            *(results.cell("alone", itemgetter(part)) for part in server),
+            results.cell("alone", lambda one: own(one, "start")),
+            "",
+        ],
+        [
+            f"alone, {PASSES} passes",
+            "",
+            "",
+            results.cell("alone", lambda one: own(one, "alone")),
+            results.cell("alone", itemgetter("processor_s"), 1, 0),
+        ],
+        [
+            f"all devices' recordings in one place, {PASSES} passes (deal {SEEDS[0]})",
+            *(results.cell("central", itemgetter(part)) for part in server),
+            results.cell("central", lambda one: own(one, "global")),
+            results.cell("central", itemgetter("processor_s"), 1, 0),
+        ],
+    ]
     rows += [
         [
-            name, results.cell(name, itemgetter("server_test")), results.cell(name, development),
+            name,
+            results.cell(name, itemgetter("server_test")),
+            results.cell(name, development),
             results.cell(name, lambda one: own(one, "global")),
             results.cell(name, lambda one: sum(entry["processor_s"] for entry in one["rounds"]), 1, 0),
-        ] for name in _methods(setting)
-    ]  # fmt: skip
+        ]
+        for name in _methods(setting)
+    ]
     return markdown_table(header, rows)
 
 
@@ -211,10 +231,18 @@ def _methods(setting: str) -> list[str]:
 
 def _time_table(results: Results) -> str:
     header = [
-        "method", "speech of all rounds, min", "saved, %", "published", "rounds to convergence", "speech to it, min",
-        "saved against all of the baseline's, %", "published", "saved, both to convergence, %", "published",
+        "method",
+        "speech of all rounds, min",
+        "saved, %",
+        "published",
+        "rounds to convergence",
+        "speech to it, min",
+        "saved against all of the baseline's, %",
+        "published",
+        "saved, both to convergence, %",
+        "published",
         "saved to the same error, %",
-    ]  # fmt: skip
+    ]
     rows: list[list[Any]] = []
     for baseline, setting in compared(results):
         base, other = f"{baseline}, {setting}", f"{baseline}, dynamic, {setting}"
@@ -223,15 +251,30 @@ def _time_table(results: Results) -> str:
         theirs = published_savings(baseline, setting)
         ends = (
             (base, ("", "", itself, "", "", "", "")),
-            (other, (whole, theirs[0], stop, theirs[1], mean_and_spread(saved_converging(results, base, other)),
-                     theirs[2], same)),
-        )  # fmt: skip
+            (
+                other,
+                (
+                    whole,
+                    theirs[0],
+                    stop,
+                    theirs[1],
+                    mean_and_spread(saved_converging(results, base, other)),
+                    theirs[2],
+                    same,
+                ),
+            ),
+        )
         for name, cells in ends:
-            rows.append([
-                name, results.cell(name, speech, 1 / 60), *cells[:2],
-                results.cell(name, lambda one: converged(one)[0], 1, 0),
-                results.cell(name, lambda one: converged(one)[1], 1 / 60), *cells[2:],
-            ])  # fmt: skip
+            rows.append(
+                [
+                    name,
+                    results.cell(name, speech, 1 / 60),
+                    *cells[:2],
+                    results.cell(name, lambda one: converged(one)[0], 1, 0),
+                    results.cell(name, lambda one: converged(one)[1], 1 / 60),
+                    *cells[2:],
+                ]
+            )
     return markdown_table(header, rows)
 
 
@@ -243,9 +286,10 @@ def _draws_table(results: Results) -> str:
         for who in _DRAWN:
             one = results.figures(f"draws, {who}")[0][name]
             cells += [
-                f"{one['mean']:.1f} ± {one['spread']:.1f}", f"{100 * one['share']:.0f}",
+                f"{one['mean']:.1f} ± {one['spread']:.1f}",
+                f"{100 * one['share']:.0f}",
                 f"{one['mean_prox']:.1f} ± {one['spread_prox']:.1f}",
-            ]  # fmt: skip
+            ]
         rows.append([name, saved, *cells])
     return markdown_table(header, rows)
 
@@ -256,16 +300,30 @@ _DRAWN_FIGURES = ("saved, %", "fleets that save as much as published, %", "saved
 
 def _devices_table(results: Results, setting: str) -> str:
     header = [
-        "devices", "start", "alone", "global", "traditional", "group-balanced", "fewer errors than global, %",
-        "listens with", "published: global, traditional, theirs",
-    ]  # fmt: skip
+        "devices",
+        "start",
+        "alone",
+        "global",
+        "traditional",
+        "group-balanced",
+        "fewer errors than global, %",
+        "listens with",
+        "published: global, traditional, theirs",
+    ]
     name = f"FedAvg, dynamic, {setting}"
     rows = []
     for group, label in enumerate((*GROUPS, "all")):
         wanted = group if group < len(GROUPS) else None
-        cells = [mean_and_spread(group_errors(results, run, model, wanted)) for run, model in (
-            ("alone", "start"), ("alone", "alone"), (name, "global"), (name, "local"), (name, "group_balanced"),
-        )]  # fmt: skip
+        cells = [
+            mean_and_spread(group_errors(results, run, model, wanted))
+            for run, model in (
+                ("alone", "start"),
+                ("alone", "alone"),
+                (name, "global"),
+                (name, "local"),
+                (name, "group_balanced"),
+            )
+        ]
         listening = mean_and_spread(group_errors(results, name, "listening", wanted))
         text = " / ".join(f"{errors[group]:.2f}" for errors in PUBLISHED.values())
         rows.append([label, *cells, f"{fewer(results, name, 'group_balanced', wanted):.1f}", listening, text])

@@ -130,5 +130,8 @@ def fewer_heard(results: Results, name: str) -> float:
 def with_alone(results: Results, name: str) -> list[dict[str, Any]]:
     """Return the entries of every deal's devices, with the error rate of training alone."""
     pairs = zip(results.figures(name), results.figures("alone"), strict=True)
-    return [one | {"alone": other["alone"]} for fleet, alone in pairs
-            for one, other in zip(fleet["devices"], alone["devices"], strict=True)]  # fmt: skip
+    return [
+        one | {"alone": other["alone"]}
+        for fleet, alone in pairs
+        for one, other in zip(fleet["devices"], alone["devices"], strict=True)
+    ]

@@ -133,11 +133,15 @@ class SpeechFleet:
             members = draw(history, (self.seed, number))
             clock = time.process_time()
             weights, loss, seconds = self._round(weights, members, method, (_GLOBAL, number))
-            entries.append({
-                "devices": members, "loss": loss, "seconds": seconds,
-                "processor_s": time.process_time() - clock,
-                "development": self.error_rate(weights, self.development),
-            })  # fmt: skip
+            entries.append(
+                {
+                    "devices": members,
+                    "loss": loss,
+                    "seconds": seconds,
+                    "processor_s": time.process_time() - clock,
+                    "development": self.error_rate(weights, self.development),
+                }
+            )
         return weights, entries
 
     def _round(

@@ -39,9 +39,14 @@ class Trainer:
         self._manifest = manifest = bundle.manifest
         self._normalisation = Normalisation(tuple(manifest.mean), tuple(manifest.std))
         specification = Specification(
-            manifest.architecture, manifest.feature_settings, self._normalisation, manifest.capacity, manifest.batch,
-            width=float(manifest.options.get("width", 1.0)), alphabet=manifest.characters,
-        )  # fmt: skip
+            manifest.architecture,
+            manifest.feature_settings,
+            self._normalisation,
+            manifest.capacity,
+            manifest.batch,
+            width=float(manifest.options.get("width", 1.0)),
+            alphabet=manifest.characters,
+        )
         self._model = network.build(specification, stock=True)
         given = zip(self._names(), self._model.get_weights(), strict=True)
         self._model.set_weights([bundle.weights[name].reshape(array.shape) for name, array in given])

@@ -24,9 +24,16 @@ from fleet_protocol.messages import Choice
 
 
 def shared_model(
-    archive: Path, bundle: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int,
-    method: Method, rounds: int, personal: Personal | None = None,
-) -> Figures:  # fmt: skip
+    archive: Path,
+    bundle: Path,
+    folder: Path,
+    counts: Counts,
+    pretraining: Pretraining,
+    seed: int,
+    method: Method,
+    rounds: int,
+    personal: Personal | None = None,
+) -> Figures:
     """Train a global model, test it, and personalise it.
 
     Args:
@@ -53,9 +60,15 @@ def shared_model(
 
 
 def without_fleet(
-    archive: Path, bundle: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int,
-    rate: float, passes: int,
-) -> Figures:  # fmt: skip
+    archive: Path,
+    bundle: Path,
+    folder: Path,
+    counts: Counts,
+    pretraining: Pretraining,
+    seed: int,
+    rate: float,
+    passes: int,
+) -> Figures:
     """Return what the start is worth, and what devices make of it alone; see :func:`shared_model`.
 
     Returns:
@@ -70,7 +83,7 @@ def without_fleet(
         "devices": [device | {"alone": alone} for device, alone in zip(tested, trained, strict=True)],
         "seconds": fleet.recorded(),
         "processor_s": time.process_time() - clock,
-    }  # fmt: skip
+    }
 
 
 def centrally(
@@ -108,9 +121,12 @@ def _fleet(
 
 
 def draws(
-    sizes: Sequence[float], settings: Sequence[tuple[int, int]], fraction: float, published: Mapping[str, float],
+    sizes: Sequence[float],
+    settings: Sequence[tuple[int, int]],
+    fraction: float,
+    published: Mapping[str, float],
     seeds: int,
-) -> Figures:  # fmt: skip
+) -> Figures:
     """Draw devices for many fleets, without training: how much less data dynamic selection has trained on at the end.
 
     Args:
@@ -137,10 +153,12 @@ def draws(
         name = f"{switch}/{rounds}"
         saved, saved_prox = (100 * (1 - dynamic / base[:, :rounds].sum(axis=1)) for base in (even, by_size))
         found[name] = {
-            "mean": float(saved.mean()), "spread": float(saved.std()),
+            "mean": float(saved.mean()),
+            "spread": float(saved.std()),
             "share": float((saved >= published[name]).mean()) if name in published else float("nan"),
-            "mean_prox": float(saved_prox.mean()), "spread_prox": float(saved_prox.std()),
-        }  # fmt: skip
+            "mean_prox": float(saved_prox.mean()),
+            "spread_prox": float(saved_prox.std()),
+        }
     return found
 
 

@@ -48,15 +48,20 @@ TITLE = "Zero-shot learning of new classes among users with models and labels of
 PAPER = "Gudur & Perepu 2021"
 
 _FORMS = {
-    PUBLIC_ONLY: "public only", ALONE: "alone",
-    SCORES: "own clips, then the fleet's scores (the paper's)", LITERAL: "the same to the letter",
+    PUBLIC_ONLY: "public only",
+    ALONE: "alone",
+    SCORES: "own clips, then the fleet's scores (the paper's)",
+    LITERAL: "the same to the letter",
     LABELS: "own clips and public labels (the default)",
-}  # fmt: skip
+}
 # What has fewer seeds than the paper's form with 3 users at the small scale.
 _RARE = {
-    "the default": fleet_name("keywords", 3, LABELS), "the form to the letter": fleet_name("keywords", 3, LITERAL),
-    "shared recordings": SHARED, "attackers": attacked(None), "ten users": fleet_name("keywords", 10, SCORES),
-}  # fmt: skip
+    "the default": fleet_name("keywords", 3, LABELS),
+    "the form to the letter": fleet_name("keywords", 3, LITERAL),
+    "shared recordings": SHARED,
+    "attackers": attacked(None),
+    "ten users": fleet_name("keywords", 10, SCORES),
+}
 _OF_FALLS = (
     "\nWith three users, models that fell by 20 points or more on own clips from one round to the next, and what the "
     "other users of the run have over alone: {}. The rates were chosen after five rounds.\n"
@@ -134,8 +139,9 @@ def _row(results: Results, name: str, user: int | None) -> list[str]:
     """Return local, global, the gain, and the gain of the last three rounds."""
     local, fleet, *late = (
         results.values(name, accuracy(f"{kind}_accuracy", user, rounds))
-        for rounds in (ALL_ROUNDS, LAST_ROUNDS) for kind in ("local", "global")
-    )  # fmt: skip
+        for rounds in (ALL_ROUNDS, LAST_ROUNDS)
+        for kind in ("local", "global")
+    )
     return [mean_and_spread(local), mean_and_spread(fleet), gain(fleet, local), gain(late[1], late[0])]
 
 
@@ -148,22 +154,32 @@ def _listening(results: Results) -> str:
             continue
         values = [results.values(name, heard(name, what)) for what in ("own", "strangers")]
         against = ["", ""] if form == ALONE else _against_alone(results, name, values, application, users)
-        rows.append([
-            f"{application}, {users} users: {_FORMS[form]}", f"{rate_of(application, form):g}",
-            _samples(results, application, users, form), *map(mean_and_spread, values), *against,
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{application}, {users} users: {_FORMS[form]}",
+                f"{rate_of(application, form):g}",
+                _samples(results, application, users, form),
+                *map(mean_and_spread, values),
+                *against,
+            ]
+        )
         if users == 3 and form not in WITHOUT:
             falls += _falls(results, application, form)
-    failed = [f"\nTen users, {application}: {text}\n" for application in APPLICATIONS
-              if (text := failures(results, application))]  # fmt: skip
+    failed = [
+        f"\nTen users, {application}: {text}\n"
+        for application in APPLICATIONS
+        if (text := failures(results, application))
+    ]
     return (
         "Own clips: those that the user never trains on, of old labels and new. Strangers: test clips of the "
         "user's labels, of speakers or recordings that nobody trained on. After the last round, means over users, in "
         "%. Samples: what one user's model is trained on, in all rounds. Only with a fleet does a model know other "
         "users' new sounds as well, which own clips can be taken for. A device's guard, which refuses a result that is "
-        "worse, is off.\n\n" + markdown_table(header, rows) + (_OF_FALLS.format("; ".join(falls)) if falls else "")
+        "worse, is off.\n\n"
+        + markdown_table(header, rows)
+        + (_OF_FALLS.format("; ".join(falls)) if falls else "")
         + "".join(failed)
-    )  # fmt: skip
+    )
 
 
 def _against_alone(
@@ -185,12 +201,19 @@ def _falls(results: Results, application: str, form: str) -> list[str]:
         others = {1, 2, 3} - {user for user, _ in falls}
         if not falls:
             continue
-        pairs = [(row, alone[run.seed][row["user"] - 1]) for row in outcome.figures["rounds"][-1]["users"]
-                 if row["user"] in others]  # fmt: skip
-        gained = ", ".join(
-            f"{what} {fmean(row[key] - base[what] for row, base in pairs):+.1f}"
-            for key, what in (("own_after", "own"), ("held_out_after", "strangers"))
-        ) if pairs else "there are no others"  # fmt: skip
+        pairs = [
+            (row, alone[run.seed][row["user"] - 1])
+            for row in outcome.figures["rounds"][-1]["users"]
+            if row["user"] in others
+        ]
+        gained = (
+            ", ".join(
+                f"{what} {fmean(row[key] - base[what] for row, base in pairs):+.1f}"
+                for key, what in (("own_after", "own"), ("held_out_after", "strangers"))
+            )
+            if pairs
+            else "there are no others"
+        )
         named = ", ".join(f"user {user} {when}" for user, when in falls)
         found.append(f"{application}, {form}, seed {run.seed}: {named}; the others: {gained}")
     return found

@@ -27,9 +27,15 @@ KINDS = {"alone": (True, False), "public only": (False, True), "own and public":
 
 
 def without_fleet(
-    kind: str, application: str, users: int, rounds: int, seed: int, bundles: Mapping[str, Path], data: Path,
+    kind: str,
+    application: str,
+    users: int,
+    rounds: int,
+    seed: int,
+    bundles: Mapping[str, Path],
+    data: Path,
     local: Mapping[str, Value],
-) -> Figures:  # fmt: skip
+) -> Figures:
     """Train every user's model without a fleet, as often as in its rounds.
 
     Args:

@@ -25,16 +25,21 @@ WEAKER = 5.0  # points by which local models may be behind the published ones wh
 # docs/pi.md and docs/models.md hold these figures: instructions of cnn2 on ARMv7, counted, and files.
 _ON_A_BOARD = [
     Claim(
-        "An epoch on a Raspberry Pi 2 takes 1.2 s, an inference 11 ms", "1.2 s, 11 ms",
-        "0.68 million instructions a training sample, 0.44 million an inference (`cnn2`)", "in part",
+        "An epoch on a Raspberry Pi 2 takes 1.2 s, an inference 11 ms",
+        "1.2 s, 11 ms",
+        "0.68 million instructions a training sample, 0.44 million an inference (`cnn2`)",
+        "in part",
         "Counted, not timed: no board was at hand ([pi.md](pi.md#instructions-on-armv7)). A core of 900 MHz that "
         "executes one a cycle takes 0.8 s for 1,000 clips and 0.5 ms for an inference.",
     ),
     Claim(
-        "Models of 520, 350 and 270 kB", "520, 350, 270 kB", "bundles of 134, 149 and 144 kB", "yes",
+        "Models of 520, 350 and 270 kB",
+        "520, 350, 270 kB",
+        "bundles of 134, 149 and 144 kB",
+        "yes",
         "Smaller ([models.md](models.md#networks)).",
     ),
-]  # fmt: skip
+]
 
 
 def short(results: Results) -> str:
@@ -66,9 +71,14 @@ def claims(results: Results) -> list[Claim]:
 
 def _matched(results: Results) -> Claim:
     """Return the claim of new classes, with how much of it depends on when their owners met them."""
-    runs_of = {users: [figures for application in APPLICATIONS
-                       for figures in results.figures(fleet_name(application, users, SCORES))]
-               for users in SIZES}  # fmt: skip
+    runs_of = {
+        users: [
+            figures
+            for application in APPLICATIONS
+            for figures in results.figures(fleet_name(application, users, SCORES))
+        ]
+        for users in SIZES
+    }
     counts = {users: matches(figures) for users, figures in runs_of.items()}
     whole = all(matched == known for matched, known in counts.values())
     by_rounds: dict[bool, list[bool]] = {False: [], True: []}
@@ -83,10 +93,12 @@ def _matched(results: Results) -> Claim:
         "([class-discovery.md](class-discovery.md#limits)). The paper shows two of its cases as figures."
     )
     return Claim(
-        "New classes are matched among users who share no labels of them", "all",
+        "New classes are matched among users who share no labels of them",
+        "all",
         "; ".join(f"{users} users: {matched} of {known}" for users, (matched, known) in counts.items()),
-        verdict([matched == known for matched, known in counts.values()]), "" if whole else why,
-    )  # fmt: skip
+        verdict([matched == known for matched, known in counts.values()]),
+        "" if whole else why,
+    )
 
 
 def _gained(results: Results, application: str, users: int) -> Claim:
@@ -99,10 +111,11 @@ def _gained(results: Results, application: str, users: int) -> Claim:
     levels = f"Local models have {local:.1f} % (published: {before:.1f})."
     return Claim(
         f"{application.capitalize()}, {users} users: global over local accuracy, points",
-        f"+{after - before:.2f}", gain(ours, [0.0] * len(ours), 2),
+        f"+{after - before:.2f}",
+        gain(ours, [0.0] * len(ours), 2),
         "yes" if whole else "in part" if beyond else "no",
         " ".join([levels, *_reasons(results, application, users)]),
-    )  # fmt: skip
+    )
 
 
 def _reasons(results: Results, application: str, users: int) -> list[str]:

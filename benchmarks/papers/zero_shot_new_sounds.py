@@ -87,8 +87,14 @@ def poisoned(results: Results) -> str:
         together, honest = _honest(results, attack)
         count = f"{together} of {honest}"
         rows.append([f"{SHARE if attack else 0:.0%}", what, _mean(made), count, _mean(own), _mean(test)])
-    header = ["attackers", "describing", "classes made of one sound", "honest users given one class", "recognised, %",
-              "own labels, test clips, %"]  # fmt: skip
+    header = [
+        "attackers",
+        "describing",
+        "classes made of one sound",
+        "honest users given one class",
+        "recognised, %",
+        "own labels, test clips, %",
+    ]
     seeds = ", ".join(map(str, results.seeds(attacked(None))))
     return (
         f"{POISONED_USERS} users meet the same new sound before round 3 of {POISONED_ROUNDS}; attackers describe "
@@ -105,8 +111,11 @@ def _honest(results: Results, attack: str | None) -> tuple[int, int]:
     for run, outcome in results.by_name[attacked(attack)]:
         faults = FaultsSection(SHARE if attack else 0.0)
         attackers = {user + 1 for user in attacking_devices(faults, POISONED_USERS, run.seed)}
-        given = {item["user"]: item["class_id"] for item in _reports(outcome.figures)
-                 if item["user"] not in attackers and item["class_id"] is not None}  # fmt: skip
+        given = {
+            item["user"]: item["class_id"]
+            for item in _reports(outcome.figures)
+            if item["user"] not in attackers and item["class_id"] is not None
+        }
         together += max(Counter(given.values()).values(), default=0)
         honest += POISONED_USERS - len(attackers)
     return together, honest

@@ -32,8 +32,12 @@ TUNED_ALONE_SEED = TUNING_SEEDS[0]  # of ten users, over all rounds
 POISONED_ROUNDS = 5
 DISTILLED = 2  # passes over the public set after a round
 _COST_S = {
-    ("keywords", 3): 40.0, ("keywords", 10): 195.0, ("sounds", 3): 20.0, ("sounds", 6): 20.0, ("sounds", 10): 90.0,
-}  # fmt: skip
+    ("keywords", 3): 40.0,
+    ("keywords", 10): 195.0,
+    ("sounds", 3): 20.0,
+    ("sounds", 6): 20.0,
+    ("sounds", 10): 90.0,
+}
 _TRAINING = 0.3  # share of that which is training on clips, and all that there is without a fleet
 
 
@@ -62,11 +66,13 @@ class _Making:
         """Return the tuning trials: of every form the same."""
         return [
             self._run(trial(self.application, form, rate), seed, form, 3, TUNING_ROUNDS, rate)
-            for seed in TUNING_SEEDS for form in TUNED for rate in TRIALS
+            for seed in TUNING_SEEDS
+            for form in TUNED
+            for rate in TRIALS
         ] + [
             self._run(trial(self.application, ALONE, rate, 10), TUNED_ALONE_SEED, ALONE, 10, SIZES[10], rate)
             for rate in TRIALS
-        ]  # fmt: skip
+        ]
 
     def fleet(self, users: int) -> list[Run]:
         """Return the runs of a schedule: with 3 users of every form, with 10 of the paper's and of models alone."""

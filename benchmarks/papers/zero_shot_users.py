@@ -63,22 +63,46 @@ class Application:
 
 APPLICATIONS: dict[str, Application] = {
     "keywords": Application(
-        KEYWORDS, "log_mel", "gsc_v2_logmel_jpg.zip", 1, 0.07, 300, (200, 300), (400, 500),
-        {3: 6, 10: 2}, (92.5, 96.541),
+        KEYWORDS,
+        "log_mel",
+        "gsc_v2_logmel_jpg.zip",
+        1,
+        0.07,
+        300,
+        (200, 300),
+        (400, 500),
+        {3: 6, 10: 2},
+        (92.5, 96.541),
     ),
     "sounds": Application(
-        SOUNDS, "urbansound8k", "urbansound8k_subset", 1, 0.15, 50, (40, 50), (50, 50),
-        {3: 16, 6: 16, 10: 8}, (78.24, 82.498),
+        SOUNDS,
+        "urbansound8k",
+        "urbansound8k_subset",
+        1,
+        0.15,
+        50,
+        (40, 50),
+        (50, 50),
+        {3: 16, 6: 16, 10: 8},
+        (78.24, 82.498),
     ),
-}  # fmt: skip
+}
 
 
 def play(
-    application: str, users: int, rounds: int, seed: int, bundles: Mapping[str, Path], data: Path,
+    application: str,
+    users: int,
+    rounds: int,
+    seed: int,
+    bundles: Mapping[str, Path],
+    data: Path,
     local: Mapping[str, Value],
-    *, normalise: bool = True, by_speaker: bool = True, attackers: float | None = None,
+    *,
+    normalise: bool = True,
+    by_speaker: bool = True,
+    attackers: float | None = None,
     attack: str = "poisoned_impressions",
-) -> Figures:  # fmt: skip
+) -> Figures:
     """Run an experiment; one whose training diverges is run again at half the learning rate.
 
     Args:
@@ -100,9 +124,18 @@ def play(
     settings = {"labels": False, **local}
     while True:
         experiment = experiment_of(
-            application, users, rounds, seed, bundles, data, settings,
-            normalise=normalise, by_speaker=by_speaker, attackers=attackers, attack=attack,
-        )  # fmt: skip
+            application,
+            users,
+            rounds,
+            seed,
+            bundles,
+            data,
+            settings,
+            normalise=normalise,
+            by_speaker=by_speaker,
+            attackers=attackers,
+            attack=attack,
+        )
         try:
             with tempfile.TemporaryDirectory() as folder:
                 played = run_zero_shot(experiment, Path(folder), 0, Silent(), shared_inputs())
@@ -112,11 +145,19 @@ def play(
 
 
 def experiment_of(
-    application: str, users: int, rounds: int, seed: int, bundles: Mapping[str, Path], data: Path,
+    application: str,
+    users: int,
+    rounds: int,
+    seed: int,
+    bundles: Mapping[str, Path],
+    data: Path,
     local: Mapping[str, Value],
-    *, normalise: bool = True, by_speaker: bool = True, attackers: float | None = None,
+    *,
+    normalise: bool = True,
+    by_speaker: bool = True,
+    attackers: float | None = None,
     attack: str = "poisoned_impressions",
-) -> ZeroShotExperiment:  # fmt: skip
+) -> ZeroShotExperiment:
     """Return what :func:`play` runs, under the same arguments. Users hold clips out, but refuse no result."""
     chosen = APPLICATIONS[application]
     return ZeroShotExperiment(

@@ -83,11 +83,16 @@ def train(runtime: ModelRuntime, learning_rate: float, x: Floats, targets: Float
     scale = np.float32(rows / x.shape[1])  # the runtime means over the rows it is given, the reference over the batch
     return [
         runtime.train_step(
-            x[i, :rows], targets[i, :rows] * scale, mask(),
-            learning_rate=learning_rate, momentum=MOMENTUM, temperature=TEMPERATURE, proximal=PROXIMAL,
+            x[i, :rows],
+            targets[i, :rows] * scale,
+            mask(),
+            learning_rate=learning_rate,
+            momentum=MOMENTUM,
+            temperature=TEMPERATURE,
+            proximal=PROXIMAL,
         )
         for i in range(len(x))
-    ]  # fmt: skip
+    ]
 
 
 if __name__ == "__main__":

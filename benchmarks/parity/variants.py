@@ -33,9 +33,14 @@ def specification(variant: str, batch: int) -> Specification:
     options = dict((VARIANTS | LARGER)[variant])
     found = find_front_end("base" if "trains" in options else "gudur", "float32", options.pop("trains", "head"))
     return Specification(
-        settings=found.settings, normalisation=found.normalisation or Normalisation.default(found.settings),
-        capacity=CAPACITY, batch=batch, pretrained=found.pretrained, alphabet=_ALPHABET, **options,  # type: ignore[arg-type]
-    )  # fmt: skip
+        settings=found.settings,
+        normalisation=found.normalisation or Normalisation.default(found.settings),
+        capacity=CAPACITY,
+        batch=batch,
+        pretrained=found.pretrained,
+        alphabet=_ALPHABET,
+        **options,  # type: ignore[arg-type]
+    )
 
 
 def rate(variant: str) -> float:

@@ -47,9 +47,12 @@ def parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(prog="benchmarks.pi", description=__doc__)
     command.add_argument("--architectures", nargs="+", metavar="NAME", help="which of a folder (all)")
     command.add_argument(
-        "--bundles", nargs="+", type=Path, metavar="PATH",
+        "--bundles",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
         help="bundles, or folders (the ready ones; with TensorFlow, those without a pretrained front end are built)",
-    )  # fmt: skip
+    )
     command.add_argument("--threads", nargs="+", type=int, metavar="N", help="(1 to 4, as many as there are cores)")
     command.add_argument(
         "--samples", type=int, default=1000, help="trained on per epoch; scaled to 1,000 (%(default)s)"

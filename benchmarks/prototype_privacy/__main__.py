@@ -39,9 +39,13 @@ def parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(prog="benchmarks.prototype_privacy", description=__doc__)
     command.add_argument("--front-end", default="base", metavar="NAME", help="base (default), or a FILE.frontend")
     command.add_argument(
-        "--noise", type=float, nargs="+", default=list(NOISES), metavar="S",
+        "--noise",
+        type=float,
+        nargs="+",
+        default=list(NOISES),
+        metavar="S",
         help="noise multipliers for one clip (default: %(default)s)",
-    )  # fmt: skip
+    )
     command.add_argument("--clip-norm", type=float, default=CLIP_NORM, help="C of the noise (default: %(default)s)")
     command.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS, help="what to measure (all)")
     command.add_argument("--seeds", type=int, default=5, help="of the attacks (default: %(default)s)")

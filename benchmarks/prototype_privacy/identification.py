@@ -71,9 +71,14 @@ def measure(sender: Sender, case: Case, seeds: range) -> Identification:
         right.append([(table.argmax(axis=1) == np.arange(CANDIDATES)).mean() for table in tables])
     shares = 100 * np.mean(right, axis=0)
     return Identification(
-        case.sent, case.known, CANDIDATES, sender.noise, round(float(shares[0]), 1), round(float(shares[1]), 1),
+        case.sent,
+        case.known,
+        CANDIDATES,
+        sender.noise,
+        round(float(shares[0]), 1),
+        round(float(shares[1]), 1),
         CANDIDATES * len(seeds),
-    )  # fmt: skip
+    )
 
 
 def _draw(sender: Sender, case: Case, rng: np.random.Generator) -> tuple[Doubles, Doubles]:

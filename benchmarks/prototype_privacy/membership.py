@@ -120,10 +120,16 @@ def measure(sender: Sender, case: Case, trials: int, seeds: range) -> Membership
     every = np.tile(inside, len(seeds))
     areas = [area_under_curve(one[0], inside) for one in attacked]
     return Membership(
-        case.known, "others" if case.stranger else "same people", case.speakers, case.speakers * case.takes,
-        sender.noise, round(float(np.mean(areas)), 3), round(float(np.std(areas)), 3),
-        round(area_under_curve(distances, every), 3), round(found_at(ratios, every, _FALSE_SHARE), 3),
-    )  # fmt: skip
+        case.known,
+        "others" if case.stranger else "same people",
+        case.speakers,
+        case.speakers * case.takes,
+        sender.noise,
+        round(float(np.mean(areas)), 3),
+        round(float(np.std(areas)), 3),
+        round(area_under_curve(distances, every), 3),
+        round(found_at(ratios, every, _FALSE_SHARE), 3),
+    )
 
 
 def _attack(sender: Sender, case: Case, trials: int, seed: int) -> tuple[Doubles, Doubles]:

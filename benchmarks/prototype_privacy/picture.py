@@ -30,9 +30,11 @@ def read(files: Iterable[Path]) -> dict[str, Rows]:
 def recognised(found: dict[str, Rows]) -> list[Line]:
     """Return the curves of the left panel: of every rule and fleet, (epsilon, recognised %)."""
     return _curves(
-        found, "recognition", "recognised",
+        found,
+        "recognition",
+        "recognised",
         lambda row: f"{row['rule']}, {row['devices']} x {row['clips']} clips" if row["devices"] == _MOST else None,
-    )  # fmt: skip
+    )
 
 
 def attacked(found: dict[str, Rows]) -> list[Line]:
@@ -44,9 +46,11 @@ def attacked(found: dict[str, Rows]) -> list[Line]:
         ("other clips of the word", "others", 20, 20): "one of 20 speakers",
     }
     lines = _curves(
-        found, "membership", "auc",
+        found,
+        "membership",
+        "auc",
         lambda row: names.get((row["known"], row["outside"], row["speakers"], row["clips"])),
-    )  # fmt: skip
+    )
     bound = [(one["epsilon"], one["area_at_most"]) for one in found["accounts"]]
     return [*lines, ("no attack on a clip exceeds", sorted(bound))]
 

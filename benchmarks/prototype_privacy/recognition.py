@@ -97,9 +97,14 @@ def measure(corpus: Corpus, bundle: Path, clip_norm: float, noises: list[float],
 
 
 def _trial(
-    corpus: Corpus, bundle: Path, clip_norm: float, noises: list[float], word: str, split: _Split,
+    corpus: Corpus,
+    bundle: Path,
+    clip_norm: float,
+    noises: list[float],
+    word: str,
+    split: _Split,
     rng: np.random.Generator,
-) -> Iterator[tuple[tuple[str, int, int, float], tuple[float, float, float]]]:  # fmt: skip
+) -> Iterator[tuple[tuple[str, int, int, float], tuple[float, float, float]]]:
     """Yield what is measured, and (recognised, mistaken, others)."""
     is_new, is_known = corpus.words[split.test] == word, np.isin(corpus.words[split.test], KNOWN)
     for noise in noises:

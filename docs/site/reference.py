@@ -118,9 +118,15 @@ def _type(section: type[Any], key: str) -> str:
     text = getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
     text = re.sub(r"\b(?:\w+\.)+", "", text).replace(" | None", "").replace(", ...", "")
     words = {
-        "str": "text", "bool": "true or false", "float": "number", "int": "whole number", "Path": "path",
-        "Literal": "one of ", "tuple": "list of ", "dict": "table of ",
-    }  # fmt: skip
+        "str": "text",
+        "bool": "true or false",
+        "float": "number",
+        "int": "whole number",
+        "Path": "path",
+        "Literal": "one of ",
+        "tuple": "list of ",
+        "dict": "table of ",
+    }
     return _cell(re.sub(rf"\b({'|'.join(words)})\b", lambda found: words[found[0]], text).translate(_NO_BRACKETS))
 
 

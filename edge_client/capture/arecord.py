@@ -51,10 +51,27 @@ def open_arecord(config: MicrophoneConfig, model_hz: int, cancelled: threading.E
     """
     name = _wanted(config.device)
     rate_hz = _best_rate(name, candidate_rates(config.rate_hz, model_hz), cancelled)
-    process = PcmProcess("arecord", [
-        "arecord", "-q", "-D", name, "-t", "raw", "-f", "S16_LE", "-c", "1", "-r", str(rate_hz),
-        "-F", str(_PERIOD_US), "-B", str(_BUFFER_US),
-    ])  # fmt: skip
+    process = PcmProcess(
+        "arecord",
+        [
+            "arecord",
+            "-q",
+            "-D",
+            name,
+            "-t",
+            "raw",
+            "-f",
+            "S16_LE",
+            "-c",
+            "1",
+            "-r",
+            str(rate_hz),
+            "-F",
+            str(_PERIOD_US),
+            "-B",
+            str(_BUFFER_US),
+        ],
+    )
     return PcmStream(process, name, rate_hz, channels=1)
 
 

@@ -168,9 +168,12 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
         else:
             store.relabel(Clip(move.target, path), move.source)
         back += is_label(move.source)
-    change_choices(teaching.state.choices_path, lambda choices: dataclasses.replace(
-        choices, renamings=tuple(one for one in choices.renamings if one.at_ms != renaming.at_ms)
-    ))  # fmt: skip
+    change_choices(
+        teaching.state.choices_path,
+        lambda choices: dataclasses.replace(
+            choices, renamings=tuple(one for one in choices.renamings if one.at_ms != renaming.at_ms)
+        ),
+    )
     teaching.forget_emptied([renaming.label])
     return back
 
@@ -189,15 +192,19 @@ def set_different(teaching: Teaching, first: str, second: str) -> None:
     if first == second:
         raise ClipError(f"{first!r} cannot differ from itself; name two labels")
     pair = (min(first, second), max(first, second))
-    change_choices(teaching.state.choices_path, lambda choices: dataclasses.replace(
-        choices, different=(*(one for one in choices.different if one != pair), pair)
-    ))  # fmt: skip
+    change_choices(
+        teaching.state.choices_path,
+        lambda choices: dataclasses.replace(
+            choices, different=(*(one for one in choices.different if one != pair), pair)
+        ),
+    )
 
 
 def _remember(teaching: Teaching, renaming: Renaming) -> None:
-    change_choices(teaching.state.choices_path, lambda choices: dataclasses.replace(
-        choices, renamings=(renaming, *choices.renamings)
-    ))  # fmt: skip
+    change_choices(
+        teaching.state.choices_path,
+        lambda choices: dataclasses.replace(choices, renamings=(renaming, *choices.renamings)),
+    )
 
 
 def _recent(teaching: Teaching) -> tuple[Renaming, ...]:

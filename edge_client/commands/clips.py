@@ -257,10 +257,14 @@ def _undelete(options: argparse.Namespace) -> int:
 
 def _list_deleted(deletions: Sequence[Deletion], *, json: bool) -> int:
     found = [
-        {"deleted": datetime.fromtimestamp(deletion.deleted_at).isoformat(timespec="seconds"), "label": clip.label,
-         "id": clip.clip_id}
-        for deletion in deletions for clip in deletion.clips
-    ]  # fmt: skip
+        {
+            "deleted": datetime.fromtimestamp(deletion.deleted_at).isoformat(timespec="seconds"),
+            "label": clip.label,
+            "id": clip.clip_id,
+        }
+        for deletion in deletions
+        for clip in deletion.clips
+    ]
     if json:
         print_json(found)
         return 0

@@ -27,10 +27,12 @@ def add(commands: Commands) -> None:
         "--insecure-http", action="store_true", help="send the device's secret even where others can read it"
     )
     join.add_argument(
-        "--recordings", type=Path, metavar="FOLDER",
+        "--recordings",
+        type=Path,
+        metavar="FOLDER",
         help="a new device that learns from these clips, LABEL/*.wav: write its configuration, with the fleet's "
         "bundle (FOLDER.device/edge.toml)",
-    )  # fmt: skip
+    )
     join.add_argument("--name", help="of the new device, for people (the folder's)")
     join.add_argument("--run", action="store_true", help="then run the device")
     add_json(join)

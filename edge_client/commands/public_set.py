@@ -22,9 +22,12 @@ def add(commands: Commands) -> None:
     features.add_argument("--features", choices=sorted(PRESETS), default="gudur", help="a preset (gudur)")
     features.add_argument("--bundle", metavar="NAME|FILE", help="the features of this bundle instead")
     public.add_argument(
-        "--per-label", type=_count, default=300, metavar="N",
+        "--per-label",
+        type=_count,
+        default=300,
+        metavar="N",
         help="clips of each label (300); auto: as many as the rarest label has, at most 100",
-    )  # fmt: skip
+    )
     public.add_argument("--labels", metavar="A,B", help="only these labels (all)")
     public.add_argument("--seed", type=int, default=0, help="of the choice of clips (0)")
     public.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")

@@ -80,9 +80,11 @@ class ServerConfig:
         rule = "must be printable ASCII without blanks; `auricle-aggregator tokens` prints it"
         require(usable, "enrol_token", "...", rule)  # no part of a secret appears in a log
         require(
-            self.insecure_http or not is_clear(self.url), "url", self.url,
+            self.insecure_http or not is_clear(self.url),
+            "url",
+            self.url,
             "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true",
-        )  # fmt: skip
+        )
         require(0 <= self.wait_s <= 60, "wait_s", self.wait_s, "must be from 0 to 60")
         require(self.longest_pause_s > 0, "longest_pause_s", self.longest_pause_s, "must be above 0")
 
@@ -162,9 +164,11 @@ class MicrophoneConfig:
 
     def __post_init__(self) -> None:
         require(
-            self.rate_hz == 0 or 4_000 <= self.rate_hz <= 768_000, "rate_hz", self.rate_hz,
+            self.rate_hz == 0 or 4_000 <= self.rate_hz <= 768_000,
+            "rate_hz",
+            self.rate_hz,
             "must be 0 (automatic) or from 4000 to 768000",
-        )  # fmt: skip
+        )
         require(self.silent_s >= 1, "silent_s", self.silent_s, "must be at least 1")
         named = self.backend != "file" or self.file is not None
         require(named, "backend", self.backend, "needs the key file too, a recording or a folder of recordings")
@@ -319,9 +323,11 @@ class TrainingConfig:
         require(0 <= self.nice <= 19, "nice", self.nice, "must be from 0 to 19")
         require(1 <= self.teach_epochs <= 1000, "teach_epochs", self.teach_epochs, "must be from 1 to 1000")
         require(
-            0 < self.teach_learning_rate <= 1, "teach_learning_rate", self.teach_learning_rate,
+            0 < self.teach_learning_rate <= 1,
+            "teach_learning_rate",
+            self.teach_learning_rate,
             "must be above 0, at most 1",
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

@@ -274,5 +274,7 @@ def _warn_of_missing_folders(config: Config) -> None:
     for key, folder in config.recordings.missing_folders().items():
         log.warning(
             "[recordings] %s = %s is no folder (that this user can see): nothing is learned from it until it is; "
-            "correct the path, or mount the disk", key, folder,
-        )  # fmt: skip
+            "correct the path, or mount the disk",
+            key,
+            folder,
+        )

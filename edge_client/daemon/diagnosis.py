@@ -97,9 +97,11 @@ def _permission(config: Config) -> Finding:
         return Finding("permission", "ok", f"this user may write {folder}")
     owner = existing.owner()
     return Finding(
-        "permission", "problem", f"this user may not write {existing}, which is {owner}'s",
+        "permission",
+        "problem",
+        f"this user may not write {existing}, which is {owner}'s",
         f"sudo -u {owner} auricle-edge doctor",
-    )  # fmt: skip
+    )
 
 
 def _existing(folder: Path) -> Path:
@@ -179,9 +181,11 @@ def _judged_level(found: str, level_db: float) -> Finding:
     if level_db > TOO_QUIET_DB:
         return Finding("microphone", "ok", found)
     return Finding(
-        "microphone", "problem", f"{found}: silent",
+        "microphone",
+        "problem",
+        f"{found}: silent",
         "unmute it (`alsamixer`, F4, raise Capture), or choose another one (`auricle-edge devices`)",
-    )  # fmt: skip
+    )
 
 
 def _temperature(config: Config) -> Finding:
@@ -222,9 +226,11 @@ def _aggregator(config: Config) -> Finding:
     if client.server_time is not None and abs(client.server_time - time.time()) > _CLOCK_S:
         away = client.server_time - time.time()
         return Finding(
-            "aggregator", "warning", f"{url} answers; its clock is {away:+.0f} s away from this one",
+            "aggregator",
+            "warning",
+            f"{url} answers; its clock is {away:+.0f} s away from this one",
             "set the clock of whichever is wrong: sudo timedatectl set-ntp true",
-        )  # fmt: skip
+        )
     membership = state.membership()
     pinned = membership is not None and membership.authority is not None
     how = "TLS by the pinned authority" if pinned else "TLS by a public authority"

@@ -140,8 +140,10 @@ class RoundLoop:
         words = "are shared" if self._config.device.share_names else "stay on this device"
         log.info(
             "enrolled as %s; the fleet knows %d classes; the owner's words for sounds %s",
-            self._config.device.name, len(enrolled.classes), words,
-        )  # fmt: skip
+            self._config.device.name,
+            len(enrolled.classes),
+            words,
+        )
 
     def _tell(self, trouble: str = "") -> None:
         """Tell the aggregator what changed: the owner's labels, where they are shared, clips, and what went wrong."""

@@ -78,11 +78,14 @@ def discovery(base: str, device_id: str, name: str, labels: Sequence[str]) -> di
     shared = {
         "availability_topic": f"{base}/availability",
         "device": {
-            "identifiers": [node], "name": name, "manufacturer": "Auricle", "model": "Sound recogniser",
+            "identifiers": [node],
+            "name": name,
+            "manufacturer": "Auricle",
+            "model": "Sound recogniser",
             "sw_version": version(),
         },
         "origin": {"name": "Auricle", "sw_version": version()},
-    }  # fmt: skip
+    }
     documents = {
         f"{component}/{node}/{key}/config": {"unique_id": f"{node}_{key}", **document, **shared}
         for (component, key), document in {**_sounds(base, labels), **_diagnostics(base)}.items()

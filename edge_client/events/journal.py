@@ -39,8 +39,12 @@ CREATE INDEX IF NOT EXISTS events_by_time ON events (time);
 """
 # What SQLite says when the disk or another process is in the way; anything else is damage.
 _OF_THE_DISK = {
-    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
-}  # fmt: skip
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+}
 # The log that is written ahead counts towards the limit too, so it must stay small.
 _WAL_PAGES = 64
 _PRUNE_EVERY = 100

@@ -167,8 +167,10 @@ class MqttSink:
         if reason.is_failure:
             self._trouble.warning(
                 "the MQTT broker %s:%d refuses this device: %s; see [mqtt] username and password",
-                self._config.host, self._config.port, reason,
-            )  # fmt: skip
+                self._config.host,
+                self._config.port,
+                reason,
+            )
             return
         log.info("connected to the MQTT broker %s:%d", self._config.host, self._config.port)
         self._client = client

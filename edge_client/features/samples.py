@@ -44,11 +44,12 @@ def require_consistent(settings: MelSettings, numbers: int) -> None:
     problems = {
         "every length and count must be positive": min(
             settings.clip_samples, settings.window_samples, settings.hop_samples, settings.frames, numbers
-        ) < 1,
+        )
+        < 1,
         f"the FFT must hold a window of {settings.window_samples} samples": settings.fft_size < settings.window_samples,
         f"0 <= low_hz < high_hz <= {nyquist:g} must hold": not 0 <= settings.low_hz < settings.high_hz <= nyquist,
         "there cannot be more coefficients than mel bands": numbers > settings.mel_bands,
-    }  # fmt: skip
+    }
     for rule, broken in problems.items():
         if broken:
             raise FeatureError(f"feature settings contradict themselves: {rule}; given {settings.describe()}")

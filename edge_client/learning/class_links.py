@@ -55,8 +55,10 @@ def link_recognised(label_map: LabelMap, assignments: Iterable[ClassAssignment])
             heard, holds = label_map.names[assignment.slot], label_map.names[holder]
             log.info(
                 "the fleet takes %r for %r, which this device has a slot for; if they are the same sound, give the "
-                "clips that name: auricle-edge clips relabel --label OLD NEW", heard, holds,
-            )  # fmt: skip
+                "clips that name: auricle-edge clips relabel --label OLD NEW",
+                heard,
+                holds,
+            )
     return label_map
 
 

@@ -129,9 +129,14 @@ class OwnedDevice:
         for event in past_events(self.state.folder / JOURNAL, _SHOWN):
             at_ms = _at_ms(event.time)
             rows[event.kind, at_ms] = HeardSound(
-                at_ms, event.kind, event.label, event.score, event.level_db, at_ms in kept[event.kind],
+                at_ms,
+                event.kind,
+                event.label,
+                event.score,
+                event.level_db,
+                at_ms in kept[event.kind],
                 self._answers.get((event.kind, at_ms), ""),
-            )  # fmt: skip
+            )
         for at_ms, sound in kept["unknown"].items():
             rows.setdefault(("unknown", at_ms), HeardSound(at_ms, "unknown", "unknown", sound.score, None, kept=True))
         return sorted(rows.values(), key=lambda row: -row.at_ms)
@@ -141,8 +146,12 @@ class OwnedDevice:
         kept = self._detected
         most = kept.count or kept.switched_on
         return {
-            "on": bool(kept.count), "most": most, "now": len(kept.sounds()), "days": kept.days, "folder": kept.folder,
-        }  # fmt: skip
+            "on": bool(kept.count),
+            "most": most,
+            "now": len(kept.sounds()),
+            "days": kept.days,
+            "folder": kept.folder,
+        }
 
     def wait_for(self, kind: Kind, at_ms: int) -> None:
         """Wait a moment for an event that was just heard: journal and sound, where it is kept, are written late."""

@@ -20,9 +20,12 @@ class Pages:
             csrf_token: what every form of the page sends with it.
         """
         self._environment = Environment(
-            loader=PackageLoader("edge_client.owner_page"), autoescape=True, undefined=StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True,
-        )  # fmt: skip
+            loader=PackageLoader("edge_client.owner_page"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
         self._environment.filters |= {"clock": _clock, "iso": _iso}
         self._environment.globals |= {"device": name, "csrf_token": csrf_token}
 

@@ -41,7 +41,11 @@ def train_epoch(
         targets, losses = posteriors(model.predict(x[rows], mask), [transcripts[row] for row in rows])
         total += float(losses.sum())
         model.train_step(
-            x[rows], targets, mask,
-            learning_rate=optimiser.learning_rate, momentum=optimiser.momentum, proximal=optimiser.proximal,
-        )  # fmt: skip
+            x[rows],
+            targets,
+            mask,
+            learning_rate=optimiser.learning_rate,
+            momentum=optimiser.momentum,
+            proximal=optimiser.proximal,
+        )
     return total / len(x) if len(x) else float("nan")

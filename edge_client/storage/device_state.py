@@ -237,9 +237,14 @@ class DeviceState:
             saved = self.load_model(bundle_path)
             slots = tuple(Slot(slot.name) for slot in saved.progress.label_map.slots)
             progress = dataclasses.replace(
-                saved.progress, label_map=dataclasses.replace(saved.progress.label_map, slots=slots),
-                contributed=0, learned=0, fine_tuned=0, provisional=(), judged={},
-            )  # fmt: skip
+                saved.progress,
+                label_map=dataclasses.replace(saved.progress.label_map, slots=slots),
+                contributed=0,
+                learned=0,
+                fine_tuned=0,
+                provisional=(),
+                judged={},
+            )
             self.save_model(saved.bundle.weights, saved.listening, progress)
         for path in (*self._files("outbox"), *self._files("blobs")):
             remove_durably(path)

@@ -106,11 +106,16 @@ def forget(path: Path, *, older_than_ms: int = 0, labels: Collection[str] = ()) 
     """
     gone = set(labels)
     if path.exists():
-        change_choices(path, lambda choices: OwnerChoices(
-            choices.keeps_detected,
-            tuple(pair for pair in choices.different if not gone & set(pair)),
-            tuple(one for one in choices.renamings if one.at_ms > older_than_ms and not gone & {one.former, one.label}),
-        ))  # fmt: skip
+        change_choices(
+            path,
+            lambda choices: OwnerChoices(
+                choices.keeps_detected,
+                tuple(pair for pair in choices.different if not gone & set(pair)),
+                tuple(
+                    one for one in choices.renamings if one.at_ms > older_than_ms and not gone & {one.former, one.label}
+                ),
+            ),
+        )
 
 
 def change_choices(path: Path, change: Callable[[OwnerChoices], OwnerChoices]) -> None:

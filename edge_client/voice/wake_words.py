@@ -155,19 +155,28 @@ class WakeWords(AsyncEventHandler):
         about = version()
         models = [
             WakeModel(
-                name=label, attribution=_AURICLE, installed=True, description=f"taught: {label}", version=about,
-                languages=[], phrase=label,
+                name=label,
+                attribution=_AURICLE,
+                installed=True,
+                description=f"taught: {label}",
+                version=about,
+                languages=[],
+                phrase=label,
             )
             for label in loaded.label_map.labels
-        ]  # fmt: skip
+        ]
         return Info(
             wake=[
                 WakeProgram(
-                    name="auricle", attribution=_AURICLE, installed=True, version=about, models=models,
+                    name="auricle",
+                    attribution=_AURICLE,
+                    installed=True,
+                    version=about,
+                    models=models,
                     description="sounds and words that their owner taught",
                 )
             ]
-        )  # fmt: skip
+        )
 
 
 class _BoundedReader:

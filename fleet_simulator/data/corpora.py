@@ -96,9 +96,13 @@ def _of_entries(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
     if trained is not None and data.noisy == "all":
         x = trained[:, 0]
     return Corpus(
-        names, labels.repeat(data.windows), speakers.repeat(data.windows), lambda rows: x[rows],
-        None if trained is None else lambda rows: trained[rows], data.windows,
-    )  # fmt: skip
+        names,
+        labels.repeat(data.windows),
+        speakers.repeat(data.windows),
+        lambda rows: x[rows],
+        None if trained is None else lambda rows: trained[rows],
+        data.windows,
+    )
 
 
 def _labelled(data: DataSection, found: Sequence[Entry]) -> tuple[tuple[str, ...], list[tuple[Entry, str]]]:

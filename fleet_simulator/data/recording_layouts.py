@@ -13,17 +13,32 @@ from fleet_simulator.errors import CorpusError
 
 _SLICE = re.compile(r"(?:fold\d+_)?(\d+)-(\d)-\d+-\d+")  # fsID and classID of UrbanSound8K
 _URBAN_SOUNDS = (
-    "air_conditioner", "car_horn", "children_playing", "dog_bark", "drilling",
-    "engine_idling", "gun_shot", "jackhammer", "siren", "street_music",
-)  # fmt: skip
+    "air_conditioner",
+    "car_horn",
+    "children_playing",
+    "dog_bark",
+    "drilling",
+    "engine_idling",
+    "gun_shot",
+    "jackhammer",
+    "siren",
+    "street_music",
+)
 _ACTED = re.compile(r"(\d{4})_[A-Z]{3}_([A-Z]{3})_[A-Z]{2}")  # actor and emotion of CREMA-D
 _CREMA_D = {"ANG": "angry", "DIS": "disgust", "FEA": "fear", "HAP": "happy", "NEU": "neutral", "SAD": "sad"}
 _UTTERANCE = re.compile(r"^\[[\d. -]+\]\s+((Ses\d\d)\w+_([FM])\w*)\s+(\w{3})\s", re.MULTILINE)
 # Label, and the word that goes before it where [data] labels names it. The usual four classes have a label.
 _IEMOCAP = {
-    "ang": ("angry", ""), "hap": ("happy", ""), "exc": ("happy", "excited"), "neu": ("neutral", ""), "sad": ("sad", ""),
-    "fru": ("", "frustrated"), "fea": ("", "fearful"), "sur": ("", "surprised"), "dis": ("", "disgusted"),
-}  # fmt: skip
+    "ang": ("angry", ""),
+    "hap": ("happy", ""),
+    "exc": ("happy", "excited"),
+    "neu": ("neutral", ""),
+    "sad": ("sad", ""),
+    "fru": ("", "frustrated"),
+    "fea": ("", "fearful"),
+    "sur": ("", "surprised"),
+    "dis": ("", "disgusted"),
+}
 _SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
 BACKGROUNDS = ("_background_noise_", "_silence_")
 NOBODY = ""
@@ -159,6 +174,9 @@ def _some(entries: list[Entry], folder: Path, layout: str) -> list[Entry]:
 
 
 LAYOUTS: dict[str, Callable[[Path], list[Entry]]] = {
-    "recordings": own_recordings, "speech_commands": speech_commands, "urbansound8k": urbansound8k, "crema_d": crema_d,
+    "recordings": own_recordings,
+    "speech_commands": speech_commands,
+    "urbansound8k": urbansound8k,
+    "crema_d": crema_d,
     "iemocap": iemocap,
-}  # fmt: skip
+}

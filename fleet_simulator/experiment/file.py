@@ -44,9 +44,13 @@ def load_experiment(experiment: Source, changes: Sequence[str] = ()) -> Experime
     file = read_toml(experiment, changes)
     document = file.document
     kinds: dict[str, type[Any]] = {
-        "data": DataSection, "fleet": FleetSection, "model": ModelSection, "rounds": RoundsSection,
-        "faults": FaultsSection, "baselines": BaselinesSection,
-    }  # fmt: skip
+        "data": DataSection,
+        "fleet": FleetSection,
+        "model": ModelSection,
+        "rounds": RoundsSection,
+        "faults": FaultsSection,
+        "baselines": BaselinesSection,
+    }
     file.require_known((*kinds, "personalisation"))
     if missing := [name for name in kinds if name not in (*_OPTIONAL, *document)]:
         raise ExperimentError(f"{file.path}: the section [{missing[0]}] is missing; docs/simulator.md has an example")

@@ -46,8 +46,11 @@ def load_zero_shot(experiment: Source, changes: Sequence[str] = ()) -> ZeroShotE
     file = read_toml(experiment, changes)
     path, document = file.path, file.document
     kinds: dict[str, type[Any]] = {
-        "data": DataSection, "rounds": RoundsSection, "zero_shot": ZeroShotSection, "faults": FaultsSection,
-    }  # fmt: skip
+        "data": DataSection,
+        "rounds": RoundsSection,
+        "zero_shot": ZeroShotSection,
+        "faults": FaultsSection,
+    }
     of_strategy = f" of the strategy {STRATEGY!r}, whose users have models of their own"
     file.require_known((*kinds, "[[users]]"), of_strategy)
     if missing := [name for name in _NEEDED if name not in document]:

@@ -126,10 +126,12 @@ class UserClips:
         part = np.empty(len(counts), np.int64)
         part[order] = given
         parts = [
-            {label: rng.permutation(rows[(part[who] == number) & (places == place)])
-             for place, label in enumerate(labels)}
+            {
+                label: rng.permutation(rows[(part[who] == number) & (places == place)])
+                for place, label in enumerate(labels)
+            }
             for number in range(2 + len(experiment.users))
-        ]  # fmt: skip
+        ]
         _require_clips(experiment, parts)
         return parts
 

@@ -24,9 +24,12 @@ def about(experiment: Any) -> dict[str, Any]:  # noqa: ANN401  (a dataclass of e
     """
     settings = json.loads(json.dumps(dataclasses.asdict(experiment), default=str))
     return {
-        "version": version(), "code": code_digest(), "experiment": experiment.digest,
-        "seed": experiment.rounds.seed, "settings": settings,
-    }  # fmt: skip
+        "version": version(),
+        "code": code_digest(),
+        "experiment": experiment.digest,
+        "seed": experiment.rounds.seed,
+        "settings": settings,
+    }
 
 
 @cache

@@ -83,19 +83,27 @@ def compare(runs: Sequence[FinishedRun]) -> list[dict[str, Any]]:
     """
     settings = [_flat(run.about.get("settings", {})) for run in runs]
     differing = [
-        key for key in dict.fromkeys(key for one in settings for key in one)
+        key
+        for key in dict.fromkeys(key for one in settings for key in one)
         if len({json.dumps(one.get(key)) for one in settings}) > 1
-    ]  # fmt: skip
+    ]
     rows: list[dict[str, Any]] = []
     groups: defaultdict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     for run, own in zip(runs, settings, strict=True):
         tested = [(entry["accuracy"], entry["round"]) for entry in run.rounds if "accuracy" in entry]
         best = max(tested, key=lambda found: found[0], default=(None, None))
-        rows.append({
-            "run": run.name, "rounds": len(run.rounds), "accuracy": tested[-1][0] if tested else None,
-            "best": best[0], "best_round": best[1], "loss": run.rounds[-1].get("loss") if run.rounds else None,
-            "code": run.about.get("code", "")[:12], "settings": {key: own.get(key) for key in differing},
-        })  # fmt: skip
+        rows.append(
+            {
+                "run": run.name,
+                "rounds": len(run.rounds),
+                "accuracy": tested[-1][0] if tested else None,
+                "best": best[0],
+                "best_round": best[1],
+                "loss": run.rounds[-1].get("loss") if run.rounds else None,
+                "code": run.about.get("code", "")[:12],
+                "settings": {key: own.get(key) for key in differing},
+            }
+        )
         but_seed = {key: value for key, value in own.items() if key != _SEED}
         groups[json.dumps([but_seed, run.about.get("code")], sort_keys=True)].setdefault(own.get(_SEED, 0), rows[-1])
     return rows + [_mean(group) for group in groups.values() if len(group) > 1]
@@ -118,10 +126,14 @@ def described(rows: Sequence[dict[str, Any]]) -> list[str]:
     width = max((len(row["run"]) for row in rows), default=0)
     lines = []
     for row in rows:
-        accuracy = "not tested" if row["accuracy"] is None else (
-            f"accuracy {_percent(row, 'accuracy')}, best {_percent(row, 'best')}"
-            + (f" in round {row['best_round']}" if "best_round" in row else "")
-        )  # fmt: skip
+        accuracy = (
+            "not tested"
+            if row["accuracy"] is None
+            else (
+                f"accuracy {_percent(row, 'accuracy')}, best {_percent(row, 'best')}"
+                + (f" in round {row['best_round']}" if "best_round" in row else "")
+            )
+        )
         differs = ", ".join(f"{key} = {value}" for key, value in row["settings"].items())
         code = row["code"] or "unknown"
         lines.append(f"{row['run']:{width}s}  {row['rounds']} rounds, {accuracy}, code {code}  {differs}".rstrip())

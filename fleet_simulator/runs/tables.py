@@ -20,9 +20,7 @@ def write_csv(runs: Mapping[str, Rounds], path: Path) -> None:
         runs: rounds by the run's name, which is the first column; without a name there is no such column.
         path: of the file.
     """
-    lines = [
-        ({"run": name} if name else {}) | _figures(entry) for name, rounds in runs.items() for entry in rounds
-    ]  # fmt: skip
+    lines = [({"run": name} if name else {}) | _figures(entry) for name, rounds in runs.items() for entry in rounds]
     names = list(dict.fromkeys(name for line in lines for name in line))
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names)

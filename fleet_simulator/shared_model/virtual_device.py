@@ -277,9 +277,13 @@ class VirtualDevices:
         return Listener(model.get_weights(), replace(labels, off=tuple(np.flatnonzero(labels.mask > mask).tolist())))
 
     def _personalise(
-        self, device: int, model: ModelRuntime, how: Mapping[str, Value], start: Mapping[str, Floats],
+        self,
+        device: int,
+        model: ModelRuntime,
+        how: Mapping[str, Value],
+        start: Mapping[str, Floats],
         rng: np.random.Generator,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Fine-tune and choose as a device does; the model is left with the weights that the device listens with.
 
         A model of the device's own is one of the choices, where it is of the fleet's architecture; else the only one.

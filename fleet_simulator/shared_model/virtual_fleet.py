@@ -259,9 +259,12 @@ def _shards(experiment: Experiment, folder: Path, inputs: Inputs, digest: str, i
     parts, classes = split(corpus, experiment), len(corpus.names)
     owned = hold_out(parts.devices, fleet.held_out, seed, corpus.windows)
     shards = deal(
-        corpus, owned, parts.public, parts.test,
+        corpus,
+        owned,
+        parts.public,
+        parts.test,
         lambda labels, rows: taught_labels(labels, rows, faults, classes, seed),
-    )  # fmt: skip
+    )
     if not in_memory:
         write_shards(folder / "data", shards, digest)
         return open_shards(folder / "data", digest) or shards

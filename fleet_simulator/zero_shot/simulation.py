@@ -181,12 +181,13 @@ class ZeroShotSimulation:
         state.assigned |= given
         reports = [
             {
-                "user": user.number + 1, "label": user.memory.label_map.names[report.slot],
+                "user": user.number + 1,
+                "label": user.memory.label_map.names[report.slot],
                 "class_id": given.get((user.device_id, report.slot)),
             }
             for user, upload in zip(self.users, uploads, strict=True)
             for report in upload.update.reports
-        ]  # fmt: skip
+        ]
         for class_id in {item["class_id"] for item in reports} - state.words.keys() - {None}:
             state.words[str(class_id)] = word_of([str(i["label"]) for i in reports if i["class_id"] == class_id])
         return reports

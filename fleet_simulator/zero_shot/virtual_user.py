@@ -209,9 +209,12 @@ class VirtualUser:
             return None
         own = [self.clips.test[label] for label in self.section.labels]
         return {
-            "class_id": class_id, "label": word, "heard": word in self.section.all_labels,
-            "recognised": self._named(slot, self.clips.test[word]), "mistaken": self._named(slot, np.concatenate(own)),
-        }  # fmt: skip
+            "class_id": class_id,
+            "label": word,
+            "heard": word in self.section.all_labels,
+            "recognised": self._named(slot, self.clips.test[word]),
+            "mistaken": self._named(slot, np.concatenate(own)),
+        }
 
     def _named(self, slot: int, rows: Ints) -> float:
         """Return the share of test clips that the model takes for a slot's class, in %."""

@@ -80,9 +80,15 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
     from model_export.pretraining.training import Options, Training, use_threads
 
     options = Options(
-        chosen.size, chosen.steps, chosen.batch, chosen.learning_rate,
-        contrastive=chosen.contrastive, seed=chosen.seed, checkpoint_s=chosen.checkpoint_s, threads=chosen.threads,
-    )  # fmt: skip
+        chosen.size,
+        chosen.steps,
+        chosen.batch,
+        chosen.learning_rate,
+        contrastive=chosen.contrastive,
+        seed=chosen.seed,
+        checkpoint_s=chosen.checkpoint_s,
+        threads=chosen.threads,
+    )
     use_threads(options.threads)
     batches = Batches(division.training, Augmentation(), options.batch, options.backwards, options.seed)
     checkpoint = chosen.output.with_suffix(".checkpoint")
@@ -91,9 +97,10 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
     training.run(
         lambda at: print(
             f"step {at.step} of {at.steps}, loss {at.loss:.3f}, {at.remaining_s / 60:.1f} minutes left",
-            file=progress, flush=True,
+            file=progress,
+            flush=True,
         )
-    )  # fmt: skip
+    )
     document = _finish(chosen, options, division, training, digest)
     return json.dumps(document, indent=1) if chosen.json else "\n".join(report.lines(document))
 
@@ -133,16 +140,19 @@ def _finish(
     embeddings = measurement.Embeddings(network, int8, head, division, statistics)
     report = {
         "network": {
-            "size": options.size, "multiply_adds": multiply_adds, "weights": network.count_params(),
-            "embedding": design.embedding, "bytes_float32": len(float32), "bytes_int8": len(int8),
+            "size": options.size,
+            "multiply_adds": multiply_adds,
+            "weights": network.count_params(),
+            "embedding": design.embedding,
+            "bytes_float32": len(float32),
+            "bytes_int8": len(int8),
         },
         "training": training.identity,
         "closed_set": {
-            title: dataclasses.asdict(result)
-            for title, result in embeddings.closed_sets(chosen.test).items()
+            title: dataclasses.asdict(result) for title, result in embeddings.closed_sets(chosen.test).items()
         },
         "few_shot": [dataclasses.asdict(case) for case in embeddings.few_shot(chosen.few_shot, options.seed)],
-    }  # fmt: skip
+    }
     features = EmbeddingSettings(
         **{**dataclasses.asdict(SETTINGS), "preset": chosen.output.stem},
         numbers=design.embedding,
@@ -152,12 +162,15 @@ def _finish(
         "name": chosen.output.stem,
         "features": features.to_json(),
         "corpus": {
-            "sha256": digest, "clips": len(division.training), "words": list(division.training.vocabulary),
-            "speakers": len(set(division.training.speakers)), "words_left_out": list(division.new_words.vocabulary),
+            "sha256": digest,
+            "clips": len(division.training),
+            "words": list(division.training.vocabulary),
+            "speakers": len(set(division.training.speakers)),
+            "words_left_out": list(division.new_words.vocabulary),
         },
         "attribution": chosen.attribution,
         **report,
-    }  # fmt: skip
+    }
     data = front_end_file.serialise(description, float32, int8, statistics.pack(head))
     write_durably(chosen.output, data, 0o644)
     return {"file": str(chosen.output), "bytes": len(data), **report}

@@ -20,8 +20,11 @@ from model_export.errors import ExportError
 FORMAT, VERSION = "auricle-front-end", 1
 SUFFIX = ".frontend"
 DESCRIPTION, FLOAT32, INT8, STATISTICS = (
-    "frontend.json", "network.tflite", "network_int8.tflite", "statistics.safetensors",
-)  # fmt: skip
+    "frontend.json",
+    "network.tflite",
+    "network_int8.tflite",
+    "statistics.safetensors",
+)
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that zip can hold
 
 

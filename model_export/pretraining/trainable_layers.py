@@ -104,5 +104,8 @@ def restore(file: FrontEndFile) -> tuple[keras.Model, Design]:
 
 
 def _weights(layers: list[keras.Layer]) -> Arrays:
-    return {f"{layer.name}/{kind}": array for layer in layers
-            for kind, array in zip(("kernel", "bias"), layer.get_weights(), strict=False)}  # fmt: skip
+    return {
+        f"{layer.name}/{kind}": array
+        for layer in layers
+        for kind, array in zip(("kernel", "bias"), layer.get_weights(), strict=False)
+    }

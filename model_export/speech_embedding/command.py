@@ -36,9 +36,13 @@ _BACKGROUNDS = 12  # artificial noises in which variants are measured
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     command.add_argument(
-        "--data", type=Path, required=True, action="append", metavar="FOLDER",
+        "--data",
+        type=Path,
+        required=True,
+        action="append",
+        metavar="FOLDER",
         help="folder of <label>/<speaker>_*; may be repeated",
-    )  # fmt: skip
+    )
     command.add_argument("--leave-out-words", default="", metavar="A,B,..", help="of whom nothing is to be known")
     command.add_argument("--attribution", default="", metavar="TEXT", help="source and licence of the recordings")
     command.add_argument("--seed", type=int, default=0, help="decides which embeddings are kept (default: %(default)s)")
@@ -77,12 +81,14 @@ def make(chosen: argparse.Namespace, progress: TextIO) -> str:
         "name": chosen.output.stem,
         "features": features.to_json() | {"preset": chosen.output.stem},
         "network": {
-            "multiply_adds_per_hop": network.multiply_adds_of_part(), "embedding": NUMBERS,
-            "bytes_float32": len(float32), "bytes_int8": len(int8),
+            "multiply_adds_per_hop": network.multiply_adds_of_part(),
+            "embedding": NUMBERS,
+            "bytes_float32": len(float32),
+            "bytes_int8": len(int8),
         },
         "corpus": {"clips": len(words), "words": list(statistics.words), "attribution": chosen.attribution},
         "attribution": ATTRIBUTION,
-    }  # fmt: skip
+    }
     write_durably(chosen.output, front_end_file.serialise(description, float32, int8, statistics.pack()), 0o644)
     return json.dumps({"file": str(chosen.output), **description}, indent=1) if chosen.json else str(chosen.output)
 

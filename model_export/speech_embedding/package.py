@@ -45,9 +45,7 @@ class Convolution:
 
 def settings(network: FrozenNetwork) -> SpeechEmbeddingSettings:
     """Return the settings of features that a streaming graph computes."""
-    return SpeechEmbeddingSettings(
-        NAME, 16_000, 1.0, 0.775, 0.08, frames=COLUMNS, numbers=NUMBERS, network=network
-    )  # fmt: skip
+    return SpeechEmbeddingSettings(NAME, 16_000, 1.0, 0.775, 0.08, frames=COLUMNS, numbers=NUMBERS, network=network)
 
 
 def find_models() -> Path:

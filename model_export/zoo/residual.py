@@ -31,9 +31,14 @@ class Residual:
         def convolution(number: int, x: Tensor) -> Tensor:
             dilation = 2 ** (max(number - 1, 0) // 3)
             layer = source.Conv2D(
-                self.channels, 3, padding="same", dilation_rate=dilation, use_bias=False, activation="relu",
+                self.channels,
+                3,
+                padding="same",
+                dilation_rate=dilation,
+                use_bias=False,
+                activation="relu",
                 name=f"conv{number}",
-            )  # fmt: skip
+            )
             return layer(x)
 
         x = around = convolution(0, source.Reshape((*x.shape[1:], 1), name="channel")(x))

@@ -65,10 +65,15 @@ def test_tokens_that_are_too_short_stop_the_start(tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("tokens",), ("tokens", "list"), ("tokens", "add", "Anna", "--role", "viewer"), ("invite",), ("invitations",),
-        ("devices", "list"), ("audit",),
+        ("tokens",),
+        ("tokens", "list"),
+        ("tokens", "add", "Anna", "--role", "viewer"),
+        ("invite",),
+        ("invitations",),
+        ("devices", "list"),
+        ("audit",),
     ],
-)  # fmt: skip
+)
 def test_a_folder_that_is_no_data_folder_is_refused_and_not_made(tmp_path, arguments):
     failed(
         command(*arguments, "--data", str(tmp_path / "typo")), str(tmp_path / "typo"), "no data folder", "run --data"
@@ -149,9 +154,13 @@ def asked(said, *arguments):
     """Start a command whose input is a terminal, and answer its question."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "aggregator_server.cli", *arguments], stdin=slave, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env={"PATH": "", "AURICLE_ADMIN_TOKEN": ADMIN},
-    )  # fmt: skip
+        [sys.executable, "-m", "aggregator_server.cli", *arguments],
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PATH": "", "AURICLE_ADMIN_TOKEN": ADMIN},
+    )
     os.close(slave)
     shown = ""
     while not shown.endswith("[y/N] ") and (letter := process.stderr.read(1)):

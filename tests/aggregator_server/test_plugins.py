@@ -7,11 +7,18 @@ NAMES = {
     "a selection": {"Selection", "Candidate", "History", "FRACTION", "SEEN_WITHIN"},
     "a strategy": {"Strategy", "sharing", "DeviceStatistics", "aggregate_shared_model", "check_shared_model"},
     "a strategy's functions": {
-        "RoundInputs", "RoundResult", "Contribution", "UploadTerms", "SharedModel", "Assigned", "Choice", "Update",
+        "RoundInputs",
+        "RoundResult",
+        "Contribution",
+        "UploadTerms",
+        "SharedModel",
+        "Assigned",
+        "Choice",
+        "Update",
         "MalformedUpdateError",
     },
     "types": {"Arrays", "Doubles", "Floats", "Setting", "Value"},
-}  # fmt: skip
+}
 
 
 def test_the_front_door_offers_exactly_these_names():

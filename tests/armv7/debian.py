@@ -69,9 +69,16 @@ def _bootstrap(root: Path) -> None:
     proxy = run("apt-config", "shell", "proxy", "Acquire::http::Proxy").strip().removeprefix("proxy=").strip("'")
     environment = {**os.environ, **({"http_proxy": proxy} if proxy else {})}
     run(
-        "debootstrap", "--arch=armhf", "--foreign", "--variant=minbase", f"--include={','.join(PACKAGES)}",
-        SUITE, root, mirror(), env=environment,
-    )  # fmt: skip
+        "debootstrap",
+        "--arch=armhf",
+        "--foreign",
+        "--variant=minbase",
+        f"--include={','.join(PACKAGES)}",
+        SUITE,
+        root,
+        mirror(),
+        env=environment,
+    )
     (root / "etc/dpkg/dpkg.cfg.d").mkdir(parents=True, exist_ok=True)
     (root / "etc/dpkg/dpkg.cfg.d/quick").write_text(_DPKG)
     run(*enter(root, "/debootstrap/debootstrap", "--second-stage"))

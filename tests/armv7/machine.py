@@ -76,10 +76,20 @@ def enter(
         **environment,
     }
     return [
-        "unshare", "--mount", "--pid", "--fork", "--kill-child",
-        "env", "--ignore-environment", *(f"{name}={value}" for name, value in variables.items()),
-        "sh", "-c", "\n".join(steps), "enter", *command,
-    ]  # fmt: skip
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "env",
+        "--ignore-environment",
+        *(f"{name}={value}" for name, value in variables.items()),
+        "sh",
+        "-c",
+        "\n".join(steps),
+        "enter",
+        *command,
+    ]
 
 
 def _q(path: Path) -> str:

@@ -91,10 +91,18 @@ def test_a_thousand_devices_wait_for_work_at_once(start, tmp_path):
 
 def row_of(device):
     return DeviceRow(
-        device_id=device.device_id, secret_hash=hash_secret(device.secret), name="device", architecture="cnn2",
-        features=SETTINGS.to_json(), features_digest=SETTINGS.digest, labels=[], clips=0, enrolled_at=0.0,
-        seen_at=time.time(), revoked_at=None,
-    )  # fmt: skip
+        device_id=device.device_id,
+        secret_hash=hash_secret(device.secret),
+        name="device",
+        architecture="cnn2",
+        features=SETTINGS.to_json(),
+        features_digest=SETTINGS.digest,
+        labels=[],
+        clips=0,
+        enrolled_at=0.0,
+        seen_at=time.time(),
+        revoked_at=None,
+    )
 
 
 async def poll_together(server, devices):

@@ -62,17 +62,24 @@ def program(request, tmp_path):
     if request.param == "aggregator":
         folder = place / "data"
         return Program(
-            folder, "digests.json", {"auricle.db": b"tables", "tls/authority.pem": b"a"}, "blobs/ab",
-            lambda digests: digests, lambda file: aggregator.main(["restore", str(file), "--data", str(folder)]),
-        )  # fmt: skip
+            folder,
+            "digests.json",
+            {"auricle.db": b"tables", "tls/authority.pem": b"a"},
+            "blobs/ab",
+            lambda digests: digests,
+            lambda file: aggregator.main(["restore", str(file), "--data", str(folder)]),
+        )
     config = tmp_path / "edge.toml"
     folder = place / "state"
     config.write_text(f'[device]\nname = "x"\nstate = "{folder}"\n[model]\nbundle = "base"\n')
     return Program(
-        folder, "backup.json", {"identity.json": b"{}", "clips/kettle/1.wav": b"RIFF"}, "clips/kettle",
+        folder,
+        "backup.json",
+        {"identity.json": b"{}", "clips/kettle/1.wav": b"RIFF"},
+        "clips/kettle",
         lambda digests: {"format": 1, "version": "0", "made_at": 0.0, "files": digests},
         lambda file: edge.main(["restore", str(file), "--yes", "--config", str(config)]),
-    )  # fmt: skip
+    )
 
 
 def refused(program: Program, archive: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -100,9 +107,29 @@ def test_what_the_attacks_begin_with_is_a_backup(program, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", [".", "..", "", "./", "/", "//", "../beside", "{}/../../../beside", "/{}/x", "./{}/x", "{}/./x", "{}//x",
-             "{}/x/", "{}/x\n", "{}/\x1b[2Jx", "{}/\x7f", "{}/\udcff", "{}/" + "x" * 256, "{}/" + "x/" * 20 + "x"],
-)  # fmt: skip
+    "name",
+    [
+        ".",
+        "..",
+        "",
+        "./",
+        "/",
+        "//",
+        "../beside",
+        "{}/../../../beside",
+        "/{}/x",
+        "./{}/x",
+        "{}/./x",
+        "{}//x",
+        "{}/x/",
+        "{}/x\n",
+        "{}/\x1b[2Jx",
+        "{}/\x7f",
+        "{}/\udcff",
+        "{}/" + "x" * 256,
+        "{}/" + "x/" * 20 + "x",
+    ],
+)
 def test_a_name_leads_to_a_file_within_and_is_written_in_one_way(program, tmp_path, capsys, name):
     program.write(tmp_path / "evil.tar", plain(name.format(program.deeper), b"evil"))
     refused(program, tmp_path / "evil.tar", capsys)
@@ -110,10 +137,19 @@ def test_a_name_leads_to_a_file_within_and_is_written_in_one_way(program, tmp_pa
 
 @pytest.mark.parametrize(
     ("kind", "link"),
-    [(tarfile.SYMTYPE, "/etc/passwd"), (tarfile.SYMTYPE, "nowhere"), (tarfile.LNKTYPE, "nowhere"),
-     (tarfile.LNKTYPE, "identity.json"), (tarfile.LNKTYPE, "auricle.db"), (tarfile.DIRTYPE, ""),
-     (tarfile.FIFOTYPE, ""), (tarfile.CHRTYPE, ""), (tarfile.CONTTYPE, ""), (b"Z", "")],
-)  # fmt: skip
+    [
+        (tarfile.SYMTYPE, "/etc/passwd"),
+        (tarfile.SYMTYPE, "nowhere"),
+        (tarfile.LNKTYPE, "nowhere"),
+        (tarfile.LNKTYPE, "identity.json"),
+        (tarfile.LNKTYPE, "auricle.db"),
+        (tarfile.DIRTYPE, ""),
+        (tarfile.FIFOTYPE, ""),
+        (tarfile.CHRTYPE, ""),
+        (tarfile.CONTTYPE, ""),
+        (b"Z", ""),
+    ],
+)
 def test_only_plain_files_are_taken(program, tmp_path, capsys, kind, link):
     program.write(tmp_path / "evil.tar", of_type(f"{program.deeper}/x", kind, link))
     assert "is no plain file" in refused(program, tmp_path / "evil.tar", capsys)
@@ -132,10 +168,15 @@ def test_nothing_is_in_it_twice_or_both_file_and_folder(program, tmp_path, capsy
 def test_ten_kilobytes_that_say_they_are_a_terabyte_do_not_fill_the_disk(program, tmp_path, capsys):
     holes, _ = plain(f"{program.deeper}/x")
     data = b"0\n".ljust(512, b"\0")  # a map without any data
-    holes.size, holes.pax_headers = len(data), {
-        "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": holes.name,
-        "GNU.sparse.realsize": str(TERABYTE),
-    }  # fmt: skip
+    holes.size, holes.pax_headers = (
+        len(data),
+        {
+            "GNU.sparse.major": "1",
+            "GNU.sparse.minor": "0",
+            "GNU.sparse.name": holes.name,
+            "GNU.sparse.realsize": str(TERABYTE),
+        },
+    )
     program.write(tmp_path / "evil.tar", (holes, data))
     assert (tmp_path / "evil.tar").stat().st_size <= 20_480
     assert "is no plain file" in refused(program, tmp_path / "evil.tar", capsys)
@@ -161,11 +202,23 @@ def test_a_backup_larger_than_the_disk_is_refused_before_a_byte_is_written(progr
 
 @pytest.mark.parametrize(
     "manifest",
-    [b"[" * 100_000, b'{"files":' + b"[" * 100_000, b'{"a":' * 10 + b"1" + b"}" * 10, b"[]", b"null", b"1", b"{}",
-     b'{"format": 1, "files": []}', b"\xff", b"x" * (2**24 + 1), b"[" + b"1," * 2**18 + b"1]", b"NaN",
-     b"1" * 10_000],
+    [
+        b"[" * 100_000,
+        b'{"files":' + b"[" * 100_000,
+        b'{"a":' * 10 + b"1" + b"}" * 10,
+        b"[]",
+        b"null",
+        b"1",
+        b"{}",
+        b'{"format": 1, "files": []}',
+        b"\xff",
+        b"x" * (2**24 + 1),
+        b"[" + b"1," * 2**18 + b"1]",
+        b"NaN",
+        b"1" * 10_000,
+    ],
     ids=lambda manifest: f"{manifest[:20]!r}, {len(manifest)}",
-)  # fmt: skip
+)
 def test_a_manifest_is_small_flat_and_one(program, tmp_path, capsys, manifest):
     program.write(tmp_path / "evil.tar", manifest=manifest)
     refused(program, tmp_path / "evil.tar", capsys)
@@ -175,9 +228,12 @@ def test_the_manifest_names_every_file_and_no_other(program, tmp_path, capsys):
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in program.files.items()}
     *_, last = digests
     for wrong in (
-        {name: digest for name, digest in digests.items() if name != last}, digests | {"clips/a/b": "0" * 64},
-        digests | {last: "0" * 64}, digests | {last: None}, digests | {last: [digests[last]]},
-    ):  # fmt: skip
+        {name: digest for name, digest in digests.items() if name != last},
+        digests | {"clips/a/b": "0" * 64},
+        digests | {last: "0" * 64},
+        digests | {last: None},
+        digests | {last: [digests[last]]},
+    ):
         program.write(tmp_path / "evil.tar", manifest=json.dumps(program.envelope(wrong)).encode())
         refused(program, tmp_path / "evil.tar", capsys)
 
@@ -188,8 +244,17 @@ def header(kind: bytes, size: int) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
-@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
-                                  tarfile.GNUTYPE_SPARSE, tarfile.REGTYPE])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        tarfile.GNUTYPE_LONGNAME,
+        tarfile.GNUTYPE_LONGLINK,
+        tarfile.GNUTYPE_SPARSE,
+        tarfile.REGTYPE,
+    ],
+)
 @pytest.mark.parametrize("size", [-512, -(2**60), 2**31, 2**62, 2**66])
 def test_a_header_that_lies_about_its_length_neither_fills_the_memory_nor_goes_on_for_ever(
     program, tmp_path, capsys, kind, size

@@ -11,11 +11,23 @@ from tests.support.dashboard_visitor import Visitor
 
 # Every address that takes a form, as docs/dashboard.md has its buttons; {} is a number.
 FORMS = (
-    "/sign-in", "/sign-out", "/rounds", "/rounds/1/cancel", "/rounds/1/restore", "/classes/c1/rename",
-    "/classes/c1/merge", "/classes/c1/approve", "/classes/c1/retire", "/fleet", f"/fleet/{1:032x}/admit",
-    f"/fleet/{1:032x}/quarantine", f"/fleet/{1:032x}/release", f"/fleet/{1:032x}/revoke", "/invitations",
+    "/sign-in",
+    "/sign-out",
+    "/rounds",
+    "/rounds/1/cancel",
+    "/rounds/1/restore",
+    "/classes/c1/rename",
+    "/classes/c1/merge",
+    "/classes/c1/approve",
+    "/classes/c1/retire",
+    "/fleet",
+    f"/fleet/{1:032x}/admit",
+    f"/fleet/{1:032x}/quarantine",
+    f"/fleet/{1:032x}/release",
+    f"/fleet/{1:032x}/revoke",
+    "/invitations",
     "/invitations/1/revoke",
-)  # fmt: skip
+)
 
 
 def post(server: Aggregator, path: str, size: int, cookie: str = "", body: bytes = b"") -> tuple[int, str]:

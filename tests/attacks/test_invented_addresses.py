@@ -47,8 +47,11 @@ def test_only_the_proxy_that_was_named_is_believed(start_aggregator):
     # Behind two proxies, and a client that wrote the first address itself.
     assert guess(server, {"X-Forwarded-For": "192.0.2.1, 198.51.0.99, 127.9.0.1"}, "127.0.0.2") == 401
     assert [entry["address"] for entry in audit(server)] == [
-        "198.51.0.99", "127.0.0.3", "198.51.0.3", "198.51.0.2",
-    ]  # fmt: skip
+        "198.51.0.99",
+        "127.0.0.3",
+        "198.51.0.3",
+        "198.51.0.2",
+    ]
 
 
 def test_a_proxy_is_known_to_a_server_that_listens_for_both_kinds_of_addresses(start_aggregator):
@@ -96,9 +99,14 @@ def test_an_address_that_guesses_slowly_leaves_few_entries_and_the_server_goes_o
 
 @pytest.mark.parametrize(
     ("named", "said"),
-    [("0.0.0.0/0", "is every address"), ("::/0", "is every address"), ("proxy.example", "name the proxy's address"),
-     ("*", "name the proxy's address"), ("10.0.0.5/8", "host bits set")],
-)  # fmt: skip
+    [
+        ("0.0.0.0/0", "is every address"),
+        ("::/0", "is every address"),
+        ("proxy.example", "name the proxy's address"),
+        ("*", "name the proxy's address"),
+        ("10.0.0.5/8", "host bits set"),
+    ],
+)
 def test_a_proxy_is_an_address_or_a_network_and_not_everybody(tmp_path, capsys, named, said):
     from aggregator_server.cli import main
 

@@ -78,16 +78,18 @@ ANSWERS = {
     "1.5 GB, announced": (lambda: endless(SIZE, announced=True), LARGE),
     "1.5 GB, not announced": (lambda: endless(SIZE, announced=False), LARGE),
     "1.5 GB of an error, not announced": (
-        lambda: endless(SIZE, announced=False, status="404 Not Found"), f"{LARGE}|.*not as an aggregator.*",
+        lambda: endless(SIZE, announced=False, status="404 Not Found"),
+        f"{LARGE}|.*not as an aggregator.*",
     ),
     "1 MB of gzip that expands to 1 GB": (
-        lambda: whole(expanding(1024 * MB), headers="Content-Encoding: gzip\r\n"), PACKED,
+        lambda: whole(expanding(1024 * MB), headers="Content-Encoding: gzip\r\n"),
+        PACKED,
     ),
     "1 byte in 0.5 s of the headers": (lambda: dribble(b"HTTP/1.1 200 OK\r\nX: ", b"x", 0.5), SLOW),
     "1 byte in 0.5 s of the body": (lambda: dribble(header(Content_Length=1000), b" ", 0.5), SLOW),
     "1 byte in 0.5 s of a chunk's head": (lambda: dribble(header(Transfer_Encoding="chunked"), b"0", 0.5), SLOW),
     "nothing": (lambda: dribble(b"", b"", 0.5), SLOW),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

@@ -16,11 +16,17 @@ def poisoned(device, work, samples):
     """Weights as large as float32 takes, and new sounds that nobody made."""
     arrays = {name: np.full_like(array, POISON) for name, array in device.arrays(work, samples).items()}
     document = {
-        "round_id": work["round_id"], "device_id": device.device_id, "features": device.settings.digest,
-        "public_set": work["public_set"], "classes": ["c0"], "clips": 2**31 - 1, "known": [],
+        "round_id": work["round_id"],
+        "device_id": device.device_id,
+        "features": device.settings.digest,
+        "public_set": work["public_set"],
+        "classes": ["c0"],
+        "clips": 2**31 - 1,
+        "known": [],
         "reports": [{"slot": slot, "name": f"junk {slot}", "clips": 1} for slot in range(20)],
-        "metrics": {}, "label_entropy": 1.0,
-    }  # fmt: skip
+        "metrics": {},
+        "label_entropy": 1.0,
+    }
     rng = np.random.default_rng(5)
     arrays["impressions"] = rng.normal(size=(20, 2, *device.settings.shape)).astype(np.float32)
     return packed(arrays, document)

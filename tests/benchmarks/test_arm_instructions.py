@@ -74,8 +74,12 @@ def test_what_the_machine_lacks_is_named_with_the_way_out(tmp_path, options, pro
         (tmp_path / program).chmod(0o755)
     result = subprocess.run(
         [sys.executable, "-m", "benchmarks.arm_instructions", *options],
-        cwd=ROOT, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env={**os.environ, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert re.search(message, result.stderr)

@@ -31,9 +31,14 @@ WORDS = (Word(10.0, "yes"), Word(14.0, None), Word(18.0, "no"), Word(22.0, "yes"
 
 def test_every_event_but_the_first_right_one_of_a_word_is_a_false_accept():
     heard = [
-        Heard(5.0, "no"), Heard(10.8, "yes"), Heard(12.0, "yes"), Heard(14.5, "yes"), Heard(17.9, "no"),
-        Heard(18.5, "yes"), Heard(30.0, "no"),
-    ]  # fmt: skip
+        Heard(5.0, "no"),
+        Heard(10.8, "yes"),
+        Heard(12.0, "yes"),
+        Heard(14.5, "yes"),
+        Heard(17.9, "no"),
+        Heard(18.5, "yes"),
+        Heard(30.0, "no"),
+    ]
     found = score(WORDS, heard, 1800.0)
     assert found.said == Counter(yes=2, no=1)
     assert found.rejected == Counter(no=1, yes=1)
@@ -157,8 +162,10 @@ def test_the_fewest_false_rejects_within_a_rate_are_found():
 
 
 def test_a_picture_shows_the_curves_of_all_results(tmp_path):
-    curve = [{"threshold": 0.5, "false_accepts_per_hour": 40.0, "false_reject_percent": 5.0},
-             {"threshold": 0.9, "false_accepts_per_hour": 0.0, "false_reject_percent": 60.0}]  # fmt: skip
+    curve = [
+        {"threshold": 0.5, "false_accepts_per_hour": 40.0, "false_reject_percent": 5.0},
+        {"threshold": 0.9, "false_accepts_per_hour": 0.0, "false_reject_percent": 60.0},
+    ]
     ratio = {"snr_db": 20.0, "curve": curve}
     one, other = tmp_path / "one.txt", tmp_path / "other.txt"
     one.write_text(

@@ -34,8 +34,13 @@ def figures(run):
     for kind, share in kinds.items():
         device |= {f"{kind}_own": share, f"{kind}_strangers": share - run.seed / 100}
     other = device | {"own_test": 0.2}
-    entry = {"round": 1, "devices": 9, "accuracy": accuracy + run.seed / 100, "macro_f1": accuracy,
-             "device_seconds": 4.0}  # fmt: skip
+    entry = {
+        "round": 1,
+        "devices": 9,
+        "accuracy": accuracy + run.seed / 100,
+        "macro_f1": accuracy,
+        "device_seconds": 4.0,
+    }
     if run.name.startswith("visited often"):
         entry |= {"public": 0.5} | {key: device[key] for key in device if key.startswith(("local_", "listening_"))}
     return {"rounds": [entry], "devices": [device, other], "own": 0.6, "strangers": 0.55}
@@ -148,9 +153,11 @@ def test_attackers_cost_points_and_a_model_of_no_numbers_guesses(text):
     claims = {claim.claim: claim for claim in claims_of(found)}
     assert claims["LPA is robust to malicious updates"].reproduced == "yes"
     assert claims["The default rule holds against every attack"] == Claim(
-        "The default rule holds against every attack", "none",
-        "against 8 of 8; it loses at most 0.0 points more than the honest devices alone", "yes",
-    )  # fmt: skip
+        "The default rule holds against every attack",
+        "none",
+        "against 8 of 8; it loses at most 0.0 points more than the honest devices alone",
+        "yes",
+    )
     assert "They flip after half of the rounds. The default's quarantine had 0 of the" in found
     assert claims["The default rule costs at most 1 point where nobody attacks"].ours == "0.0 points"
     assert f"| LPA |{6 * ' -40.0 |'}\n" in found

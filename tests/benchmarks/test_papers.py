@@ -60,8 +60,10 @@ def test_a_table_is_written_from_runs_that_are_done_once_each(bundles, tmp_path,
     assert {"processor", "cores", "system", "python", "runtime"} == set(document["machines"][0])
     found = document["tables"]["tiny"]["runs"]
     assert [(entry["name"], entry["seed"]) for entry in found[:3]] == [
-        ("FedAvg", 1), ("the same again", 1), ("counted", 1),
-    ]  # fmt: skip
+        ("FedAvg", 1),
+        ("the same again", 1),
+        ("counted", 1),
+    ]
     assert found[0]["digest"] == found[1]["digest"] != found[2]["digest"]
     assert [entry["round"] for entry in found[0]["figures"]["rounds"]] == [1, 2]
     assert not any((scale.output / "unfinished").iterdir())
@@ -112,9 +114,13 @@ def test_code_makes_a_run_another_one(tmp_path):
     def digest():
         path = f"{tmp_path}:{ROOT}"
         done = subprocess.run(
-            [sys.executable, "-c", command], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            [sys.executable, "-c", command],
+            env={**os.environ, "PYTHONPATH": path},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return done.stdout
 
     first = digest()

@@ -37,10 +37,18 @@ def curve(accuracies, clips):
 
 def figures(accuracies, clips, personal=0.8):
     devices = [
-        {"device": n, "clips": 20 + 30 * n, "global": 0.6, "personal": personal, "listening_own": personal,
-         "listening_strangers": 0.5, "alone_own": 0.55, "alone_strangers": 0.4}
+        {
+            "device": n,
+            "clips": 20 + 30 * n,
+            "global": 0.6,
+            "personal": personal,
+            "listening_own": personal,
+            "listening_strangers": 0.5,
+            "alone_own": 0.55,
+            "alone_strangers": 0.4,
+        }
         for n in range(len(SHARES))
-    ]  # fmt: skip
+    ]
     return {"rounds": curve(accuracies, clips), "devices": devices}
 
 

@@ -115,12 +115,22 @@ def curve(rates, seconds):
 def made_up(rates, seconds, test=0.2):
     devices = [
         {
-            "device": n, "utterances": (60, 120, 180)[(n > 4) + (n > 7)], "group": 0, "passes": 6, "start": 0.4,
-            "alone": 0.3, "global": 0.2 - 1e-9, "local": 0.18, "group_balanced": 0.17 if n < 5 else 0.19,
-            "listening": 0.31 if n == 9 else 0.17, "strangers": 0.22, "global_heard": 0.1, "group_balanced_heard": 0.05,
+            "device": n,
+            "utterances": (60, 120, 180)[(n > 4) + (n > 7)],
+            "group": 0,
+            "passes": 6,
+            "start": 0.4,
+            "alone": 0.3,
+            "global": 0.2 - 1e-9,
+            "local": 0.18,
+            "group_balanced": 0.17 if n < 5 else 0.19,
+            "listening": 0.31 if n == 9 else 0.17,
+            "strangers": 0.22,
+            "global_heard": 0.1,
+            "group_balanced_heard": 0.05,
         }
         for n in range(10)
-    ]  # fmt: skip
+    ]
     return {"rounds": curve(rates, seconds), "server_test": test, "devices": devices, "processor_s": 9.0}
 
 
@@ -159,8 +169,11 @@ def test_errors_are_means_over_a_groups_devices(results):
 def test_the_text_has_every_claim_with_what_the_figures_say(results):
     text = speech.section(results)
     assert in_short_of(text).endswith("devices alone 30.0 %, the global model 20.0 %, personal ones 18.0 %.")
-    claims = {line.split("|")[1].strip(): line.split("|")[4].strip() for line in text.split("### Claims")[1].split("\n")
-              if line.startswith("| ")}  # fmt: skip
+    claims = {
+        line.split("|")[1].strip(): line.split("|")[4].strip()
+        for line in text.split("### Claims")[1].split("\n")
+        if line.startswith("| ")
+    }
     assert claims["Dynamic selection needs less training than FedAvg, all rounds against all"] == "in part"
     assert claims["It needs less until convergence than all of FedAvg's rounds"] == "yes"
     assert claims["Error of the best global model on the server's test"] == "no"
@@ -267,8 +280,15 @@ def test_a_deal_gives_each_speaker_to_one_part_and_says_where_there_are_too_few(
     counts = Counts(devices=(2, 3), train=2, held_out=1, test=1, development=(2, 2), server_test=(1, 3))
     deal = speakers.deal(counts, 5)
     assert [len(part) for part in (*deal.train, *deal.held_out, *deal.test, deal.development, deal.server_test)] == [
-        2, 3, 2, 3, 2, 3, 4, 3,
-    ]  # fmt: skip
+        2,
+        3,
+        2,
+        3,
+        2,
+        3,
+        4,
+        3,
+    ]
     assert all(len(recordings) > MANY_CLIPS // 2 for device in deal.train for recordings in device)
     assert speakers.deal(counts, 5).test[1].texts == deal.test[1].texts
     assert speakers.deal(counts, 6).test[1].texts != deal.test[1].texts

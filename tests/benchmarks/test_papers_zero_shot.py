@@ -57,23 +57,43 @@ def test_three_users_meet_new_sounds_as_published(application, one, other, sizes
 def test_ten_users_change_their_models_and_meet_new_sounds_as_published():
     users = users_of(APPLICATIONS["sounds"], 10, BUNDLES, together=False)
     assert [user.labels[0] for user in users[1:5]] == [
-        "children_playing", "drilling", "air_conditioner", "children_playing",
-    ]  # fmt: skip
+        "children_playing",
+        "drilling",
+        "air_conditioner",
+        "children_playing",
+    ]
     assert happens(users) == [
-        (1, 6, "ann3", 0), (1, 8, "cnn1", 0), (2, 4, "cnn3", 0), (2, 6, "siren", 50), (3, 5, "cnn4", 0),
-        (4, 3, "street_music", 50), (4, 7, "street_music", 50), (6, 3, "siren", 50), (6, 5, "siren", 50),
+        (1, 6, "ann3", 0),
+        (1, 8, "cnn1", 0),
+        (2, 4, "cnn3", 0),
+        (2, 6, "siren", 50),
+        (3, 5, "cnn4", 0),
+        (4, 3, "street_music", 50),
+        (4, 7, "street_music", 50),
+        (6, 3, "siren", 50),
+        (6, 5, "siren", 50),
         (9, 4, "siren", 50),
-    ]  # fmt: skip
+    ]
 
 
 def entry(round_id, local, fleet, class_ids=(), last=False):
     """A round of three users; each one's accuracies are 10 points lower than those of the one before."""
     users = [
-        {"user": n, "local_accuracy": local - 10 * (n - 1), "global_accuracy": fleet - 10 * (n - 1),
-         "clips": 800, "distilled_accuracy": local, "own_after": 70.0, "held_out_before": 50.0, "held_out_after": 60.0,
-         "new_classes": [{"class_id": "c8", "heard": n == 1, "recognised": 90.0 / n, "mistaken": 2.0}] if last else []}
+        {
+            "user": n,
+            "local_accuracy": local - 10 * (n - 1),
+            "global_accuracy": fleet - 10 * (n - 1),
+            "clips": 800,
+            "distilled_accuracy": local,
+            "own_after": 70.0,
+            "held_out_before": 50.0,
+            "held_out_after": 60.0,
+            "new_classes": [{"class_id": "c8", "heard": n == 1, "recognised": 90.0 / n, "mistaken": 2.0}]
+            if last
+            else [],
+        }
         for n in (1, 2, 3)
-    ]  # fmt: skip
+    ]
     met = [{"user": n, "label": "stop", "clips": 9} for n in (1, 2)] if class_ids else []
     reports = [{"user": n, "label": "stop", "class_id": class_id} for n, class_id in enumerate(class_ids, 1)]
     return {"round": round_id, "users": users, "arrivals": met, "reports": reports}

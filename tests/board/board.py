@@ -27,15 +27,36 @@ class Board:
         for path in self._jobs.iterdir():
             path.unlink()
         command = [
-            "qemu-system-arm", "-machine", "virt", "-cpu", "cortex-a7", "-smp", "2", "-m", "1024", "-nographic",
-            "-no-reboot", "-kernel", self._system / "kernel", "-initrd", self._system / "initramfs",
-            "-append", "console=ttyAMA0 quiet panic=-1 net.ifnames=0 systemd.show_status=no",
-            "-drive", f"file={self._folder / 'disk.img'},format=raw,if=none,id=disk",
-            "-device", "virtio-blk-device,drive=disk",
-            "-fsdev", f"local,id=share,path={self.share},security_model=none",
-            "-device", "virtio-9p-device,fsdev=share,mount_tag=share",
-            "-netdev", "user,id=net", "-device", "virtio-net-device,netdev=net",
-        ]  # fmt: skip
+            "qemu-system-arm",
+            "-machine",
+            "virt",
+            "-cpu",
+            "cortex-a7",
+            "-smp",
+            "2",
+            "-m",
+            "1024",
+            "-nographic",
+            "-no-reboot",
+            "-kernel",
+            self._system / "kernel",
+            "-initrd",
+            self._system / "initramfs",
+            "-append",
+            "console=ttyAMA0 quiet panic=-1 net.ifnames=0 systemd.show_status=no",
+            "-drive",
+            f"file={self._folder / 'disk.img'},format=raw,if=none,id=disk",
+            "-device",
+            "virtio-blk-device,drive=disk",
+            "-fsdev",
+            f"local,id=share,path={self.share},security_model=none",
+            "-device",
+            "virtio-9p-device,fsdev=share,mount_tag=share",
+            "-netdev",
+            "user,id=net",
+            "-device",
+            "virtio-net-device,netdev=net",
+        ]
         with (self._folder / "console.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

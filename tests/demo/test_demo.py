@@ -52,9 +52,14 @@ def small_run(tmp_path_factory):
     """One short run that the tests below look at."""
     folder = tmp_path_factory.mktemp("demo")
     result = run_demo(
-        "--speakers", "40", "--report", str(folder / "report.html"), "--json", str(folder / "figures.json"),
+        "--speakers",
+        "40",
+        "--report",
+        str(folder / "report.html"),
+        "--json",
+        str(folder / "figures.json"),
         environment=without_tensorflow(folder),
-    )  # fmt: skip
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout, json.loads((folder / "figures.json").read_text()), (folder / "report.html").read_text()
 

@@ -44,9 +44,13 @@ def test_a_program_that_is_interrupted_ends_with_130(tmp_path, command):
     waits = tmp_path / "file"
     os.mkfifo(waits)
     program = subprocess.Popen(
-        [sys.executable, "-m", *command, str(waits)], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        [sys.executable, "-m", *command, str(waits)],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     try:
         held = wait_for(lambda: reader_of(waits, program), what="the program reads the file")
         program.send_signal(signal.SIGINT)

@@ -74,7 +74,7 @@ def file_of(header, data=b"\0" * 12):
         (file_of({"__metadata__": {"auricle": "[" * 50 + "]" * 50}}, b""), "nests 50"),
         (file_of({"__metadata__": {"auricle": "3"}}, b""), "JSON object"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_lies_about_itself_is_refused(data, words):
     with pytest.raises(TensorError, match=re.escape(words)):
         view(data)

@@ -17,8 +17,12 @@ from tests.support.checkout import ROOT, run_python
 def export(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "model_export.cli", *map(str, arguments)],
-        cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +51,28 @@ def built(tmp_path_factory, recordings, bundles):
     weights = {name: generator.normal(size=shape).astype(np.float32) * 0.3 for name, shape in shapes.items()}
     (folder / "trained.safetensors").write_bytes(pack(weights, {}))
     result = export(
-        "build", "ann3", "--features", "gudur", "--capacity", 6, "--batch", 8, "--activation", "softmax", "--seed", 5,
-        "--recordings", recordings, "--weights", folder / "trained.safetensors", "--labels", "hiss,rumble,hum",
-        "--tflite", "-o", folder / "model.auricle",
-    )  # fmt: skip
+        "build",
+        "ann3",
+        "--features",
+        "gudur",
+        "--capacity",
+        6,
+        "--batch",
+        8,
+        "--activation",
+        "softmax",
+        "--seed",
+        5,
+        "--recordings",
+        recordings,
+        "--weights",
+        folder / "trained.safetensors",
+        "--labels",
+        "hiss,rumble,hum",
+        "--tflite",
+        "-o",
+        folder / "model.auricle",
+    )
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     return folder, weights, result.stdout

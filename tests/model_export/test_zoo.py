@@ -14,9 +14,7 @@ from tests.support.checkout import run_python
 @pytest.mark.slow
 def test_networks_have_the_number_of_weights_that_fedkws_ui_reports():
     sizes = json.loads(run_python("-m", "tests.support.network_sizes").splitlines()[-1])
-    published = {
-        "dscnn_172": (169, 173), "mhattrnn": (228, 232), "resnet15": (238, 239), "transformer": (232, 234)
-    }  # fmt: skip
+    published = {"dscnn_172": (169, 173), "mhattrnn": (228, 232), "resnet15": (238, 239), "transformer": (232, 234)}
     wanted = {
         f"{name} {classes}": size
         for name, pair in published.items()

@@ -31,9 +31,13 @@ class Aggregator:
     """The process; ``start`` again after ``kill`` or ``stop`` goes on with the same data folder."""
 
     def __init__(
-        self, data: Path, *options: str, files: tuple[int, int] | None = None, tokens: dict[str, str] = TOKENS,
+        self,
+        data: Path,
+        *options: str,
+        files: tuple[int, int] | None = None,
+        tokens: dict[str, str] = TOKENS,
         **limits: float,
-    ):  # fmt: skip
+    ):
         """Prepare; nothing runs yet.
 
         Args:
@@ -207,10 +211,20 @@ def tiny_bundle(capacity: int = 8, settings=SETTINGS, seed: int = 0) -> bytes:
     weights = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     layers = (Layer("body", ("body/kernel",)), Layer("head", ("head/kernel", "head/bias")))
     manifest = Manifest(
-        architecture="tiny", options={}, capacity=capacity, batch=1, input_shape=settings.shape, embedding=3,
-        features=settings.to_json(), mean=(0.0,), std=(1.0,), layers=layers, weight_shapes=shapes,
-        parameters=6 + 4 * capacity, seed=seed,
-    )  # fmt: skip
+        architecture="tiny",
+        options={},
+        capacity=capacity,
+        batch=1,
+        input_shape=settings.shape,
+        embedding=3,
+        features=settings.to_json(),
+        mean=(0.0,),
+        std=(1.0,),
+        layers=layers,
+        weight_shapes=shapes,
+        parameters=6 + 4 * capacity,
+        seed=seed,
+    )
     return write_bundle(manifest, b"", weights)
 
 

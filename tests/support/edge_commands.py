@@ -46,8 +46,12 @@ class EdgeCommands:
         terminal, other = pty.openpty()
         child = subprocess.Popen(
             [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(self.config)],
-            cwd=ROOT, stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdin=other,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         os.write(terminal, answer)
         out, errors = child.communicate(timeout=180)
         os.close(terminal)

@@ -48,8 +48,11 @@ class EdgeDaemon:
         out, err = (self.folder / "events").open("a"), (self.folder / "log").open("a")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "edge_client.cli", "run", "--config", str(self.config)],
-            cwd=ROOT, stdout=out, stderr=err, env={**environment, "RUNTIME_DIRECTORY": str(self.runtime)},
-        )  # fmt: skip
+            cwd=ROOT,
+            stdout=out,
+            stderr=err,
+            env={**environment, "RUNTIME_DIRECTORY": str(self.runtime)},
+        )
         return self
 
     def end(self, number) -> int:
@@ -59,8 +62,12 @@ class EdgeDaemon:
     def command(self, *arguments, check=True):
         return subprocess.run(
             [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(self.config)],
-            cwd=ROOT, capture_output=True, text=True, check=check, timeout=180,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=check,
+            timeout=180,
+        )
 
     def status(self) -> dict:
         path = self.runtime / "status.json"

@@ -10,9 +10,20 @@ from fleet_protocol.public_set import PublicSet
 from tests.support.aggregator_process import FakeDevice
 
 NUMBERS = 12
-_MEL = {name: getattr(PRESETS["log_mel"], name) for name in (
-    "sample_rate_hz", "clip_s", "window_s", "hop_s", "frames", "mel_bands", "fft_size", "low_hz", "high_hz",
-)}  # fmt: skip
+_MEL = {
+    name: getattr(PRESETS["log_mel"], name)
+    for name in (
+        "sample_rate_hz",
+        "clip_s",
+        "window_s",
+        "hop_s",
+        "frames",
+        "mel_bands",
+        "fft_size",
+        "low_hz",
+        "high_hz",
+    )
+}
 SETTINGS = EmbeddingSettings(preset="any", **_MEL, numbers=NUMBERS, network=FrozenNetwork.of(b"a network"))
 WORDS = ("yes", "no", "up", "down")
 SPREAD = np.random.default_rng(4).normal(size=(NUMBERS, NUMBERS)) / 3

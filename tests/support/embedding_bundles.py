@@ -36,10 +36,24 @@ def main(folder: Path) -> None:
     (folder / "front_end.tflite").write_bytes(data)
     base = PRESETS["log_mel"]
     settings = EmbeddingSettings(
-        preset="untrained", **{name: getattr(base, name) for name in (
-            "sample_rate_hz", "clip_s", "window_s", "hop_s", "frames", "mel_bands", "fft_size", "low_hz", "high_hz",
-        )}, numbers=NUMBERS, network=FrozenNetwork.of(data),
-    )  # fmt: skip
+        preset="untrained",
+        **{
+            name: getattr(base, name)
+            for name in (
+                "sample_rate_hz",
+                "clip_s",
+                "window_s",
+                "hop_s",
+                "frames",
+                "mel_bands",
+                "fft_size",
+                "low_hz",
+                "high_hz",
+            )
+        },
+        numbers=NUMBERS,
+        network=FrozenNetwork.of(data),
+    )
     scale = Normalisation(tuple(np.zeros(NUMBERS)), tuple(np.full(NUMBERS, 0.1)))
     for name, architecture in (("embedding", "linear"), ("embedding-hidden", "hidden")):
         bundle = build_bundle(Specification(architecture, settings, scale))

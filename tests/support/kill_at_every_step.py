@@ -42,10 +42,21 @@ def result_of(store):
     leftovers = list((store.blobs.path("00").parent.parent / "incoming").iterdir())
     leftovers += sorted({p.upload for p in detail.participants} & set(store.blobs.digests()))
     parts = (
-        detail.summary.state, detail.result_public_set, detail.result_consensus, detail.betas, detail.discovery,
-        detail.result_weights, detail.result_prototypes, detail.aggregation, state_after(store),
-        list_classes(store), describe_public_set(store), [item.assignments for item in work], following, leftovers,
-    )  # fmt: skip
+        detail.summary.state,
+        detail.result_public_set,
+        detail.result_consensus,
+        detail.betas,
+        detail.discovery,
+        detail.result_weights,
+        detail.result_prototypes,
+        detail.aggregation,
+        state_after(store),
+        list_classes(store),
+        describe_public_set(store),
+        [item.assignments for item in work],
+        following,
+        leftovers,
+    )
     results = (detail.result_public_set, detail.result_consensus, detail.result_weights, detail.result_prototypes)
     for digest in (*results, state_after(store)):
         if digest is not None:

@@ -23,13 +23,23 @@ ANNA = Actor("Anna (token 1)", "192.0.2.7")
 WORDS = ("yes", "no", "stop", "go")
 HOMES = ("kitchen", "hallway", "workshop", "nursery", "garden shed", "living room")
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>" + 120 * "w"
-_HEARD = {1: (7, "kettle"), 2: (7, "kettle"), 3: (8, "doorbell"), 4: (8, "doorbell"), 5: (9, "glass breaking"),
-          6: (7, "kettle")}  # fmt: skip
+_HEARD = {
+    1: (7, "kettle"),
+    2: (7, "kettle"),
+    3: (8, "doorbell"),
+    4: (8, "doorbell"),
+    5: (9, "glass breaking"),
+    6: (7, "kettle"),
+}
 _OWN = (61.0, 66.5, 70.0, 72.5, 74.0, 77.5, 78.0)
 _CURRENT = Versions(
-    program=version(), bundle="base", bundle_sha256="3f" * 32, runtime="tflite-runtime 2.14.0", python="3.11.2",
+    program=version(),
+    bundle="base",
+    bundle_sha256="3f" * 32,
+    runtime="tflite-runtime 2.14.0",
+    python="3.11.2",
     system="Debian GNU/Linux 12 (bookworm), armv7l",
-)  # fmt: skip
+)
 _OUTDATED = dataclasses.replace(_CURRENT, program="0.0.9")
 _ROUNDS, _ROUND_S = 5, 86_400.0
 

@@ -86,8 +86,11 @@ class SoundServer:
         with (self.folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
                 [*command, *(f"--load={module}" for module in modules)],
-                env={**os.environ, **self.environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
         for _ in range(600):
             found = subprocess.run(["pactl", "list", "short", "sinks"], capture_output=True, check=False)
             if b"cellar" in found.stdout:

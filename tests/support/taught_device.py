@@ -36,8 +36,10 @@ class Device:
     def worker(self, job=TEACHING):
         child = subprocess.Popen(
             [sys.executable, "-m", "edge_client.learning.worker", str(self.folder / "edge.toml")],
-            cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         child.stdin.write(to_line(job).encode())
         child.stdin.flush()
         return child

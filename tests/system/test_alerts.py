@@ -24,7 +24,8 @@ FIRES = {
     "AuricleRoundFailed": ({f'auricle_rounds{{state="failed", {SERVER}}}': "0x10 1x10"}, "15m"),
     "AuricleRoundLasts": ({f"auricle_open_round{{{SERVER}}}": "3x1500"}, "1450m"),
     "AuricleWrongTokens": (
-        {f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "0+5x20"}, "16m",
+        {f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "0+5x20"},
+        "16m",
     ),
     "AuricleDeviceDown": ({f"up{{{DEVICE}}}": "0x30"}, "20m"),
     "AuricleDeviceLoopFails": ({f'auricle_loop_well{{loop="listening", {DEVICE}}}': "0x30"}, "15m"),
@@ -34,21 +35,29 @@ FIRES = {
     "AuricleDeviceDamaged": ({f"auricle_damage{{{DEVICE}}}": "1x5"}, "3m"),
     "AuricleDeviceTrainingFails": ({f"auricle_training_failed_total{{{DEVICE}}}": "0+1x20"}, "15m"),
     "AuricleDeviceAlone": ({f"auricle_aggregator_reached{{{DEVICE}}}": "0x90"}, "70m"),
-}  # fmt: skip
+}
 # A fleet that is well. What an alert's own series say replaces these.
 WELL = {
-    f"up{{{SERVER}}}": "1x3000", f"up{{{DEVICE}}}": "1x3000",
-    f"auricle_disk_free_bytes{{{SERVER}}}": "50x3000", f"auricle_disk_bytes{{{SERVER}}}": "100x3000",
+    f"up{{{SERVER}}}": "1x3000",
+    f"up{{{DEVICE}}}": "1x3000",
+    f"auricle_disk_free_bytes{{{SERVER}}}": "50x3000",
+    f"auricle_disk_bytes{{{SERVER}}}": "100x3000",
     f"auricle_last_backup_timestamp_seconds{{{SERVER}}}": "0+60x3000",
-    f'auricle_devices{{state="active", {SERVER}}}': "10x3000", f"auricle_devices_present{{{SERVER}}}": "9x3000",
-    f'auricle_devices{{state="waiting", {SERVER}}}': "0x3000", f"auricle_devices_quarantined{{{SERVER}}}": "0x3000",
-    f'auricle_rounds{{state="failed", {SERVER}}}': "2x3000", f"auricle_open_round{{{SERVER}}}": "0x700 4x60 0x2240",
+    f'auricle_devices{{state="active", {SERVER}}}': "10x3000",
+    f"auricle_devices_present{{{SERVER}}}": "9x3000",
+    f'auricle_devices{{state="waiting", {SERVER}}}': "0x3000",
+    f"auricle_devices_quarantined{{{SERVER}}}": "0x3000",
+    f'auricle_rounds{{state="failed", {SERVER}}}': "2x3000",
+    f"auricle_open_round{{{SERVER}}}": "0x700 4x60 0x2240",
     f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "3x3000",
     f'auricle_loop_well{{loop="listening", {DEVICE}}}': "1x3000",
-    f"auricle_last_frame_age_seconds{{{DEVICE}}}": "0.1x3000", f"auricle_real_time_factor{{{DEVICE}}}": "0.2x3000",
-    f"auricle_temperature_celsius{{{DEVICE}}}": "55x3000", f"auricle_damage{{{DEVICE}}}": "0x3000",
-    f"auricle_training_failed_total{{{DEVICE}}}": "1x3000", f"auricle_aggregator_reached{{{DEVICE}}}": "1x3000",
-}  # fmt: skip
+    f"auricle_last_frame_age_seconds{{{DEVICE}}}": "0.1x3000",
+    f"auricle_real_time_factor{{{DEVICE}}}": "0.2x3000",
+    f"auricle_temperature_celsius{{{DEVICE}}}": "55x3000",
+    f"auricle_damage{{{DEVICE}}}": "0x3000",
+    f"auricle_training_failed_total{{{DEVICE}}}": "1x3000",
+    f"auricle_aggregator_reached{{{DEVICE}}}": "1x3000",
+}
 
 
 def rules():

@@ -114,9 +114,11 @@ def test_dashboard_alerts_and_document_name_metrics_that_exist(server, device):
     there = set(server[1][2]) | set(device)
     dashboard = json.loads((ROOT / "docs/grafana/auricle.json").read_text())
     drawn = {
-        name for panel in dashboard["panels"] for target in panel["targets"]
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
         for name in re.findall(r"auricle_\w+", target["expr"])
-    }  # fmt: skip
+    }
     groups = yaml.safe_load((ROOT / "systemd/auricle.rules.yml").read_text())["groups"]
     watched = {name for group in groups for rule in group["rules"] for name in re.findall(r"auricle_\w+", rule["expr"])}
     listens = {

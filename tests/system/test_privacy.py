@@ -41,8 +41,13 @@ pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "privacy.md"
 # Of each method those settings that it has; where there are steps, they count and the epochs do not.
 SHORT = {
-    "epochs": 6, "steps": 20, "private_epochs": 2, "augmented_copies": 1, "impressions": 4, "impression_steps": 30,
-}  # fmt: skip
+    "epochs": 6,
+    "steps": 20,
+    "private_epochs": 2,
+    "augmented_copies": 1,
+    "impressions": 4,
+    "impression_steps": 30,
+}
 SECRET_LABEL = "grandmother's kettle"
 WINDOW = 32  # bytes: 16 samples, or 8 of them as float32
 
@@ -223,9 +228,13 @@ def test_an_upload_has_the_arrays_of_the_strategy_s_row(round_):
     assert described > len(document["reports"]) == 1
     frames, coefficients = round_.settings.shape
     sizes = {
-        "samples": round_.public_samples, "classes": len(document["classes"]), "sounds": described,
-        "impressions": SHORT["impressions"], "frames": frames, "coefficients": coefficients,
-    }  # fmt: skip
+        "samples": round_.public_samples,
+        "classes": len(document["classes"]),
+        "sounds": described,
+        "impressions": SHORT["impressions"],
+        "frames": frames,
+        "coefficients": coefficients,
+    }
     wanted = {}
     cell = row_of(round_.strategy)["arrays of the upload, float32"]
     for name, shape in re.findall(r"`([^`]+)` \[([^\]]+)\]", cell):

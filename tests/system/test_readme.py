@@ -24,9 +24,11 @@ PAGES = ("README.md", "docs/first-round.md")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Lines that are left running, each in a terminal of its own, and the words by which they say that they are ready.
 RUNNING = {
-    "auricle-edge run": "listening for", "auricle-edge ui": "http://", "auricle-aggregator run": '"url"',
+    "auricle-edge run": "listening for",
+    "auricle-edge ui": "http://",
+    "auricle-aggregator run": '"url"',
     "auricle-edge join": "enrolled as",
-}  # fmt: skip
+}
 
 
 class Reader(Desk):

@@ -64,9 +64,20 @@ def test_every_address_needs_a_token_but_those_that_the_page_lists(start_aggrega
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/sign-in", "/docs", "/rounds", "/fleet/none", "/audit", "/static/dashboard.css", "/static/none",
-             "/live/now", "/invitations"],
-)  # fmt: skip
+    "path",
+    [
+        "/",
+        "/sign-in",
+        "/docs",
+        "/rounds",
+        "/fleet/none",
+        "/audit",
+        "/static/dashboard.css",
+        "/static/none",
+        "/live/now",
+        "/invitations",
+    ],
+)
 @pytest.mark.parametrize("signed_in", [False, True])
 def test_every_page_says_what_a_browser_may_do_with_it(aggregator, path, signed_in):
     visitor = Visitor(aggregator)

@@ -68,9 +68,14 @@ def secret_of(request: Request, cookie: str) -> str:
 def keep_secret(request: Request, response: Response, cookie: str, secret: str) -> None:
     """Have the browser keep a secret, where no script and no other site gets at it; an empty one: no longer."""
     response.set_cookie(
-        _cookie_name(request, cookie), secret, max_age=int(SESSION_S) if secret else 0, path="/",
-        secure=is_private(request), httponly=True, samesite="strict",
-    )  # fmt: skip
+        _cookie_name(request, cookie),
+        secret,
+        max_age=int(SESSION_S) if secret else 0,
+        path="/",
+        secure=is_private(request),
+        httponly=True,
+        samesite="strict",
+    )
 
 
 def _cookie_name(request: Request, cookie: str) -> str:

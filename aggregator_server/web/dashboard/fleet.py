@@ -98,9 +98,14 @@ def change_chosen(request: Request, service: CurrentService, visit: Signed, form
             return to_page("/fleet", "changed")
     shown = [listed[device_id] for device_id in chosen]
     return render(
-        request, "fleet_chosen.html", error=error, devices=shown, action=action, name=_ACTIONS[action],
+        request,
+        "fleet_chosen.html",
+        error=error,
+        devices=shown,
+        action=action,
+        name=_ACTIONS[action],
         reason=form.text("reason"),
-    )  # fmt: skip
+    )
 
 
 @router.get("/fleet/{device_id}")

@@ -40,9 +40,14 @@ _KEYS: dict[str, Callable[[Listed], Any]] = {
     "clips": lambda listed: listed[0].clips,
 }
 COLUMNS = {
-    "name": N_("Device"), "health": N_("Health"), "seen": N_("Last seen"), "network": N_("Network"),
-    "version": N_("Version"), "": N_("Owner's labels"), "clips": N_("Clips"),
-}  # fmt: skip
+    "name": N_("Device"),
+    "health": N_("Health"),
+    "seen": N_("Last seen"),
+    "network": N_("Network"),
+    "version": N_("Version"),
+    "": N_("Owner's labels"),
+    "clips": N_("Clips"),
+}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula begins so
 
 
@@ -100,9 +105,13 @@ class Wanted:
     def address(self, path: str = "/fleet", **changed: str | int) -> str:
         """Return the address of this list, or of one that differs from it."""
         fields: dict[str, str | int] = {
-            "search": self.search, "state": self.state, "group": self.group, "sort": self.sort,
-            "order": "down" if self.down else "", "page": self.page,
-        }  # fmt: skip
+            "search": self.search,
+            "state": self.state,
+            "group": self.group,
+            "sort": self.sort,
+            "order": "down" if self.down else "",
+            "page": self.page,
+        }
         fields |= {"page": 1} | changed
         left_out = {"sort": "health", "page": 1}
         shown = {name: value for name, value in fields.items() if value and value != left_out.get(name)}

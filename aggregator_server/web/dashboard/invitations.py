@@ -68,16 +68,31 @@ def _list(
 ) -> Response:
     listed = invitations.list_invitations(service.store)[::-1]
     return render(
-        request, "invitations.html", error=error, form=form,
-        invitations=listed, made=made, link=link, code=code_of(link) if link else None, now=time.time(),
-    )  # fmt: skip
+        request,
+        "invitations.html",
+        error=error,
+        form=form,
+        invitations=listed,
+        made=made,
+        link=link,
+        code=code_of(link) if link else None,
+        now=time.time(),
+    )
 
 
 def code_of(link: str) -> Markup:
     """Return a link's QR code as SVG without styles, which the pages' policy refuses."""
     text = io.BytesIO()
     segno.make(link, error="m").save(
-        text, kind="svg", xmldecl=False, svgns=True, border=2, scale=4, svgclass="code", lineclass=None, omitsize=True,
+        text,
+        kind="svg",
+        xmldecl=False,
+        svgns=True,
+        border=2,
+        scale=4,
+        svgclass="code",
+        lineclass=None,
+        omitsize=True,
         title=gettext("Invitation as a QR code"),
-    )  # fmt: skip
+    )
     return Markup(text.getvalue().decode())  # noqa: S704  (segno's own markup; the link is only drawn)

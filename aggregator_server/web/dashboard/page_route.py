@@ -32,9 +32,14 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _TITLES = {
-    401: N_("Not signed in"), 403: N_("Not allowed"), 404: N_("Nothing here"), 409: N_("Not now"),
-    422: N_("Not understood"), 429: N_("Too many attempts"), 503: N_("Busy"),
-}  # fmt: skip
+    401: N_("Not signed in"),
+    403: N_("Not allowed"),
+    404: N_("Nothing here"),
+    409: N_("Not now"),
+    422: N_("Not understood"),
+    429: N_("Too many attempts"),
+    503: N_("Busy"),
+}
 
 
 class SignInNeededError(Exception):

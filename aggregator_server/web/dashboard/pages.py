@@ -17,7 +17,16 @@ from aggregator_server.web.dashboard import (
 )
 
 _MODULES = (
-    static_files, live, signing_in, language_choice, overview, fleet, rounds, classes, audit, invitations,
+    static_files,
+    live,
+    signing_in,
+    language_choice,
+    overview,
+    fleet,
+    rounds,
+    classes,
+    audit,
+    invitations,
     help_pages,
-)  # fmt: skip
+)
 PAGES = tuple(module.router for module in _MODULES)

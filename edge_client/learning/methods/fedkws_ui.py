@@ -47,8 +47,12 @@ def _steps(task: LocalTask) -> int:
     steps, factor, most = task.number("steps"), task.number("step_factor"), task.number("most_clips")
     if not task.settings["adaptive"] or not factor or not most:
         return int(steps)
-    return max(1, round(factor * utility(len(task.clips.slots), label_entropy(task.clips.slots), most,
-                                         task.order.classes) * steps))  # fmt: skip
+    return max(
+        1,
+        round(
+            factor * utility(len(task.clips.slots), label_entropy(task.clips.slots), most, task.order.classes) * steps
+        ),
+    )
 
 
 _SETTINGS: dict[str, Setting] = {
@@ -58,9 +62,10 @@ _SETTINGS: dict[str, Setting] = {
     "step_factor": Setting(0.0, "r_0, so that all together take K E steps; 0: from these reports", 0.0, 1e6),
     "smoothing": Setting(0.2, "mu of the label smoothing", 0.0, 1.0),
     "adversarial": Setting(0.001, "lambda of the negative distillation", 0.0, 1.0),
-    "private_epochs": Setting(16, "passes of the private model over the round's clips, at most: it stops once it "
-                                  "overfits", 0, 10_000),
-}  # fmt: skip
+    "private_epochs": Setting(
+        16, "passes of the private model over the round's clips, at most: it stops once it overfits", 0, 10_000
+    ),
+}
 # Its steps are counted over the fleet, so no device counts epochs.
 _TRAINING = {name: setting for name, setting in SHARED_MODEL.items() if name != "epochs"}
 

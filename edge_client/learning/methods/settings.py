@@ -29,12 +29,16 @@ _TRAINING: dict[str, Setting] = {
     "steps": Setting(0, "steps that every device takes, however many its clips; 0: the epochs", 0, 100_000),
     "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
     "momentum": Setting(0.9, "of the local training", 0.0, 0.9999),
-    "restrict": Setting(True, "leave outputs alone for which neither clips nor public samples speak; false: push them "
-                              "down"),
+    "restrict": Setting(
+        True, "leave outputs alone for which neither clips nor public samples speak; false: push them down"
+    ),
     "rehearsal": Setting(1.0, "weight of a step on the public set after every step on clips; 0: none", 0.0, 100.0),
-    "rehearsal_by": Setting("labels", "what public recordings are rehearsed by: their labels, or the fleet model's own "
-                                      "opinion", options=("labels", "opinion")),
-}  # fmt: skip
+    "rehearsal_by": Setting(
+        "labels",
+        "what public recordings are rehearsed by: their labels, or the fleet model's own opinion",
+        options=("labels", "opinion"),
+    ),
+}
 
 # What every method has that trains the shared model: they differ in their targets, and in settings of their own.
 SHARED_MODEL: dict[str, Setting] = _TRAINING | CLIPS | NEW_SOUNDS

@@ -123,7 +123,14 @@ def prepare_task(
     opinions = mask * (np.arange(len(mask)) < order.classes)
     rehearsal = public.rehearsal(rows, opinions, weight, by_opinion=by_opinion)
     task = LocalTask(
-        shared=shared, own=own, order=order, mask=mask, clips=clips, own_clips=own_clips, settings=settings, rng=rng,
+        shared=shared,
+        own=own,
+        order=order,
+        mask=mask,
+        clips=clips,
+        own_clips=own_clips,
+        settings=settings,
+        rng=rng,
         first=first,
-    )  # fmt: skip
+    )
     return task, rehearsal

@@ -98,9 +98,16 @@ def _expected(
     near, same = nearest(label, heard, statistics), same_sound(label, heard, statistics)
     false_accepts = min(100.0, 100 * _REAL_WORDS * made_up)
     return Expectation(
-        label, len(takes), spread, 100 * left_out_misses(takes, statistics), 100 * float(missed.mean()), false_accepts,
-        near, same, _advice(label, len(takes), spread, [name for name in near if name not in same], false_accepts),
-    )  # fmt: skip
+        label,
+        len(takes),
+        spread,
+        100 * left_out_misses(takes, statistics),
+        100 * float(missed.mean()),
+        false_accepts,
+        near,
+        same,
+        _advice(label, len(takes), spread, [name for name in near if name not in same], false_accepts),
+    )
 
 
 def takes_spread(takes: Floats, statistics: EmbeddingStatistics) -> float:

@@ -56,9 +56,14 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     material = head_material(label_map, known, heard, statistics, public_set, imagine, prototypes)
     settings = config.training
     weights = train_head(
-        model, read_bundle(config.model.bundle).weights, label_map, material,
-        settings.teach_epochs, settings.teach_learning_rate, seed,
-    )  # fmt: skip
+        model,
+        read_bundle(config.model.bundle).weights,
+        label_map,
+        material,
+        settings.teach_epochs,
+        settings.teach_learning_rate,
+        seed,
+    )
     rng = np.random.default_rng([seed, 3])
     others = material.draws(label_map.background, _OTHERS, rng)
     talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)

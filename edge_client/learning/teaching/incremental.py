@@ -170,9 +170,10 @@ def _discovered(task: IncrementalTask, own: set[int]) -> tuple[Ints, Ints]:
     assert task.public_set is not None
     columns = {class_id: column for column, class_id in enumerate(task.public_set.class_ids)}
     slot_of = {
-        columns[class_id]: slot for slot in task.known
+        columns[class_id]: slot
+        for slot in task.known
         if slot not in own and (class_id := task.label_map.class_ids[slot]) in columns
-    }  # fmt: skip
+    }
     labels = task.public_set.labels
     rows = np.flatnonzero(task.public_set.synthetic & np.isin(labels, list(slot_of)))
     return rows, np.array([slot_of[int(label)] for label in labels[rows]], np.int64)

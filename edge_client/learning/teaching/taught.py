@@ -55,6 +55,7 @@ def known_slots(former: LabelMap, with_clips: Collection[str], *, keep_all: bool
     """
     given_up = former.given_up
     return tuple(
-        number for number, slot in enumerate(former.slots)
+        number
+        for number, slot in enumerate(former.slots)
         if (keep_all or slot.class_id is not None or slot.name in with_clips) and number not in given_up
-    )  # fmt: skip
+    )

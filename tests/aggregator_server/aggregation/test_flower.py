@@ -107,7 +107,15 @@ def test_server_optimisers_over_several_rounds(name):
         ]
         parameters, _ = strategy.aggregate_fit(turn, replies, [])
         before, state = ours(
-            before, after, sizes, "weighted_mean", state, server_optimiser=name,
-            server_learning_rate=rate(name, turn), server_beta_1=beta_1, server_beta_2=0.99, server_tau=TAU,
-        )  # fmt: skip
+            before,
+            after,
+            sizes,
+            "weighted_mean",
+            state,
+            server_optimiser=name,
+            server_learning_rate=rate(name, turn),
+            server_beta_1=beta_1,
+            server_beta_2=0.99,
+            server_tau=TAU,
+        )
         assert_equal(before, parameters_to_ndarrays(parameters), rtol=1e-4, atol=1e-5)

@@ -37,11 +37,14 @@ def test_shares_are_rounded_down_so_that_few_devices_drop_nobody():
     assert pruned.weights.tobytes() == weighted_mean(FIVE, SIZES).tobytes()
 
 
-@pytest.mark.parametrize(("v_l", "v_h", "words"), [
-    (0.5, 0.5, ["v_l = 0.5 drops 5", "v_h = 0.5 drops 5", "10 devices", "below 1"]),
-    (1.0, 0.0, ["v_l", "below 1", "1.0"]),
-    (0.0, -0.1, ["v_h", "-0.1"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("v_l", "v_h", "words"),
+    [
+        (0.5, 0.5, ["v_l = 0.5 drops 5", "v_h = 0.5 drops 5", "10 devices", "below 1"]),
+        (1.0, 0.0, ["v_l", "below 1", "1.0"]),
+        (0.0, -0.1, ["v_h", "-0.1"]),
+    ],
+)
 def test_settings_that_leave_nobody_are_refused_with_the_limit(v_l, v_h, words):
     with pytest.raises(AggregationError) as refused:
         layer_wise_pruning(updates(np.zeros((10, 6))), np.ones(10), v_l, v_h)

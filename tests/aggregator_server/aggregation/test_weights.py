@@ -107,14 +107,20 @@ def test_the_details_name_whom_the_rule_dropped_or_chose():
     assert combine("krum", fleet, np.ones(5))[2] == {"chosen": ["b"]}
 
 
-@pytest.mark.parametrize(("choice", "words"), [
-    (Choice("mean"), ["'mean'", "krum", "label_wise", "lpa", "median", "multi_krum", "trimmed_mean", "weighted_mean"]),
-    (Choice("lpa", {"v": 0.1}), ["'v'", "v_l", "v_h", "clip_norm", "server_optimiser"]),
-    (Choice("lpa", {"v_h": 0.5}), ["'v_h'", "0.49", "0.5"]),
-    (Choice("trimmed_mean", {"trim": 0.5}), ["'trim'", "0.49"]),
-    (Choice("median", {"server_optimiser": "sgd"}), ["'server_optimiser'", "none, adam, yogi, adagrad", "'sgd'"]),
-    (Choice("median", {"clip_norm": -1}), ["'clip_norm'", "-1"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        (
+            Choice("mean"),
+            ["'mean'", "krum", "label_wise", "lpa", "median", "multi_krum", "trimmed_mean", "weighted_mean"],
+        ),
+        (Choice("lpa", {"v": 0.1}), ["'v'", "v_l", "v_h", "clip_norm", "server_optimiser"]),
+        (Choice("lpa", {"v_h": 0.5}), ["'v_h'", "0.49", "0.5"]),
+        (Choice("trimmed_mean", {"trim": 0.5}), ["'trim'", "0.49"]),
+        (Choice("median", {"server_optimiser": "sgd"}), ["'server_optimiser'", "none, adam, yogi, adagrad", "'sgd'"]),
+        (Choice("median", {"clip_norm": -1}), ["'clip_norm'", "-1"]),
+    ],
+)
 def test_a_bad_plan_is_refused_with_what_is_allowed(choice, words):
     with pytest.raises(PlanError) as refused:
         complete("aggregation", choice)

@@ -59,9 +59,21 @@ def learn(fleet, device):
 
 def test_a_round_is_started_watched_and_listed(fleet, here):
     opened = answer(
-        "round", "start", "zero_shot", "--set", "epochs=3", "--deadline", "20m", "--quorum", "1", "--seed", "5",
-        "--selection", "uniform:fraction=1.0", *here,
-    )  # fmt: skip
+        "round",
+        "start",
+        "zero_shot",
+        "--set",
+        "epochs=3",
+        "--deadline",
+        "20m",
+        "--quorum",
+        "1",
+        "--seed",
+        "5",
+        "--selection",
+        "uniform:fraction=1.0",
+        *here,
+    )
     detail = fleet.round(opened["round_id"])
     plan = detail["plan"]
     assert (plan["deadline_s"], plan["quorum"], plan["seed"]) == (1200, 1, 5)
@@ -142,8 +154,11 @@ def test_a_watched_round_that_fails_ends_with_another_status(fleet, here):
     assert json.loads(watching.stdout.readline())["event"] == "open"
     contribute(fleet, fleet.devices[0])
     assert json.loads(watching.stdout.readline()) == {
-        "event": "uploaded", "device": "device 1", "after_s": pytest.approx(5, abs=60), "details": "41 clips",
-    }  # fmt: skip
+        "event": "uploaded",
+        "device": "device 1",
+        "after_s": pytest.approx(5, abs=60),
+        "details": "41 clips",
+    }
     assert "is cancelled" in printed("round", "cancel", opened["round_id"], *here)
     *_, last = (json.loads(line) for line in watching.communicate(timeout=180)[0].splitlines())
     assert watching.returncode == 3
@@ -246,9 +261,11 @@ def test_models_are_replaced_only_when_that_is_confirmed(start_aggregator):
     for strategy in ("fedavg", None):  # by name, and where it is the recommended one
         given = [strategy] if strategy else []
         failed(
-            command("round", "start", *given, *here), "every device has a model of its own", "all 4 classes",
+            command("round", "start", *given, *here),
+            "every device has a model of its own",
+            "all 4 classes",
             "--replace-model",
-        )  # fmt: skip
+        )
     assert [summary["round_id"] for summary in answer("rounds", *here)] == [1]
     assert answer("round", "start", "fedmlac", *here)["state"] == "open"  # each device keeps its own model there
     printed("round", "cancel", "2", *here)
@@ -284,19 +301,28 @@ def test_a_server_on_this_machine_is_found_by_its_data_folder_with_its_certifica
 
 def participant(number, uploaded=None, **changes):
     return {
-        "device_id": f"{number:032x}", "name": f"device {number}", "upload": uploaded and "0" * 64,
-        "uploaded_at": uploaded and uploaded.isoformat(), "clips": 40, "learned": False, "kept_own": False,
-        "metrics": {}, "learned_metrics": {}, "recognition": (),
-    } | changes  # fmt: skip
+        "device_id": f"{number:032x}",
+        "name": f"device {number}",
+        "upload": uploaded and "0" * 64,
+        "uploaded_at": uploaded and uploaded.isoformat(),
+        "clips": 40,
+        "learned": False,
+        "kept_own": False,
+        "metrics": {},
+        "learned_metrics": {},
+        "recognition": (),
+    } | changes
 
 
 def test_a_device_is_late_once_it_takes_twice_as_long_as_the_others():
     opened = datetime(2026, 1, 1, tzinfo=UTC)
     quick = [participant(number, opened + timedelta(seconds=10 * number)) for number in (1, 2)]
     detail = {
-        "summary": {"opened_at": opened.isoformat(), "state": "open"}, "participants": [*quick, participant(3)],
-        "accuracies": {}, "accuracy_classes": {},
-    }  # fmt: skip
+        "summary": {"opened_at": opened.isoformat(), "state": "open"},
+        "participants": [*quick, participant(3)],
+        "accuracies": {},
+        "accuracy_classes": {},
+    }
     troubles = {participant(3)["device_id"]: "it has no clips"}
     for seconds, state in ((29, "waiting"), (31, "late")):
         taken = seats(detail, troubles, opened + timedelta(seconds=seconds))
@@ -310,9 +336,11 @@ def test_a_device_is_late_once_it_takes_twice_as_long_as_the_others():
 def test_each_accuracy_is_said_in_plain_words_with_its_number_of_classes():
     learned = {"held_out_before": 80.0, "held_out_after": 75.0, "classes_before": 4.0, "classes_after": 10.0}
     one = participant(
-        1, metrics={"local_accuracy": 91.0, "classes": 4.0, "training_loss": 0.1}, learned_metrics=learned,
+        1,
+        metrics={"local_accuracy": 91.0, "classes": 4.0, "training_loss": 0.1},
+        learned_metrics=learned,
         recognition=[dataclasses.asdict(found) for found in recognition_of(learned)],
-    )  # fmt: skip
+    )
     detail = {"accuracies": {one["device_id"]: 0.5}, "accuracy_classes": {one["device_id"]: 4}}
     assert accuracy_of(detail, one) == (
         "what it uploaded: 50.0 % of 4 classes; its model after training: 91.0 % of 4 classes; "

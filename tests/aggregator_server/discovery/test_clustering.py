@@ -111,11 +111,14 @@ def with_profiles(items, sound_of, rng):
     ]
 
 
-@pytest.mark.parametrize(("sounds", "expected"), [
-    ([[1], [2], [1], [2]], {(0, 2), (1, 3)}),
-    ([[1], [1], [1]], {(0, 1, 2)}),  # a single class: the reference classes show that it is one
-    ([[1], [2], [3]], {(0,), (1,), (2,)}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sounds", "expected"),
+    [
+        ([[1], [2], [1], [2]], {(0, 2), (1, 3)}),
+        ([[1], [1], [1]], {(0, 1, 2)}),  # a single class: the reference classes show that it is one
+        ([[1], [2], [3]], {(0,), (1,), (2,)}),
+    ],
+)
 def test_profiles_tell_how_many_classes_there_are_and_which(sounds, expected):
     rng = np.random.default_rng(0)
     reports, known = fleet(sounds)

@@ -31,18 +31,28 @@ def upload(device_id, known, met, rng):
     words = [*(WORDS[int(class_id[1:])] for class_id in known), *met.values()]
     arrays = {"prototypes": np.stack([clips(word, 10, rng).mean(axis=0) for word in words])}
     update = Update(
-        round_id=5, device_id=device_id, features="", public_set="", classes=known, clips=10, known=known,
+        round_id=5,
+        device_id=device_id,
+        features="",
+        public_set="",
+        classes=known,
+        clips=10,
+        known=known,
         reports=tuple(ClassReport(slot, None, 10) for slot in met),
-    )  # fmt: skip
+    )
     return Contribution(update, lambda: arrays)
 
 
 def settle(public_set, *contributions, **changes):
     consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
     inputs = RoundInputs(
-        round_id=5, plan=make_plan(RoundRequest("zero_shot")), public_set=public_set, consensus=consensus,
-        contributions=contributions, **changes,
-    )  # fmt: skip
+        round_id=5,
+        plan=make_plan(RoundRequest("zero_shot")),
+        public_set=public_set,
+        consensus=consensus,
+        contributions=contributions,
+        **changes,
+    )
     return recognise(inputs, contributions)[1]
 
 

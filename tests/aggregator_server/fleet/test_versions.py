@@ -9,9 +9,13 @@ from fleet_protocol.messages import Enrolment, Versions, parse
 from tests.support.core_fleet import CoreFleet
 
 SAID = Versions(
-    program=version(), bundle="base", bundle_sha256="ab" * 32, runtime="tflite-runtime 2.14.0", python="3.11.2",
+    program=version(),
+    bundle="base",
+    bundle_sha256="ab" * 32,
+    runtime="tflite-runtime 2.14.0",
+    python="3.11.2",
     system="Debian GNU/Linux 12 (bookworm), armv7l",
-)  # fmt: skip
+)
 
 
 @pytest.fixture

@@ -41,8 +41,11 @@ def test_each_upload_closes_a_round_and_the_next_one_builds_on_it(fleet):
         for other in fleet.devices:
             fleet.learned(other, round_id)
     assert [(found.round_id, found.state, found.series) for found in list_rounds(fleet.store, None, 9)] == [
-        (4, "open", 1), (3, "done", 1), (2, "done", 1), (1, "done", 1),
-    ]  # fmt: skip
+        (4, "open", 1),
+        (3, "done", 1),
+        (2, "done", 1),
+        (1, "done", 1),
+    ]
     found = prototypes(fleet, 3)
     assert dict(zip(found.class_ids, found.devices.tolist(), strict=True)) == {"c0": 1, "c1": 1, "c2": 1, "c4": 1}
 

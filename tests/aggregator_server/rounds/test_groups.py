@@ -37,10 +37,20 @@ def bundle():
     shapes = {"head/kernel": (1, 4), "head/bias": (4,)}
     weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     manifest = Manifest(
-        architecture="one", options={}, capacity=4, batch=1, input_shape=SETTINGS.shape, embedding=1,
-        features=SETTINGS.to_json(), mean=(0.0,), std=(1.0,), layers=(Layer("head", tuple(shapes)),),
-        weight_shapes=shapes, parameters=8, seed=0,
-    )  # fmt: skip
+        architecture="one",
+        options={},
+        capacity=4,
+        batch=1,
+        input_shape=SETTINGS.shape,
+        embedding=1,
+        features=SETTINGS.to_json(),
+        mean=(0.0,),
+        std=(1.0,),
+        layers=(Layer("head", tuple(shapes)),),
+        weight_shapes=shapes,
+        parameters=8,
+        seed=0,
+    )
     return write_bundle(manifest, b"", weights)
 
 

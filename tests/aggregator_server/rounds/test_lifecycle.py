@@ -89,8 +89,10 @@ def test_the_next_round_starts_from_the_consensus_of_the_last(fleet):
     fleet.open(200.0)
     work = fleet.work(fleet.devices[0], 201.0)
     assert (work.kind, work.public_set, work.consensus) == (
-        "contribute", result.result_public_set, result.result_consensus,
-    )  # fmt: skip
+        "contribute",
+        result.result_public_set,
+        result.result_consensus,
+    )
     assert len(work.classes) == 6
 
 

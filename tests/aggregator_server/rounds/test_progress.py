@@ -39,8 +39,10 @@ def test_changed_classes_count_from_the_change_on_and_undone_rounds_do_not(fleet
         fleet.learned(device, first + 1)
     fleet.run_round(200.0)
     assert [(row.operation, row.classes) for row in list_progress(fleet.store, 10)] == [
-        (None, 6), ("retire", 5), (None, 5),
-    ]  # fmt: skip
+        (None, 6),
+        ("retire", 5),
+        (None, 5),
+    ]
     restored = restore_round(fleet.store, first, (), 300.0)
     assert [(row.round_id, row.classes) for row in list_progress(fleet.store, 10)] == [(first, 6), (restored, 6)]
 

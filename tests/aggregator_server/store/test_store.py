@@ -92,9 +92,15 @@ def test_a_reader_sees_one_state_while_somebody_writes(store):
 
 def a_round(number, state="open"):
     return RoundRow(
-        round_id=number, state=state, strategy="zero_shot", plan={}, opened_at=0.0, deadline_at=1.0,
-        public_set="a" * 64, details={},
-    )  # fmt: skip
+        round_id=number,
+        state=state,
+        strategy="zero_shot",
+        plan={},
+        opened_at=0.0,
+        deadline_at=1.0,
+        public_set="a" * 64,
+        details={},
+    )
 
 
 def test_the_database_itself_allows_one_open_round(store):

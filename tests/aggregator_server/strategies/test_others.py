@@ -78,8 +78,11 @@ def test_weights_are_combined_as_without_others_and_scores_as_without_weights():
 def test_a_sound_that_either_kind_reports_becomes_one_class_of_all():
     result = aggregate(FEDAVG, inputs([SEVEN, EIGHT], [SEVEN_TOO, NINE]))
     assert {(int(item.device_id, 16), item.class_id) for item in result.assignments} == {
-        (1, "c4"), (2, "c4"), (3, "c5"), (4, "c6"),
-    }  # fmt: skip
+        (1, "c4"),
+        (2, "c4"),
+        (3, "c5"),
+        (4, "c6"),
+    }
     assert [info.name for info in result.public_set.classes[4:]] == ["Stop", "go", "bell"]
     own = [device.arrays(WORK, 24)["weights/head/kernel"][:, 4] for device in (SEVEN, EIGHT)]
     np.testing.assert_allclose(column(result, 4), own[0], rtol=1e-6)  # of who has weights, of the two who met it

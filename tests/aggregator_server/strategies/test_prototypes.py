@@ -24,14 +24,22 @@ def upload(number, known, met=(), takes=8, said=None, round_id=5):
     rng = np.random.default_rng([number, takes])
     met = dict(met)
     words = [*(WORDS[int(class_id[1:])] for class_id in known), *met.values()]
-    means = np.stack([clips(word, takes, rng).mean(axis=0) for word in words]) if said is None else np.stack(
-        [np.asarray(said, np.float32)[None]] * len(words)
-    )  # fmt: skip
+    means = (
+        np.stack([clips(word, takes, rng).mean(axis=0) for word in words])
+        if said is None
+        else np.stack([np.asarray(said, np.float32)[None]] * len(words))
+    )
     arrays = {"prototypes": means, "counts": np.full(len(words), takes, np.float32)}
     update = Update(
-        round_id=round_id, device_id=f"{number:032x}", features=SETTINGS.digest, public_set="0" * 64, classes=known,
-        clips=takes * len(words), known=known, reports=tuple(ClassReport(slot, None, takes) for slot in met),
-    )  # fmt: skip
+        round_id=round_id,
+        device_id=f"{number:032x}",
+        features=SETTINGS.digest,
+        public_set="0" * 64,
+        classes=known,
+        clips=takes * len(words),
+        known=known,
+        reports=tuple(ClassReport(slot, None, takes) for slot in met),
+    )
     return Contribution(update, lambda: arrays)
 
 

@@ -176,8 +176,11 @@ def test_new_classes_wait_for_an_operator(tmp_path):
     assert public(fleet, shown).synthetic.sum() == 4
     told = {device.number: fleet.work(device, 302.0).assignments for device in fleet.devices}
     assert told == {
-        1: (ClassAssignment(2, "c4"),), 2: (ClassAssignment(2, "c4"),), 3: (ClassAssignment(2, "c5"),), 4: (),
-    }  # fmt: skip
+        1: (ClassAssignment(2, "c4"),),
+        2: (ClassAssignment(2, "c4"),),
+        3: (ClassAssignment(2, "c5"),),
+        4: (),
+    }
     assert fleet.work(fleet.devices[2], 302.0).retired == ("c5",)
     for device in fleet.devices:
         fleet.learned(device, shown.summary.round_id)

@@ -164,18 +164,33 @@ def test_enrolment(fleet):
 
 JSON = {"Content-Type": "application/json"}
 EVERYWHERE = {
-    "internal_error", "storage_full", "too_slow", "upload_replaced", "busy", "unauthorised", "device_revoked",
-    "device_waiting", "role_too_low", "too_many",
-}  # fmt: skip
+    "internal_error",
+    "storage_full",
+    "too_slow",
+    "upload_replaced",
+    "busy",
+    "unauthorised",
+    "device_revoked",
+    "device_waiting",
+    "role_too_low",
+    "too_many",
+}
 
 
 def test_every_door_has_its_own_key(fleet):
     keys = {
-        "/v1/devices": ADMIN, "/v1/rounds": ADMIN, "/v1/rounds/1": ADMIN, "/v1/audit": ADMIN,
-        "/v1/tokens": ADMIN, "/v1/invitations": ADMIN,
-        "/v1/devices/me": "device", "/v1/work": "device",
-        "/v1/classes": "both", "/v1/public-set": "both", "/v1/blobs/" + "0" * 64: "both",
-    }  # fmt: skip
+        "/v1/devices": ADMIN,
+        "/v1/rounds": ADMIN,
+        "/v1/rounds/1": ADMIN,
+        "/v1/audit": ADMIN,
+        "/v1/tokens": ADMIN,
+        "/v1/invitations": ADMIN,
+        "/v1/devices/me": "device",
+        "/v1/work": "device",
+        "/v1/classes": "both",
+        "/v1/public-set": "both",
+        "/v1/blobs/" + "0" * 64: "both",
+    }
     secret = fleet.devices[0].secret
     for number, (path, key) in enumerate(keys.items(), start=10):
         for token in (None, ENROL, "no-such-secret-" * 4, ADMIN, secret):
@@ -201,9 +216,12 @@ def test_json_that_was_not_sent_as_json_is_explained(fleet):
     refused(fleet.admin.post("/v1/rounds", content=body), 422, "invalid_request", "without saying", "application/json")
     form = {"Content-Type": "application/x-www-form-urlencoded"}  # what curl -d says
     refused(
-        fleet.admin.post("/v1/rounds", content=body, headers=form), 422, "invalid_request",
-        "'application/x-www-form-urlencoded'", "Content-Type: application/json",
-    )  # fmt: skip
+        fleet.admin.post("/v1/rounds", content=body, headers=form),
+        422,
+        "invalid_request",
+        "'application/x-www-form-urlencoded'",
+        "Content-Type: application/json",
+    )
     wrong = fleet.admin.post("/v1/rounds", content=b'{"strategie": "x"}', headers=JSON)
     refused(wrong, 422, "invalid_request", "strategie")
 
@@ -309,7 +327,7 @@ def bad_uploads(device, work):
         "another public set": (packed(public_set="1" * 64), "wrong_public_set", ["1" * 64, work["public_set"]]),
         "other features": (packed(features=kws40.digest), "feature_mismatch", [SETTINGS.describe(), kws40.describe()]),
         "unknown features": (packed(features="beef"), "feature_mismatch", [SETTINGS.describe(), "'beef'"]),
-    }  # fmt: skip
+    }
 
 
 def with_header(raw, header):
@@ -731,8 +749,12 @@ def test_the_schema_documents_every_address_completely(fleet):
                     assert all(item["schema"] for item in response["content"].values()), where
     assert not {"HTTPValidationError", "ValidationError"} & set(schema["components"]["schemas"])
     assert set(schema["components"]["securitySchemes"]) == {
-        "AdminToken", "OperatorToken", "ViewerToken", "DeviceSecret", "EnrolmentToken",
-    }  # fmt: skip
+        "AdminToken",
+        "OperatorToken",
+        "ViewerToken",
+        "DeviceSecret",
+        "EnrolmentToken",
+    }
 
 
 def test_what_the_tests_saw_is_what_the_schema_says(fleet):
@@ -760,9 +782,8 @@ def test_what_the_tests_saw_is_what_the_schema_says(fleet):
             met.add((method, route, status, code))
     assert met - documented == set()
     not_provoked = {
-        (method, path, status, code) for method, path, status, code in documented - met
-        if code not in EVERYWHERE
-    }  # fmt: skip
+        (method, path, status, code) for method, path, status, code in documented - met if code not in EVERYWHERE
+    }
     assert not_provoked == set()
 
 

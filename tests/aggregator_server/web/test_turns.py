@@ -31,11 +31,17 @@ def test_few_begin_in_a_turn_of_the_loop_in_the_order_in_which_they_came():
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/v1/work", True), ("/v1/devices", True), ("/v1/rounds/7/update", True), ("/v1/rounds/7/learned", True),
-        ("/v1/blobs/00ff", True), ("/v1/health", False), ("/v1/rounds", False), ("/v1/rounds/7", False),
+        ("/v1/work", True),
+        ("/v1/devices", True),
+        ("/v1/rounds/7/update", True),
+        ("/v1/rounds/7/learned", True),
+        ("/v1/blobs/00ff", True),
+        ("/v1/health", False),
+        ("/v1/rounds", False),
+        ("/v1/rounds/7", False),
         ("/v1/classes", False),
     ],
-)  # fmt: skip
+)
 def test_people_and_probes_wait_for_no_device(path, expected):
     assert is_of_fleet(f"GET {path} HTTP/1.1\r\nHost: a\r\n".encode()) == expected
     assert is_of_fleet(f"PUT {path}?a=/v1/work HTTP/1.1\r\n".encode()) == expected

@@ -8,8 +8,16 @@ from hypothesis import strategies as st
 from edge_client.audio.resampling import StreamResampler, resample
 from edge_client.errors import RecordingError
 
-PAIRS = [(16_000, 14_400), (44_100, 16_000), (48_000, 16_000), (44_100, 14_400), (48_000, 14_400), (22_050, 16_000),
-         (8_000, 16_000), (11_025, 14_400)]  # fmt: skip
+PAIRS = [
+    (16_000, 14_400),
+    (44_100, 16_000),
+    (48_000, 16_000),
+    (44_100, 14_400),
+    (48_000, 14_400),
+    (22_050, 16_000),
+    (8_000, 16_000),
+    (11_025, 14_400),
+]
 
 
 def sine(frequency_hz, rate_hz, seconds=0.5):

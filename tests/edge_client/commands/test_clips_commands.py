@@ -161,9 +161,12 @@ def test_a_label_of_the_fleet_takes_the_fleets_name(edge):
     label_map = own(LabelMap(32), "anna", "bo").link(0, "c7").link(1, "c8")
     knows(edge, label_map)
     public_set = PublicSet(
-        SETTINGS, (ClassInfo("c7", "siren"),), np.zeros((1, *SETTINGS.shape), np.float32), np.zeros(1, np.int64),
+        SETTINGS,
+        (ClassInfo("c7", "siren"),),
+        np.zeros((1, *SETTINGS.shape), np.float32),
+        np.zeros(1, np.int64),
         np.zeros(1, np.bool_),
-    )  # fmt: skip
+    )
     path = edge.state.blob_path(digest(public_set.pack()))
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(public_set.pack())
@@ -325,9 +328,9 @@ def test_what_was_deleted_for_good_or_purged_is_named_nowhere(edge):
 def test_that_two_sounds_differ_is_remembered(edge):
     knows(edge, own(LabelMap(32), "anna", "yes"))
     figures = dict.fromkeys(("takes", "misses_of_others", "misses", "false_accepts"), 1) | {"advice": []}
-    edge.state.save_expectations([
-        {"label": "anna", "same": ["yes"], **figures}, {"label": "yes", "same": ["anna"], **figures}
-    ])  # fmt: skip
+    edge.state.save_expectations(
+        [{"label": "anna", "same": ["yes"], **figures}, {"label": "yes", "same": ["anna"], **figures}]
+    )
     assert json.loads(edge("clips", "--json"))["same"] == [["anna", "yes"]]
     assert "'anna' and 'yes' sound the same: auricle-edge clips relabel --label yes anna puts" in edge("clips")
     assert "you taught no sound called 'yse'" in edge("clips", "differ", "anna", "yse", status=1)

@@ -76,9 +76,17 @@ def test_a_device_that_is_well_is_told_so_and_one_without_a_configuration_what_t
     edge("init", "--microphone", "none", "--alone", "--bundle", "cnn1")
     found = findings(edge, 0)
     assert list(found) == [
-        "versions", "configuration", "permission", "clock", "temperature", "disk", "bundle", "recordings", "microphone",
+        "versions",
+        "configuration",
+        "permission",
+        "clock",
+        "temperature",
+        "disk",
+        "bundle",
+        "recordings",
+        "microphone",
         "aggregator",
-    ]  # fmt: skip
+    ]
     assert {finding["verdict"] for finding in found.values()} <= {"ok", "warning"}
     assert "no labels yet" in found["bundle"]["found"]
     assert "ok    bundle" in edge("doctor")

@@ -19,9 +19,15 @@ def type_(tmp_path):
         known = {name: value for name, value in os.environ.items() if name not in ("AURICLE_CONFIG", "SUDO_UID")}
         program = [sys.executable, "-m", "edge_client.cli", *map(str, arguments)]
         done = subprocess.run(
-            program, cwd=folder, env={**known, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True,
-            stdin=subprocess.DEVNULL, timeout=180, check=False,
-        )  # fmt: skip
+            program,
+            cwd=folder,
+            env={**known, "PYTHONPATH": str(ROOT), **environment},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=180,
+            check=False,
+        )
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout if status == 0 else done.stderr
 
@@ -67,16 +73,24 @@ def test_without_any_the_places_and_the_way_out_are_named(command, type_, tmp_pa
     if place.SERVICE_CONFIG.exists():
         pytest.skip("this machine is a device")
     said = type_(*command, status=1)
-    for part in (f"edge.toml in this folder, {tmp_path}", "/etc/auricle/edge.toml", "AURICLE_CONFIG is not set",
-                 "auricle-edge init", "--config FILE"):  # fmt: skip
+    for part in (
+        f"edge.toml in this folder, {tmp_path}",
+        "/etc/auricle/edge.toml",
+        "AURICLE_CONFIG is not set",
+        "auricle-edge init",
+        "--config FILE",
+    ):
         assert part in said
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("arguments", "environment", "by"), [
-    (["--config", "gone.toml"], {}, "--config"),
-    ([], {"AURICLE_CONFIG": "gone.toml"}, "AURICLE_CONFIG"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "environment", "by"),
+    [
+        (["--config", "gone.toml"], {}, "--config"),
+        ([], {"AURICLE_CONFIG": "gone.toml"}, "AURICLE_CONFIG"),
+    ],
+)
 def test_a_named_file_that_is_not_there_is_no_reason_to_take_another(arguments, environment, by, type_):
     type_("init", "--alone", "--microphone", "none")
     said = type_("events", *arguments, status=1, **environment)
@@ -103,9 +117,14 @@ def test_a_folder_that_the_user_may_not_enter_has_none(tmp_path):
     program = "from edge_client.config.place import find_config; find_config(None)"
     child = f"import os; os.setuid(4321)\n{program}"
     done = subprocess.run(
-        [sys.executable, "-c", f"import edge_client.config.place\n{child}"], cwd=tmp_path, capture_output=True,
-        env={"PYTHONPATH": str(ROOT)}, text=True, check=False, timeout=180,
-    )  # fmt: skip
+        [sys.executable, "-c", f"import edge_client.config.place\n{child}"],
+        cwd=tmp_path,
+        capture_output=True,
+        env={"PYTHONPATH": str(ROOT)},
+        text=True,
+        check=False,
+        timeout=180,
+    )
     if not place.SERVICE_CONFIG.exists():
         assert "neither edge.toml in this folder" in done.stderr
     assert "PermissionError" not in done.stderr

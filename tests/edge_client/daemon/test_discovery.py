@@ -29,9 +29,13 @@ def fleet_id():
     fleet = uuid.uuid4().hex
     network = zeroconf.Zeroconf(interfaces=["127.0.0.1"])
     info = zeroconf.ServiceInfo(
-        SERVICE, f"auricle-{fleet}.{SERVICE}", addresses=[socket.inet_aton("127.0.0.1")], port=8470,
-        properties={"id": fleet, "tls": "pinned", "version": "0.1.0"}, server=f"auricle-{fleet}.local.",
-    )  # fmt: skip
+        SERVICE,
+        f"auricle-{fleet}.{SERVICE}",
+        addresses=[socket.inet_aton("127.0.0.1")],
+        port=8470,
+        properties={"id": fleet, "tls": "pinned", "version": "0.1.0"},
+        server=f"auricle-{fleet}.local.",
+    )
     network.register_service(info, cooperating_responders=True)
     yield fleet
     network.close()

@@ -27,8 +27,11 @@ def fleet(tmp_path_factory, bundles, aggregator):
 def edge(device, command):
     return subprocess.run(
         [sys.executable, "-m", "edge_client.cli", command, "--config", str(device.folder / "edge.toml")],
-        cwd=ROOT, capture_output=True, text=True, timeout=180,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
 
 
 def change(device, old, new):

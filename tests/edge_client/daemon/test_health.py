@@ -11,9 +11,15 @@ def status(**changes):
     loop = {"state": "running", "restarts": 0, "error": "", "stuck": False}
     listening = {"frames": 16_000, "last_frame_age_s": 0.1, "lent": False}
     return {
-        "started": STARTED, "listening": listening, "loops": {"listening": loop, "teaching": loop}, "damage": [],
-        "training": {"error": ""}, "teaching": {"error": ""}, "server": None, "versions": {"auricle": "0.1.0"},
-    } | changes  # fmt: skip
+        "started": STARTED,
+        "listening": listening,
+        "loops": {"listening": loop, "teaching": loop},
+        "damage": [],
+        "training": {"error": ""},
+        "teaching": {"error": ""},
+        "server": None,
+        "versions": {"auricle": "0.1.0"},
+    } | changes
 
 
 def loops(name="listening", **changes):

@@ -25,16 +25,29 @@ NOW = time.time()
 
 
 def event(number=0, **other):
-    return Event(**{"time": NOW + number, "kind": "detected", "label": f"label {number}", "class_id": None,
-                    "score": 0.75, "level_db": -31.5} | other)  # fmt: skip
+    return Event(
+        **{
+            "time": NOW + number,
+            "kind": "detected",
+            "label": f"label {number}",
+            "class_id": None,
+            "score": 0.75,
+            "level_db": -31.5,
+        }
+        | other
+    )
 
 
 def test_an_event_s_json_has_a_readable_time():
     document = event(class_id="c1", time=1_700_000_000.1234).to_json()
     assert document == {
-        "time": "2023-11-14T22:13:20.123Z", "kind": "detected", "label": "label 0", "class_id": "c1",
-        "score": 0.75, "level_db": -31.5,
-    }  # fmt: skip
+        "time": "2023-11-14T22:13:20.123Z",
+        "kind": "detected",
+        "label": "label 0",
+        "class_id": "c1",
+        "score": 0.75,
+        "level_db": -31.5,
+    }
 
 
 def test_the_journal_gives_the_newest_events_first_to_this_and_other_processes(tmp_path):
@@ -151,9 +164,7 @@ print("done", file=sys.stderr)
 
 
 def test_standard_output_gets_a_line_for_every_event():
-    result = subprocess.run(
-        [sys.executable, "-c", WRITER, "3"], capture_output=True, text=True, check=True, cwd=ROOT
-    )  # fmt: skip
+    result = subprocess.run([sys.executable, "-c", WRITER, "3"], capture_output=True, text=True, check=True, cwd=ROOT)
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["kind"] for line in lines] == ["unknown"] * 3
 

@@ -159,18 +159,26 @@ def test_health_and_versions_are_told_when_they_change(house, start):
     found = retained(broker, lambda found: last <= set(found))
     told = json.loads(found[f"{BASE}/status"])
     assert told == {
-        "problem": "OFF", "listening": "ON", "what": "none", "error": "none", "started": "2023-11-14T22:13:20+00:00",
+        "problem": "OFF",
+        "listening": "ON",
+        "what": "none",
+        "error": "none",
+        "started": "2023-11-14T22:13:20+00:00",
         **VERSIONS,
-    }  # fmt: skip
+    }
     shown = {}
     for topic, payload in found.items():
         if topic.endswith("/config") and (document := json.loads(payload))["state_topic"] == f"{BASE}/status":
             shown[document["name"]] = jinja2.Template(document["value_template"]).render(value_json=told)
             assert document["entity_category"] == "diagnostic"
     assert shown == {
-        "Problem": "OFF", "Listening": "ON", "Last error": "none", "Started": "2023-11-14T22:13:20+00:00",
-        "Bundle": "base", "Runtime": "ai-edge-litert 2.3.0",
-    }  # fmt: skip
+        "Problem": "OFF",
+        "Listening": "ON",
+        "Last error": "none",
+        "Started": "2023-11-14T22:13:20+00:00",
+        "Bundle": "base",
+        "Runtime": "ai-edge-litert 2.3.0",
+    }
     reader = start(Reader, broker)
     for _ in range(3):
         sink.report(WELL)

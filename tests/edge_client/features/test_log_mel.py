@@ -45,8 +45,10 @@ def test_they_are_the_numbers_of_the_pictures_of_speech_commands():
     Image = pytest.importorskip("PIL.Image")
     front_end, found = open_front_end(SETTINGS), []
     with zipfile.ZipFile(ARCHIVE) as archive:
-        pictures = {PurePosixPath(name).name.split(".")[0] + PurePosixPath(name).parent.name: name
-                    for name in archive.namelist()}  # fmt: skip
+        pictures = {
+            PurePosixPath(name).name.split(".")[0] + PurePosixPath(name).parent.name: name
+            for name in archive.namelist()
+        }
         for path in sorted((DATA / "gsc_v2_test" / "yes").glob("*.flac"))[:60]:
             if name := pictures.get(path.stem + "yes"):
                 pixels = np.array(Image.open(io.BytesIO(archive.read(name)))).astype(float)

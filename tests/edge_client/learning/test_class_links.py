@@ -33,9 +33,13 @@ def test_a_class_that_has_a_slot_keeps_it_and_the_owner_is_told_how_to_make_both
 
 def work(classes=CLASSES, **what_became_of_others):
     plan = RoundPlan(
-        local=Choice("zero_shot"), aggregation=Choice("label_wise"), selection=Choice("all"),
-        deadline_s=600.0, quorum=0.5, seed=0,
-    )  # fmt: skip
+        local=Choice("zero_shot"),
+        aggregation=Choice("label_wise"),
+        selection=Choice("all"),
+        deadline_s=600.0,
+        quorum=0.5,
+        seed=0,
+    )
     return Work(
         kind="learn", round_id=9, plan=plan, public_set="", consensus=None, classes=classes, **what_became_of_others
     )

@@ -106,9 +106,14 @@ def test_a_key_that_can_be_guessed_is_refused(embeddings, key):
 
 @pytest.mark.parametrize(
     ("count", "clip_norm", "noise", "message"),
-    [(0, 8.0, 1.0, "got 0"), (2, 8.0, -1.0, "not -1.0"), (2, 8.0, np.nan, "not nan"), (2, 0.0, 1.0, "clip_norm"),
-     (2, np.inf, 1.0, "clip_norm")],
-)  # fmt: skip
+    [
+        (0, 8.0, 1.0, "got 0"),
+        (2, 8.0, -1.0, "not -1.0"),
+        (2, 8.0, np.nan, "not nan"),
+        (2, 0.0, 1.0, "clip_norm"),
+        (2, np.inf, 1.0, "clip_norm"),
+    ],
+)
 def test_what_would_protect_nothing_is_refused(embeddings, statistics, count, clip_norm, noise, message):
     with pytest.raises(FeatureError, match=message):
         private_mean(embeddings[:count], statistics, clip_norm, noise, np.random.default_rng(0))

@@ -243,8 +243,12 @@ print(json.dumps({"name": runtime.runtime_name, "peak_mb": peak, "modules": sort
 def opened_with(bundle: Path, **environment):
     return subprocess.run(
         [sys.executable, "-c", CHECK, str(bundle)],
-        env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env={**os.environ, **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize(("chosen", "name"), [("tflite", "tflite-runtime"), ("litert", "ai-edge-litert")])

@@ -44,9 +44,17 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     listening = {name: array + 2 for name, array in first.bundle.weights.items()}
     labels = LabelMap(32).add("yes", "yes").add("siren")
     saved = Progress(
-        architecture="cnn1", label_map=labels, contributed=3, learned=2, taught="0123456789abcdef", fine_tuned=1,
-        features=features, tails={"yes": (3.5, 0.75)}, unheard=(1,), judged={"kept_own": 1.0, "public_after": 30.5},
-    )  # fmt: skip
+        architecture="cnn1",
+        label_map=labels,
+        contributed=3,
+        learned=2,
+        taught="0123456789abcdef",
+        fine_tuned=1,
+        features=features,
+        tails={"yes": (3.5, 0.75)},
+        unheard=(1,),
+        judged={"kept_own": 1.0, "public_after": 30.5},
+    )
     state.save_model(trained, listening, saved)
     again = state.load_model(bundles["cnn1"])
     assert again.progress == saved

@@ -109,16 +109,24 @@ def test_crema_d(tmp_path, model):
     corpus, found = read(model, "crema_d", tmp_path)
     assert corpus.names == ("angry", "fear", "happy", "neutral", "sad")
     assert found == {
-        ("angry", "1001"), ("happy", "1001"), ("sad", "1091"), ("fear", "1002"), ("neutral", "1002"),
-    }  # fmt: skip
+        ("angry", "1001"),
+        ("happy", "1001"),
+        ("sad", "1091"),
+        ("fear", "1002"),
+        ("neutral", "1002"),
+    }
 
 
 def write_iemocap(folder: Path) -> None:
     emotions = {
-        "Ses01F_impro01_F000": "neu", "Ses01F_impro01_M000": "exc", "Ses01F_impro01_M001": "hap",
-        "Ses01F_impro01_F001": "xxx", "Ses01M_script01_1_F002": "ang", "Ses01M_script01_1_M003": "fru",
+        "Ses01F_impro01_F000": "neu",
+        "Ses01F_impro01_M000": "exc",
+        "Ses01F_impro01_M001": "hap",
+        "Ses01F_impro01_F001": "xxx",
+        "Ses01M_script01_1_F002": "ang",
+        "Ses01M_script01_1_M003": "fru",
         "Ses02F_impro05_M004": "sad",
-    }  # fmt: skip
+    }
     for name, code in emotions.items():
         session, dialog = folder / f"Session{name[4]}", name.rpartition("_")[0]
         write(session / "sentences" / "wav" / dialog / f"{name}.wav")

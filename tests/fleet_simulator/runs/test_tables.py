@@ -20,9 +20,13 @@ pytestmark = pytest.mark.slow
 
 def simulate(folder, *arguments, path=""):
     return subprocess.run(
-        [sys.executable, "-m", "fleet_simulator.cli", *arguments], cwd=folder, capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": f"{path}:{ROOT}"}, timeout=240,
-    )  # fmt: skip
+        [sys.executable, "-m", "fleet_simulator.cli", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": f"{path}:{ROOT}"},
+        timeout=240,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +103,23 @@ def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     assert simulate(folder, "new", "fleet.toml").returncode == 0
     small = ("--set", "rounds=2", "--set", "fleet.devices=6", "--set", "data.clips=600", "--workers", "0")
-    first = simulate(folder, "run", "fleet.toml", *small, "--set", "seed=1", "--output", "sweep/seed=1,epochs=1",
-                     "--set", "rounds.local.epochs=1")  # fmt: skip
+    first = simulate(
+        folder,
+        "run",
+        "fleet.toml",
+        *small,
+        "--set",
+        "seed=1",
+        "--output",
+        "sweep/seed=1,epochs=1",
+        "--set",
+        "rounds.local.epochs=1",
+    )
     assert first.returncode == 0, first.stderr
     values = ("--set", "seed=1,2,3", "--set", "rounds.local.epochs=1,2")
-    done = simulate(folder, "run", "fleet.toml", *small, *values, "--output", "sweep", "--csv", "all.csv",
-                    "--tensorboard", "board")  # fmt: skip
+    done = simulate(
+        folder, "run", "fleet.toml", *small, *values, "--output", "sweep", "--csv", "all.csv", "--tensorboard", "board"
+    )
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -221,7 +236,8 @@ def test_a_value_is_what_toml_makes_of_it_or_a_word():
     document = {"rounds": {"count": 3}}
     apply_changes(document, ["rounds=5", "rounds.local.epochs=2", "rounds.strategy=fedavg", "data.labels=['a', 'b']"])
     assert document == {
-        "rounds": {"count": 5, "local": {"epochs": 2}, "strategy": "fedavg"}, "data": {"labels": ["a", "b"]},
-    }  # fmt: skip
+        "rounds": {"count": 5, "local": {"epochs": 2}, "strategy": "fedavg"},
+        "data": {"labels": ["a", "b"]},
+    }
     with pytest.raises(ExperimentError, match="name the section too"):
         apply_changes(document, ["count=5"])

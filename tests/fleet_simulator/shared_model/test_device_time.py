@@ -13,8 +13,9 @@ def test_a_round_lasts_as_long_as_its_slowest_device():
     fleet = FleetSection(devices=3, sample_seconds=0.01, bytes_per_second=8_000.0)
     time = DeviceTime.of(fleet, weights=1_000, seed=0)  # 8,000 bytes down and up: one second
     assert time.of_round([0, 2], [100, 300]) == {
-        "round_seconds": pytest.approx(4.0), "device_seconds": pytest.approx(6.0)
-    }  # fmt: skip
+        "round_seconds": pytest.approx(4.0),
+        "device_seconds": pytest.approx(6.0),
+    }
 
 
 def test_speeds_spread_as_told_around_the_usual_device():

@@ -29,9 +29,11 @@ def test_own_models_know_the_clips_of_their_device_best(tmp_path, bundles):
 def test_without_own_models_the_local_ones_are_what_devices_would_upload_next(tmp_path, bundles):
     def played(name, rate):
         path = write_experiment(
-            tmp_path / f"{name}.toml", bundles["ann3"], fleet=FLEET,
+            tmp_path / f"{name}.toml",
+            bundles["ann3"],
+            fleet=FLEET,
             rounds={"count": 2, "local": {"epochs": 2, "learning_rate": rate, "momentum": 0.0}},
-        )  # fmt: skip
+        )
         return simulate(load_experiment(path), tmp_path / name, 0).devices
 
     still, trained = played("still", 1e-8), played("trained", 0.05)

@@ -97,7 +97,7 @@ def test_personalisation_leaves_the_fleet_s_model_alone_and_a_longer_run_goes_on
         ({"baselines": {"passes": 9}, "fleet": {"devices": 9}}, r"\[baselines\].*held_out"),
         ({"personalisation": {"name": "group_balanced"}, "rounds": {"strategy": "fedmlac"}}, r"fedmlac.*'local'"),
     ],
-)  # fmt: skip
+)
 def test_a_personalisation_that_cannot_be_run_is_named_with_the_way_out(tmp_path, bundles, sections, says):
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **UNEQUAL | sections)
     with pytest.raises(ExperimentError, match=says):

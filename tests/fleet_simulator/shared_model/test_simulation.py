@@ -46,9 +46,12 @@ def real_upload(bundle, shards, plan, round_id, number, weights):
         label_map = label_map.add(info.name, info.class_id)
     rows = shards.public
     public = PublicSet(
-        manifest.feature_settings, classes, scale.denormalise(shards.features(rows)), shards.labels(rows),
+        manifest.feature_settings,
+        classes,
+        scale.denormalise(shards.features(rows)),
+        shards.labels(rows),
         np.zeros(rows.stop - rows.start, np.bool_),
-    )  # fmt: skip
+    )
     work = Work(
         kind="contribute",
         round_id=round_id,
@@ -84,15 +87,23 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
     for round_id in (1, 2) if strategy != "fedmlac" else (1,):
         uploads = [real_upload(bundle, shards, plan, round_id, n, weights) for n in range(shards.devices)]
         inputs = RoundInputs(
-            round_id=round_id, plan=plan, public_set=simulation.public_set, consensus=np.zeros((0, 0), np.float32),
+            round_id=round_id,
+            plan=plan,
+            public_set=simulation.public_set,
+            consensus=np.zeros((0, 0), np.float32),
             contributions=tuple(Contribution(update, lambda arrays=arrays: arrays) for update, arrays in uploads),
-            model=SharedModel(bundle.manifest, weights, state), has_consensus=False,
-        )  # fmt: skip
+            model=SharedModel(bundle.manifest, weights, state),
+            has_consensus=False,
+        )
         result = chosen(experiment.rounds.strategy).aggregate(inputs)
         weights, state = result.weights, result.state
     if strategy == "fedmlac":  # the devices' own models go on, so one round is compared
-        simulate(load_experiment(write_experiment(path, bundles["ann3"], rounds=rounds | {"count": 1},
-                                                  data={"public": 0.2})), tmp_path / "one")  # fmt: skip
+        simulate(
+            load_experiment(
+                write_experiment(path, bundles["ann3"], rounds=rounds | {"count": 1}, data={"public": 0.2})
+            ),
+            tmp_path / "one",
+        )
         found = load_state(tmp_path / "one", experiment.digest)
     for name, array in weights.items():
         np.testing.assert_allclose(found.weights[name], array, rtol=1e-4, atol=2e-6, err_msg=name)
@@ -120,9 +131,12 @@ def killed_run(experiment, folder, after):
     """Start a run in a process group of its own and kill all of it once some rounds are done."""
     command = [sys.executable, "-m", "fleet_simulator.cli", "run", str(experiment), "--output", str(folder)]
     process = subprocess.Popen(
-        [*command, "--workers", "2"], cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        [*command, "--workers", "2"],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )
     digest, deadline = load_experiment(experiment).digest, time.monotonic() + 300
     while time.monotonic() < deadline:
         state = load_state(folder, digest)
@@ -160,8 +174,9 @@ def test_a_killed_run_goes_on_from_its_last_finished_round_to_the_same_bytes(tmp
     _, second = killed_run(path, tmp_path / "run", first + 3)
     assert first < second
     command = [sys.executable, "-m", "fleet_simulator.cli", "run", str(path), "--workers", "2"]
-    done = subprocess.run([*command, "--output", str(tmp_path / "run")], cwd=ROOT, capture_output=True, text=True,
-                          check=True)  # fmt: skip
+    done = subprocess.run(
+        [*command, "--output", str(tmp_path / "run")], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert f"going on after round {second} of 40" in done.stderr
     simulate(load_experiment(path), tmp_path / "whole", 2)
     for name in (STATE, "result.json"):

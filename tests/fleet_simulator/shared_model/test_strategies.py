@@ -41,9 +41,13 @@ def one_more(inputs):
     weights = {name: array + np.float32(1) for name, array in inputs.model.weights.items()}
     rounds = inputs.model.state.get("rounds", np.zeros(1, np.float32)) + 1
     return RoundResult(
-        public_set=inputs.public_set, consensus=None, assignments=(), details={}, weights=weights,
+        public_set=inputs.public_set,
+        consensus=None,
+        assignments=(),
+        details={},
+        weights=weights,
         state={"rounds": rounds},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -21,8 +21,20 @@ from tests.support.dashboard_visitor import Visitor
 from tests.support.edge_process import wait_for
 from tests.support.pictured_fleet import HOSTILE
 
-PAGES = ("/", "/fleet", f"/fleet/{1:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
-         "/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations")  # fmt: skip
+PAGES = (
+    "/",
+    "/fleet",
+    f"/fleet/{1:032x}",
+    "/rounds",
+    "/rounds/2",
+    "/rounds/6",
+    "/rounds/new",
+    "/rounds/new?strategy=zero_shot",
+    "/classes",
+    "/classes/c4",
+    "/audit",
+    "/invitations",
+)
 FOR_OPERATORS = {"/rounds/new", "/rounds/new?strategy=zero_shot"}
 VENDORED = ROOT / "aggregator_server/web/dashboard/static/vendor"
 
@@ -258,8 +270,11 @@ def test_a_form_is_small_and_a_form(admin):
     token = admin.token_on("/")
     too_large = admin.client.post("/classes/c1/rename", data={"form_token": token, "name": "x" * FORM_BYTES})
     assert too_large.status_code == 413
-    unbounded = admin.client.post("/classes/c1/rename", content=iter([b"name="] + [b"x" * 8192] * 9),
-                                  headers={"Content-Type": "application/x-www-form-urlencoded"})  # fmt: skip
+    unbounded = admin.client.post(
+        "/classes/c1/rename",
+        content=iter([b"name="] + [b"x" * 8192] * 9),
+        headers={"Content-Type": "application/x-www-form-urlencoded"},
+    )
     assert unbounded.status_code == 413
     assert admin.client.post("/classes/c1/rename", json={"name": "x", "form_token": token}).status_code == 422
     files = {"name": ("a.txt", b"x")}
@@ -268,10 +283,15 @@ def test_a_form_is_small_and_a_form(admin):
 
 
 def test_what_is_not_there_is_said_on_a_page(admin):
-    for path, words in (("/rounds/999", "There is no such round"), (f"/fleet/{77:032x}", "There is no such device"),
-                        ("/classes/c99", "There is no such class"), ("/fleet/%3Cb%3E", "cannot be"),
-                        (f"/rounds?before={2**63}", "cannot be"),
-                        ("/static/../access.py", "nothing at this address"), ("/static/x.js", "no file")):  # fmt: skip
+    for path, words in (
+        ("/rounds/999", "There is no such round"),
+        (f"/fleet/{77:032x}", "There is no such device"),
+        ("/classes/c99", "There is no such class"),
+        ("/fleet/%3Cb%3E", "cannot be"),
+        (f"/rounds?before={2**63}", "cannot be"),
+        ("/static/../access.py", "nothing at this address"),
+        ("/static/x.js", "no file"),
+    ):
         response = admin.get(path)
         assert response.status_code == 404, path
         assert words in response.text.replace("&#39;", "'")

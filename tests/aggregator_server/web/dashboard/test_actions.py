@@ -138,8 +138,11 @@ def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator,
 
 def test_an_invitation_is_revoked_and_a_wrong_one_is_not_made(aggregator, operator):
     before = len(told(aggregator, "/v1/invitations"))
-    for wrong, words in (({"devices": "0.5"}, "whole number"), ({"devices": "9999"}, "from 1 to 1000"),
-                         ({"url": "javascript:1"}, "must look like")):  # fmt: skip
+    for wrong, words in (
+        ({"devices": "0.5"}, "whole number"),
+        ({"devices": "9999"}, "from 1 to 1000"),
+        ({"url": "javascript:1"}, "must look like"),
+    ):
         refused = operator.post("/invitations", "/invitations", **wrong)
         assert refused.status_code == 422
         assert words in refused.text

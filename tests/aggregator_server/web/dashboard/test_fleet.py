@@ -129,8 +129,10 @@ def test_a_change_that_is_refused_for_one_device_changes_none(aggregator, operat
 
 def test_only_who_may_changes_chosen_devices(aggregator):
     with aggregator.client() as client:
-        tokens = [client.post("/v1/tokens", json={"name": role, "role": role}).json()["token"]
-                  for role in ("viewer", "operator")]  # fmt: skip
+        tokens = [
+            client.post("/v1/tokens", json={"name": role, "role": role}).json()["token"]
+            for role in ("viewer", "operator")
+        ]
     viewer, operator = Visitor(aggregator), Visitor(aggregator)
     viewer.sign_in(tokens[0])
     operator.sign_in(tokens[1])

@@ -114,9 +114,23 @@ def test_every_document_is_shown_and_its_links_lead_to_pages(visitor):
 
 @pytest.mark.parametrize(
     "name",
-    ["", "nothing", "dashboard.md", "../README", "..%2fREADME", "%2e%2e/%2e%2e/etc/passwd", "models/%2e%2e/dashboard",
-     "/etc/passwd", "dashboard%00", "index", HOSTILE, 5_000 * "x", "%ff", "\N{SNOWMAN}"],
-)  # fmt: skip
+    [
+        "",
+        "nothing",
+        "dashboard.md",
+        "../README",
+        "..%2fREADME",
+        "%2e%2e/%2e%2e/etc/passwd",
+        "models/%2e%2e/dashboard",
+        "/etc/passwd",
+        "dashboard%00",
+        "index",
+        HOSTILE,
+        5_000 * "x",
+        "%ff",
+        "\N{SNOWMAN}",
+    ],
+)
 def test_a_hostile_name_is_no_page(visitor, name):
     answer = visitor.client.get(f"/help/{name}")
     assert answer.status_code == 404
@@ -137,10 +151,20 @@ def test_an_operator_has_the_links_lead_to_a_site(tmp_path):
 
 @pytest.mark.parametrize(
     "url",
-    ["javascript:alert(1)", "docs.example", "ftp://docs.example", "https://", "https://a b",
-     "https://me:key@docs.example", "https://docs.example/?q", "https://docs.example/#top",
-     'https://docs.example/"><script>', "https://docs.example/" + 200 * "x", "https://docs.example\n"],
-)  # fmt: skip
+    [
+        "javascript:alert(1)",
+        "docs.example",
+        "ftp://docs.example",
+        "https://",
+        "https://a b",
+        "https://me:key@docs.example",
+        "https://docs.example/?q",
+        "https://docs.example/#top",
+        'https://docs.example/"><script>',
+        "https://docs.example/" + 200 * "x",
+        "https://docs.example\n",
+    ],
+)
 def test_an_address_that_is_no_site_is_refused(tmp_path, capsys, url):
     with pytest.raises(SystemExit) as refused:
         parser().parse_args(["run", "--data", str(tmp_path), "--docs-url", url])

@@ -10,8 +10,19 @@ from tests.support.aggregator_process import ADMIN
 from tests.support.dashboard_visitor import Visitor
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml"}
-PATHS = ("/", "/fleet", f"/fleet/{6:032x}", "/rounds/2", "/rounds/6", "/rounds/new", "/rounds/new?strategy=fedavg",
-         "/classes", "/classes/c4", "/audit", "/invitations")  # fmt: skip
+PATHS = (
+    "/",
+    "/fleet",
+    f"/fleet/{6:032x}",
+    "/rounds/2",
+    "/rounds/6",
+    "/rounds/new",
+    "/rounds/new?strategy=fedavg",
+    "/classes",
+    "/classes/c4",
+    "/audit",
+    "/invitations",
+)
 
 
 @pytest.fixture
@@ -24,9 +35,18 @@ def visitor(aggregator):
 
 @pytest.mark.parametrize(
     ("asked", "code"),
-    [("de-AT,de;q=0.9,en;q=0.5", "de"), ("ja, fr;q=0.3, en;q=0.2", "fr"), ("en;q=0.1, de;q=0", "en"), ("ja", "en"),
-     ("de;q=nonsense, fr", "fr"), ("*", "en"), ("x" * 9_000, "en"), (",;q=," * 500, "en"), ("", "en")],
-)  # fmt: skip
+    [
+        ("de-AT,de;q=0.9,en;q=0.5", "de"),
+        ("ja, fr;q=0.3, en;q=0.2", "fr"),
+        ("en;q=0.1, de;q=0", "en"),
+        ("ja", "en"),
+        ("de;q=nonsense, fr", "fr"),
+        ("*", "en"),
+        ("x" * 9_000, "en"),
+        (",;q=," * 500, "en"),
+        ("", "en"),
+    ],
+)
 def test_a_page_speaks_what_the_browser_asks_for(visitor, asked, code):
     page = visitor.get("/sign-in?next=/", headers={"Accept-Language": asked}, follow_redirects=True)
     assert f'<html lang="{code}">' in page.text
@@ -93,8 +113,9 @@ def test_times_are_those_of_the_browser_s_zone_and_stay_so_in_live_parts(browser
     shown, tip, moment = time.inner_text(), time.get_attribute("title"), time.get_attribute("datetime")
     expected = page.evaluate(
         "(text) => new Date(text).toLocaleString('de', { dateStyle: 'medium', timeStyle: 'short', "
-        "timeZone: 'Asia/Kathmandu' })", moment,
-    )  # fmt: skip
+        "timeZone: 'Asia/Kathmandu' })",
+        moment,
+    )
     assert shown == expected
     assert tip.endswith("UTC")
     page.evaluate("document.querySelector('td time').textContent = 'replaced'")

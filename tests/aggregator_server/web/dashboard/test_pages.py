@@ -10,9 +10,24 @@ from tests.support.aggregator_process import ADMIN, FakeDevice, Fleet
 from tests.support.dashboard_visitor import sign_in
 from tests.support.pictured_fleet import HOSTILE, device_of
 
-PAGES = ("/", "/fleet", f"/fleet/{6:032x}", f"/fleet/{90:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new",
-         "/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations",
-         "/rounds/999", "/help/dashboard", "/help/methods")  # fmt: skip
+PAGES = (
+    "/",
+    "/fleet",
+    f"/fleet/{6:032x}",
+    f"/fleet/{90:032x}",
+    "/rounds",
+    "/rounds/2",
+    "/rounds/6",
+    "/rounds/new",
+    "/rounds/new?strategy=zero_shot",
+    "/classes",
+    "/classes/c4",
+    "/audit",
+    "/invitations",
+    "/rounds/999",
+    "/help/dashboard",
+    "/help/methods",
+)
 VIEWS = (("light", 1200), ("dark", 375))  # colours do not depend on the width
 
 

@@ -16,8 +16,11 @@ def test_who_takes_more_than_twice_as_long_as_the_others_is_late(fleet):
     fleet.upload(fleet.devices[1], 130.0)
     in_time = open_round_view(fleet.store, 139.0)
     assert states(in_time) == [
-        ("device 3", "busy"), ("device 4", "busy"), ("device 1", "in"), ("device 2", "in"),
-    ]  # fmt: skip
+        ("device 3", "busy"),
+        ("device 4", "busy"),
+        ("device 1", "in"),
+        ("device 2", "in"),
+    ]
     assert (in_time.share, in_time.late) == (50, 0)
     late = open_round_view(fleet.store, 141.0)  # the median took 20 s
     assert states(late)[:2] == [("device 3", "late"), ("device 4", "late")]
@@ -32,8 +35,11 @@ def test_after_a_round_it_says_what_became_of_each_part(fleet):
     fleet.learned(fleet.devices[0], round_id)
     assert open_round_view(fleet.store, 170.0) is None
     assert states(round_view(fleet.store, round_id, 170.0)) == [
-        ("device 4", "missing"), ("device 2", "in"), ("device 3", "in"), ("device 1", "learned"),
-    ]  # fmt: skip
+        ("device 4", "missing"),
+        ("device 2", "in"),
+        ("device 3", "in"),
+        ("device 1", "learned"),
+    ]
 
 
 def test_a_round_that_was_cancelled_says_who_was_missing(fleet):

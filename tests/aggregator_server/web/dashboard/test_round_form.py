@@ -47,12 +47,20 @@ def test_a_page_that_nobody_changed_asks_for_the_defaults(name):
 
 def test_what_was_changed_is_asked_for():
     wanted = asked(
-        **as_shown("fedavg") | {
-            "set_epochs": "3", "set_restrict": "false", "set_learning_rate": "1e-3", "minutes": "5", "quorum": "80",
-            "aggregation": "median", "selection": "uniform", "personalisation": "none", "new_classes": "2",
+        **as_shown("fedavg")
+        | {
+            "set_epochs": "3",
+            "set_restrict": "false",
+            "set_learning_rate": "1e-3",
+            "minutes": "5",
+            "quorum": "80",
+            "aggregation": "median",
+            "selection": "uniform",
+            "personalisation": "none",
+            "new_classes": "2",
             "others": "yes",
         }
-    )  # fmt: skip
+    )
     assert wanted == RoundRequest(
         "fedavg",
         settings={"epochs": 3, "learning_rate": 0.001, "restrict": False},

@@ -18,8 +18,10 @@ def test_reports_of_one_sound_stand_together_and_share_a_letter(fleet):
     discovery = describe_round(fleet.store, fleet.run_round()).discovery
     plane = plane_of(discovery, NAMES)
     assert [(dot.letter, dot.name, dot.device) for dot in plane.dots] == [
-        ("A", "stop", "device 1"), ("A", "Stop", "device 2"), ("B", "go", "device 3"),
-    ]  # fmt: skip
+        ("A", "stop", "device 1"),
+        ("A", "Stop", "device 2"),
+        ("B", "go", "device 3"),
+    ]
     first, second, other = ((dot.x, dot.y) for dot in plane.dots)
     assert distance(first, second) < distance(first, other) / 3
     assert plane.drawn

@@ -191,8 +191,11 @@ def false_accepts(member):
     loaded = load_listening(member.config)
     saved = member.state.load_model(member.bundle)
     manifest = saved.bundle.manifest
-    words = [word for word in range(len(manifest.embedding_statistics.words))
-             if manifest.embedding_statistics.words[word] not in ("yes", "no", "up")]  # fmt: skip
+    words = [
+        word
+        for word in range(len(manifest.embedding_statistics.words))
+        if manifest.embedding_statistics.words[word] not in ("yes", "no", "up")
+    ]
     others = manifest.embedding_statistics.samples[words].reshape(-1, manifest.feature_settings.shape[1])
     clips = np.stack([melody("stop", np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
     others = np.concatenate([others, open_front_end(manifest.feature_settings)(clips)[:, 0]])

@@ -103,9 +103,14 @@ def test_too_few_clips_say_nothing(model, weights, count, kept):
 
 @pytest.mark.parametrize(
     ("lost", "taught", "grown", "kept"),
-    [(1, False, True, False), (1, False, False, True), (2, False, True, True), (1, True, False, False),
-     (2, True, False, True)],
-)  # fmt: skip
+    [
+        (1, False, True, False),
+        (1, False, False, True),
+        (2, False, True, True),
+        (1, True, False, False),
+        (2, True, False, True),
+    ],
+)
 def test_clips_that_both_learned_and_a_new_class_may_cost_what_chance_would(model, weights, lost, taught, grown, kept):
     """The candidate never answers with the first label, so it loses that label's clips and no other."""
     own = clips(model, [0] * lost + [1] * (16 - lost), 1)

@@ -57,9 +57,14 @@ def test_a_model_of_the_device_s_own_is_a_third_choice(model):
     model.set_weights(start)
     slow = plan(learning_rate=1e-8)
     found = personalise(
-        model, LABELS, clips(model, 64, 1, True), clips(model, 32, 2, True), slow, np.random.default_rng(1),
+        model,
+        LABELS,
+        clips(model, 64, 1, True),
+        clips(model, 32, 2, True),
+        slow,
+        np.random.default_rng(1),
         own_weights=own,
-    )  # fmt: skip
+    )
     assert found["own_accuracy_held_out"] > 90 > found["personal_accuracy"]
     assert (found["kept"], same(model.get_weights(), own)) == (1, True)
 

@@ -55,12 +55,21 @@ def kept(device, data):
 def work_of(device, public, kind="contribute", prototypes=None, classes=None, **settings):
     plan = RoundPlan(
         local=Choice("prototypes", complete("the method", METHOD.settings, settings)),
-        aggregation=Choice("prototype_mean"), selection=Choice("all"), deadline_s=60.0, quorum=0.5, seed=0,
-    )  # fmt: skip
+        aggregation=Choice("prototype_mean"),
+        selection=Choice("all"),
+        deadline_s=60.0,
+        quorum=0.5,
+        seed=0,
+    )
     return Work(
-        kind=kind, round_id=3, plan=plan, public_set=kept(device, public.pack()), consensus=None,
-        classes=classes or public.classes, prototypes=None if prototypes is None else kept(device, prototypes.pack()),
-    )  # fmt: skip
+        kind=kind,
+        round_id=3,
+        plan=plan,
+        public_set=kept(device, public.pack()),
+        consensus=None,
+        classes=classes or public.classes,
+        prototypes=None if prototypes is None else kept(device, prototypes.pack()),
+    )
 
 
 def do(device, work, ends=True):

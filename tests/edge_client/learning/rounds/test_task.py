@@ -25,9 +25,16 @@ def prepared(bundles, *, trained=True, slots=(2, 2), **settings):
     work = work_of(**settings)
     public = PublicRows(model, x0, LABELS, SYNTHETIC, trained=trained)
     task, rehearsal = prepare_task(
-        work, shared=model, own=model, order=SlotOrder.of(label_map, ("c0", "c1", "c2", "c3"), 32), clips=clips,
-        own_clips=clips, public=public, rng=rng, first=False,
-    )  # fmt: skip
+        work,
+        shared=model,
+        own=model,
+        order=SlotOrder.of(label_map, ("c0", "c1", "c2", "c3"), 32),
+        clips=clips,
+        own_clips=clips,
+        public=public,
+        rng=rng,
+        first=False,
+    )
     return model, x0, public, task, rehearsal
 
 

@@ -30,9 +30,16 @@ def test_a_training_that_came_to_no_numbers_names_the_setting(loss, weight):
 @pytest.mark.parametrize(("share_names", "name"), [(True, "kettle"), (False, None)])
 def test_the_document_says_what_was_learned_and_no_word_that_is_not_shared(share_names, name):
     update = build_update(
-        WORK, "1" * 32, features="f" * 64, label_map=LABELS, slots=np.array([1, 1, 0, 0]), classes=["cb", "ca"],
-        known=[0], new=[1], share_names=share_names,
-    )  # fmt: skip
+        WORK,
+        "1" * 32,
+        features="f" * 64,
+        label_map=LABELS,
+        slots=np.array([1, 1, 0, 0]),
+        classes=["cb", "ca"],
+        known=[0],
+        new=[1],
+        share_names=share_names,
+    )
     assert (update.round_id, update.device_id, update.features) == (3, "1" * 32, "f" * 64)
     assert (update.public_set, update.classes, update.clips) == ("0" * 64, ("cb", "ca"), 4)
     assert (update.reports, update.known) == ((ClassReport(1, name, 2),), ("cb",))

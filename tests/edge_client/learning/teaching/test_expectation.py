@@ -67,9 +67,12 @@ def test_few_takes_call_for_more(bundle, statistics):
 def test_a_sound_between_words_is_taken_for_more_of_them_and_names_them(bundle, statistics):
     yes, no = (statistics.means[statistics.words.index(word)] for word in ("yes", "no"))
     found = told(
-        bundle, statistics, gong=takes_of(statistics, far_away(statistics), 8), nope=takes_of(statistics, no, 8, 1.5),
+        bundle,
+        statistics,
+        gong=takes_of(statistics, far_away(statistics), 8),
+        nope=takes_of(statistics, no, 8, 1.5),
         yes=takes_of(statistics, yes, 8),
-    )  # fmt: skip
+    )
     assert found["nope"].near[0] == "no"
     assert "yes" not in found["yes"].near
     assert any("say that this is not 'nope'" in advice for advice in found["nope"].advice)
@@ -81,9 +84,12 @@ def test_a_sound_between_words_is_taken_for_more_of_them_and_names_them(bundle, 
 def test_one_sound_under_two_names_is_seen_and_no_advice_to_teach_it_away_is_given(bundle, statistics):
     away = far_away(statistics)
     found = told(
-        bundle, statistics, zero=takes_of(statistics, away, 8), digit0=takes_of(statistics, away, 8, seed=1),
+        bundle,
+        statistics,
+        zero=takes_of(statistics, away, 8),
+        digit0=takes_of(statistics, away, 8, seed=1),
         yes=takes_of(statistics, statistics.means[statistics.words.index("yes")], 8),
-    )  # fmt: skip
+    )
     assert (found["zero"].same, found["digit0"].same, found["yes"].same) == (("digit0",), ("zero",), ())
     assert not any("resembles 'digit0'" in advice for advice in found["zero"].advice)
 
