@@ -124,5 +124,5 @@ def require_builtin(graph: bytes) -> None:
         where = "; ".join(f"{signature}: {', '.join(names)}" for signature, names in foreign.items() if names)
         raise OperatorError(
             f"the graph needs operators that no device's runtime has ({where}); "
-            "write the layer in built-in operators, as model_export/operators.py does"
+            "write the layer in built-in operators, as model_export/layers/operators.py does"
         )

@@ -19,7 +19,7 @@ from model_export import network
 from model_export.bundle import Converter, convert, load_weights
 from model_export.errors import ExportError
 from model_export.flatbuffer import require_builtin
-from model_export.operators import Tensor
+from model_export.layers.operators import Tensor
 from model_export.specification import Specification
 
 _CALIBRATION_CLIPS = 200

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import keras
 
-from model_export import device_layers
+from model_export.layers import device_layers
 from model_export.specification import Specification
 from model_export.trainable import weight_name
 from model_export.zoo.registry import ARCHITECTURES

@@ -22,7 +22,7 @@ from fleet_protocol.ready_bundles import FOLDER, SUFFIX
 from fleet_protocol.tensors import digest
 from model_export.errors import ExportError
 from model_export.front_ends import SHIPPED, find_front_end
-from model_export.normalisation import Normalisation
+from model_export.layers.normalisation import Normalisation
 from model_export.pretraining import front_end_file
 from model_export.specification import Specification
 

@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from model_export.operators import Tensor
+from model_export.layers.operators import Tensor
 
 # Far below every logit, yet finite: -inf times a zero target would be NaN.
 _OFF = -1e9

@@ -22,7 +22,7 @@ from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
-    from aggregator_server.web.endpoint import Endpoint
+    from aggregator_server.web.transport.endpoint import Endpoint
 
 # The device's program, which computes features; the server imports nothing of it.
 _EDGE, _NEEDED = "edge_client.cli", ("httpx", "soundfile")

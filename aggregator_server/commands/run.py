@@ -17,8 +17,8 @@ from aggregator_server.logs import configure
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
-    from aggregator_server.web.endpoint import Endpoint
     from aggregator_server.web.server import ProxyNetwork
+    from aggregator_server.web.transport.endpoint import Endpoint
 
 _SITE = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:/[\w.~%/-]*)?", re.ASCII)
 _LONGEST_URL = 200
@@ -123,7 +123,7 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
 
 def endpoint_of(options: argparse.Namespace) -> Endpoint:
     """Return where the server listens, as the options say."""
-    from aggregator_server.web.endpoint import Endpoint
+    from aggregator_server.web.transport.endpoint import Endpoint
 
     return Endpoint(
         host=options.host,

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from aggregator_server.client import Client
 from aggregator_server.commands import print_table, rich_table, text_of
 from aggregator_server.commands.presence import awaited, print_not_awaited
-from aggregator_server.rounds.lateness import late_after
+from aggregator_server.rounds.devices.lateness import late_after
 from fleet_protocol.messages import RoundState
 
 _PAUSE_S = 1.0

@@ -25,9 +25,7 @@ from aggregator_server.web.dashboard.live import Streams
 from aggregator_server.web.dashboard.page_route import HEADERS, page_of
 from aggregator_server.web.dashboard.pages import PAGES
 from aggregator_server.web.docs_page import POLICY, render
-from aggregator_server.web.flusher import Flusher
 from aggregator_server.web.guard import Guard
-from aggregator_server.web.intake import Intake
 from aggregator_server.web.routes import (
     audit,
     blobs,
@@ -46,6 +44,8 @@ from aggregator_server.web.routes import (
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Service, Terms
 from aggregator_server.web.siblings import Siblings
+from aggregator_server.web.transport.flusher import Flusher
+from aggregator_server.web.transport.intake import Intake
 
 # A request is compared with one after the other: those that a whole fleet sends come first.
 _ROUTES = (

@@ -15,7 +15,7 @@ from aggregator_server import limits
 from aggregator_server.errors import AggregatorError, TooManyError
 from aggregator_server.fleet.audit import Actor, What, audit
 from aggregator_server.store import Tables
-from aggregator_server.web.failures import FailedAuthentications, NotedFailures
+from aggregator_server.web.transport.failures import FailedAuthentications, NotedFailures
 
 _AGAIN_S = 60.0
 _REVOKED_AGAIN_S = 3_600.0

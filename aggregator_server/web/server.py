@@ -27,11 +27,11 @@ from aggregator_server.security import Tokens, load_tokens
 from aggregator_server.store import KeptUploads, Store
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
-from aggregator_server.web.connection import ConnectionTable, bounded_protocol, network_of
-from aggregator_server.web.endpoint import Endpoint, url_of
-from aggregator_server.web.handshakes import Handshakes
 from aggregator_server.web.service import Terms
 from aggregator_server.web.siblings import Siblings, Worker
+from aggregator_server.web.transport.connection import ConnectionTable, bounded_protocol, network_of
+from aggregator_server.web.transport.endpoint import Endpoint, url_of
+from aggregator_server.web.transport.handshakes import Handshakes
 from aggregator_server.web.workers import Workers, start_process
 
 ProxyNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network

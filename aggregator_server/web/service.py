@@ -15,8 +15,8 @@ from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.rounds.scheduler import RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
-from aggregator_server.web.flusher import Flusher
 from aggregator_server.web.guard import Guard
+from aggregator_server.web.transport.flusher import Flusher
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")

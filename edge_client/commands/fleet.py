@@ -46,7 +46,7 @@ def add(commands: Commands) -> None:
 
 def _look(options: argparse.Namespace) -> int:
     """List the aggregators of the local network."""
-    from edge_client.daemon.discovery import find_aggregators
+    from edge_client.fleet.discovery import find_aggregators
 
     found = find_aggregators(options.seconds)
     if options.json:
@@ -66,7 +66,7 @@ def _join(options: argparse.Namespace) -> int:
         return _look(options)
     from edge_client.config import load_config
     from edge_client.config.place import config_option, find_config
-    from edge_client.daemon.joining import join
+    from edge_client.fleet.joining import join
     from edge_client.storage.device_state import DeviceState
     from fleet_protocol.addresses import InvitationLink
 
@@ -108,7 +108,7 @@ def _tell(options: argparse.Namespace, link: InvitationLink, enrolled: Enrolled)
 
 def _set_up(options: argparse.Namespace, link: InvitationLink) -> None:
     """Write the configuration of a new device, beside its recordings where no place was named."""
-    from edge_client.daemon.joining import set_up
+    from edge_client.fleet.joining import set_up
 
     folder = options.recordings.resolve()
     if options.config is None:
@@ -120,7 +120,7 @@ def _set_up(options: argparse.Namespace, link: InvitationLink) -> None:
 
 
 def _leave(options: argparse.Namespace) -> int:
-    from edge_client.daemon.joining import leave
+    from edge_client.fleet.joining import leave
 
     leave(options.config, tell=not options.forget)
     if options.json:

@@ -115,7 +115,7 @@ def _microphones(backend: str, wanted: str | None) -> list[CaptureDevice]:
 
 def _join(options: argparse.Namespace, given: str) -> str:
     """Join the fleet; return the aggregator's address."""
-    from edge_client.daemon.joining import join
+    from edge_client.fleet.joining import join
     from fleet_protocol.addresses import InvitationLink
 
     link = InvitationLink.parse(given)

@@ -17,9 +17,9 @@ from edge_client.config import Config, load_config
 from edge_client.config.place import find_config
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.daemon.board import temperature_c
-from edge_client.daemon.enrolment import client_of_member
 from edge_client.daemon.status_file import read_status
 from edge_client.errors import CertificateError, LinkError, RefusedError
+from edge_client.fleet.enrolment import client_of_member
 from edge_client.model.interpreter import runtime_name
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState

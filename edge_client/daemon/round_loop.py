@@ -16,9 +16,9 @@ from typing import Any
 
 from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
-from edge_client.daemon.enrolment import client_of_member, describe, enrol, renew_secret, trouble_of
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, RefusedError, UnreachableError, WorkError
+from edge_client.fleet.enrolment import client_of_member, describe, enrol, renew_secret, trouble_of
 from edge_client.learning.training_job import RoundWork
 from edge_client.storage.device_state import DeviceState, Membership, Progress
 from fleet_protocol.addresses import is_clear

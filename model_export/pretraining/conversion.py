@@ -13,7 +13,7 @@ import tensorflow as tf
 from fleet_protocol.arrays import Floats
 from model_export.bundle import Converter, convert
 from model_export.errors import ExportError
-from model_export.operators import Tensor
+from model_export.layers.operators import Tensor
 from model_export.pretraining.network import Design
 from model_export.pretraining.pictures import BANDS, FRAMES
 

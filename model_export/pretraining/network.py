@@ -11,8 +11,8 @@ from types import ModuleType
 import keras
 import numpy as np
 
-from model_export.layers import Reshape
-from model_export.operators import Pair, Tensor
+from model_export.layers.feed_forward import Reshape
+from model_export.layers.operators import Pair, Tensor
 from model_export.pretraining.pictures import BANDS, FRAMES
 
 
@@ -68,7 +68,7 @@ def connect(source: ModuleType, x: Tensor, design: Design, start: int = 0, *, no
     """Connect the last stages of the network, [n, ...] to [n, embedding]; the stem is stage 0, each block one more.
 
     Args:
-        source: where the layers come from: Keras, or model_export.device_layers.
+        source: where the layers come from: Keras, or model_export.layers.device_layers.
         x: [n, 98, 40], or [n, frames, channels] as stage ``start - 1`` leaves it.
         design: sizes of the network.
         start: the first stage.

@@ -17,8 +17,8 @@ from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings, 
 from fleet_protocol.tensors import Arrays
 from model_export.errors import ExportError
 from model_export.flatbuffer import convolutions
-from model_export.layers import Reshape
-from model_export.operators import Tensor
+from model_export.layers.feed_forward import Reshape
+from model_export.layers.operators import Tensor
 from model_export.pretraining import conversion
 from model_export.pretraining.front_end_file import FrontEndFile
 from model_export.pretraining.network import DESIGNS, Design, build, connect

@@ -24,7 +24,7 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import pack, unpack
 from model_export.errors import ExportError
-from model_export.operators import Tensor
+from model_export.layers.operators import Tensor
 from model_export.pretraining.batches import Batches
 from model_export.pretraining.network import DESIGNS, build
 

@@ -24,7 +24,7 @@ import tensorflow as tf
 from edge_client.features.speech_mel import BANDS, PART_FRAMES
 from fleet_protocol.arrays import Floats
 from model_export.bundle import Converter, convert
-from model_export.operators import Tensor
+from model_export.layers.operators import Tensor
 from model_export.speech_embedding.package import Convolution
 
 SIGNATURE = "step"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from model_export.zoo.design import Design, share
 
 if TYPE_CHECKING:
-    from model_export.operators import Tensor
+    from model_export.layers.operators import Tensor
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 if TYPE_CHECKING:  # the command line lists the networks without loading TensorFlow
-    from model_export.operators import Tensor
+    from model_export.layers.operators import Tensor
 
 
 class Design(Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from model_export.zoo.design import Design, share
 
 if TYPE_CHECKING:
-    from model_export.operators import Tensor
+    from model_export.layers.operators import Tensor
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class KeywordTransformer:
 
     def connect(self, source: ModuleType, x: Tensor, _activation: str, _downsampling: str) -> Tensor:
         """Connect the layers; see :class:`Design`."""
-        from model_export.attention import SinusoidalPositions
+        from model_export.layers.attention import SinusoidalPositions
 
         frames = x.shape[1]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from model_export.zoo.design import Design, share
 
 if TYPE_CHECKING:
-    from model_export.operators import Tensor
+    from model_export.layers.operators import Tensor
 
 _POOLS = ((2, 2), (2, 2), (1, 2), (1, 2), (1, 2))
 

@@ -13,7 +13,7 @@ from cryptography import x509
 
 from aggregator_server import tls
 from aggregator_server.errors import StartError
-from aggregator_server.web.endpoint import Endpoint
+from aggregator_server.web.transport.endpoint import Endpoint
 from fleet_protocol.addresses import InvitationLink, is_clear
 from tests.support.aggregator_process import ADMIN, public_set
 

@@ -121,34 +121,8 @@ def test_lines_are_short_enough_to_read(document):
     assert long == []
 
 
-def modules() -> dict[str, set[str]]:
-    """The modules of every folder of the packages, by the folder's path."""
-    found: dict[str, set[str]] = {}
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            names = found.setdefault(f"{name_of(path.parent)}/", set())
-            if path.stem != "__init__":
-                names.add(path.stem)
-    return found
-
-
-def listed() -> dict[str, set[str]]:
-    """The modules of every folder, as the table in docs/architecture.md has them."""
-    row = re.compile(r"^\| `([\w/]+/)` \|[^|]*\|([^|]*)\|$", re.MULTILINE)
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    return {folder: set(re.findall(r"`(\w+)`", cell)) for folder, cell in row.findall(text)}
-
-
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_page_on_architecture_lists_every_folder_and_module(package):
-    def of_package(found: dict[str, set[str]]) -> set[str]:
-        return {
-            f"{folder}{name}"
-            for folder, names in found.items()
-            for name in {"", *names}
-            if folder.startswith(f"{package}/")
-        }
-
-    there, named = of_package(modules()), of_package(listed())
-    assert sorted(there - named) == [], "not listed in docs/architecture.md"
-    assert sorted(named - there) == [], "listed in docs/architecture.md, but not there"
+def test_the_page_on_architecture_lists_every_folder(package):
+    there = {f"{name_of(path.parent)}/" for path in (ROOT / package).rglob("*.py")}
+    rows = re.findall(r"^\| `([\w/]+/)` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    assert sorted(row for row in rows if row.startswith(f"{package}/")) == sorted(there)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from edge_client.daemon.server_client import ServerClient
 from edge_client.errors import UnreachableError
+from edge_client.fleet.server_client import ServerClient
 from edge_client.storage.device_state import Identity
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.errors import BundleError, ProtocolError

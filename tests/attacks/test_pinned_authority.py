@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 import pytest
 
 from aggregator_server import tls
-from edge_client.daemon import certificates
-from edge_client.daemon.joining import join
 from edge_client.errors import CertificateError
+from edge_client.fleet import certificates
+from edge_client.fleet.joining import join
 from edge_client.storage.device_state import DeviceState, Membership
 from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.ready_bundles import find_bundle

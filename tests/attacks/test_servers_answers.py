@@ -21,8 +21,8 @@ CLIENT = """
 import json, resource, sys
 from pathlib import Path
 import httpx
-from edge_client.daemon.answers import Bounds
-from edge_client.daemon.server_client import ServerClient
+from edge_client.fleet.answers import Bounds
+from edge_client.fleet.server_client import ServerClient
 from edge_client.errors import LinkError
 from edge_client.storage.device_state import Identity
 url, asked, folder, seconds = sys.argv[1:5]

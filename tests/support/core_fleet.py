@@ -4,11 +4,11 @@ import dataclasses
 from pathlib import Path
 
 from aggregator_server.fleet.devices import enrol
+from aggregator_server.rounds.devices.uploads import check_update, note_update
+from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_model, publish_public_set
 from aggregator_server.rounds.queries import read_waiting
-from aggregator_server.rounds.uploads import check_update, note_update
-from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.schemas import ModelInfo, RoundRequest
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming

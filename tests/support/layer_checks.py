@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from model_export import device_layers as layers
+from model_export.layers import device_layers as layers
 
 RECURRENT = ({}, {"return_sequences": True}, {"go_backwards": True})
 CASES = {

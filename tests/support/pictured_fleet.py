@@ -12,7 +12,7 @@ from aggregator_server.fleet.conduct import quarantine
 from aggregator_server.fleet.devices import Entry, enrol
 from aggregator_server.fleet.invitations import invite
 from aggregator_server.rounds.candidates import write_seen
-from aggregator_server.rounds.work import acknowledge
+from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.schemas import InvitationRequest
 from fleet_protocol.command_line import version
 from fleet_protocol.messages import ClassInfo, ClassReport, Enrolment, Learned, Versions

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from aggregator_server.errors import AggregatorError, ClassNotFoundError, RoundNotFoundError
 from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.devices import list_devices
-from aggregator_server.rounds.views import describe_round
+from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import ClassDetail
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, PROPOSED

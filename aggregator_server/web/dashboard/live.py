@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from aggregator_server import limits
 from aggregator_server.errors import BusyError
-from aggregator_server.rounds.views import list_rounds, summarise_round
+from aggregator_server.rounds.views.replies import list_rounds, summarise_round
 from aggregator_server.schemas import RoundSummary
 from aggregator_server.web.dashboard.access import Signed, Visit
 from aggregator_server.web.dashboard.languages import gettext

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from aggregator_server.fleet.devices import list_devices
-from aggregator_server.rounds.progress import list_progress
-from aggregator_server.rounds.views import list_rounds
+from aggregator_server.rounds.views.progress import list_progress
+from aggregator_server.rounds.views.replies import list_rounds
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.tables import ACTIVE, PROPOSED
 from aggregator_server.undo.views import list_class_history

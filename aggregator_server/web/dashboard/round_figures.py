@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.devices import list_devices
-from aggregator_server.rounds.lateness import late_after
-from aggregator_server.rounds.views import describe_round, show_open_round
+from aggregator_server.rounds.devices.lateness import late_after
+from aggregator_server.rounds.views.replies import describe_round, show_open_round
 from aggregator_server.schemas import DeviceInfo, ParticipantInfo, RoundDetail
 from aggregator_server.store import Store
 from aggregator_server.store.tables import OPEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aggregator_server.rounds.choices import StrategyChoice
+from aggregator_server.rounds.views.choices import StrategyChoice
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.strategies.plan_methods import known_settings
 from aggregator_server.strategies.registry import strategy as lookup

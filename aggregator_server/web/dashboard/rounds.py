@@ -10,9 +10,9 @@ from fastapi.responses import RedirectResponse, Response
 
 from aggregator_server.errors import AggregatorError
 from aggregator_server.rounds import lifecycle
-from aggregator_server.rounds.choices import list_choices
-from aggregator_server.rounds.progress import list_progress
-from aggregator_server.rounds.views import list_rounds
+from aggregator_server.rounds.views.choices import list_choices
+from aggregator_server.rounds.views.progress import list_progress
+from aggregator_server.rounds.views.replies import list_rounds
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.undo.restoring import restore_round

@@ -146,7 +146,7 @@ async def current_actor(request: Request) -> Actor:
 
 
 def know(request: Request, device_id: str = "") -> None:
-    """Tell the connection that its client is known (web/connection.py)."""
+    """Tell the connection that its client is known (web/transport/connection.py)."""
     connection = getattr(request.state, "connection", None)
     if connection is not None:
         connection.know(device_id)

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from fastapi import APIRouter
 
 from aggregator_server.errors import AuthorityNotFoundError
-from aggregator_server.rounds.views import glance_at_open_round
+from aggregator_server.rounds.views.replies import glance_at_open_round
 from aggregator_server.schemas import Health
 from aggregator_server.store.free_space import free_space
 from aggregator_server.web.http_errors import documented

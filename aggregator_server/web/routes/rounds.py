@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 
 from aggregator_server import errors
 from aggregator_server.rounds import lifecycle
-from aggregator_server.rounds.views import describe_round, list_rounds, summarise_round
+from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RestoreRequest, RoundDetail, RoundRequest, RoundSummary
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.http_errors import documented

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 
 from aggregator_server import errors
-from aggregator_server.rounds.admission import expects
-from aggregator_server.rounds.uploads import check_update, note_update, require_expected
+from aggregator_server.rounds.devices.admission import expects
+from aggregator_server.rounds.devices.uploads import check_update, note_update, require_expected
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.free_space import require_room

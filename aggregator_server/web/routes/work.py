@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 
 from aggregator_server import errors
-from aggregator_server.rounds.work import acknowledge, look, next_work
+from aggregator_server.rounds.devices.work import acknowledge, look, next_work
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.rounds import RoundId

@@ -6,7 +6,7 @@ import pytest
 from aggregator_server.errors import InvalidPlanError, NotSelectedError, RoundClosedError, RoundOpenError
 from aggregator_server.fleet.devices import revoke
 from aggregator_server.rounds.lifecycle import cancel_round
-from aggregator_server.rounds.views import describe_round, list_rounds
+from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from fleet_protocol.messages import ClassReport
 from fleet_protocol.prototypes import FleetPrototypes
 from tests.support.core_fleet import CoreFleet

@@ -7,11 +7,11 @@ import pytest
 
 from aggregator_server.errors import InvalidPlanError
 from aggregator_server.fleet.devices import revoke
+from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.publishing import publish_model
-from aggregator_server.rounds.views import describe_round, summarise_round
-from aggregator_server.rounds.work import acknowledge
+from aggregator_server.rounds.views.replies import describe_round, summarise_round
 from aggregator_server.schemas import RoundRequest
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
 from fleet_protocol.messages import Choice, Learned

@@ -9,11 +9,11 @@ from sqlalchemy import event
 from aggregator_server import errors
 from aggregator_server.fleet.classes import list_classes, rename_class
 from aggregator_server.fleet.devices import list_devices, revoke
+from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import advance, cancel_round
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.publishing import describe_public_set, publish_public_set
-from aggregator_server.rounds.views import describe_round, list_rounds, summarise_round
-from aggregator_server.rounds.work import acknowledge
+from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from fleet_protocol.messages import ClassAssignment, ClassReport, Learned

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from aggregator_server.errors import NoDevicesError
 from aggregator_server.rounds.candidates import read_candidates, read_history
 from aggregator_server.rounds.lifecycle import cancel_round
-from aggregator_server.rounds.views import describe_round, summarise_round
+from aggregator_server.rounds.views.replies import describe_round, summarise_round
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import data_sizes, select, selections
 from aggregator_server.selection.dynamic import settled_after

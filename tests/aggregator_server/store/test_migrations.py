@@ -12,7 +12,7 @@ import pytest
 
 from aggregator_server.fleet.classes import list_classes
 from aggregator_server.fleet.devices import list_devices
-from aggregator_server.rounds.views import describe_round, summarise_round
+from aggregator_server.rounds.views.replies import describe_round, summarise_round
 from aggregator_server.store import Store, migrations
 from aggregator_server.store.database import MANAGED
 from fleet_protocol.messages import Versions

@@ -9,7 +9,7 @@ import pytest
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
 from aggregator_server.errors import InvalidPlanError, InvalidRequestError, MalformedUpdateError, UnknownStrategyError
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.views import describe_round
+from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy

@@ -5,7 +5,7 @@ import pytest
 
 from aggregator_server.fleet.devices import revoke
 from aggregator_server.rounds.lifecycle import cancel_round
-from aggregator_server.rounds.views import describe_round
+from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.recommended import FleetKind, recommended
 from fleet_protocol.messages import Choice

@@ -8,10 +8,10 @@ import pytest
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError, ModelTooSmallError, NoModelError
+from aggregator_server.rounds.devices.work import next_work
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.publishing import describe_model
-from aggregator_server.rounds.views import describe_round
-from aggregator_server.rounds.work import next_work
+from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.fedkws_ui import adaptive_local_training
 from aggregator_server.strategies.plan_methods import complete

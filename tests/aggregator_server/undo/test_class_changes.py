@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.fleet.classes import list_classes, rename_class
-from aggregator_server.rounds.views import describe_round, list_rounds
+from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class, split_class
 from aggregator_server.undo.views import list_class_history
 from fleet_protocol.bundle import unpack_bundle

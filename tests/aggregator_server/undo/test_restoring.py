@@ -9,7 +9,7 @@ from aggregator_server.fleet.classes import list_classes, rename_class
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.rounds.history import starting_point
 from aggregator_server.rounds.publishing import describe_public_set
-from aggregator_server.rounds.views import describe_round, list_rounds
+from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.undo.class_changes import merge_class, remove_class, split_class
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.undo.views import list_class_history

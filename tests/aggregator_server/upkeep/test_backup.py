@@ -10,7 +10,7 @@ import pytest
 
 from aggregator_server.cli import main
 from aggregator_server.errors import BackupError
-from aggregator_server.rounds.views import describe_round
+from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.check import check
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from aggregator_server.fleet.devices import enrol
+from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_public_set
-from aggregator_server.rounds.work import acknowledge, next_work
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from edge_client.learning.rounds.job import RoundContext

@@ -3,8 +3,8 @@
 import pytest
 
 from aggregator_server import errors
-from aggregator_server.rounds.choices import StrategyChoice
 from aggregator_server.rounds.plan import make_plan
+from aggregator_server.rounds.views.choices import StrategyChoice
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.plan_methods import known_settings

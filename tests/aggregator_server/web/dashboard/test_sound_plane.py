@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from aggregator_server.rounds.views import describe_round
+from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import DiscoveryInfo, GroupInfo, ReportInfo
 from aggregator_server.web.dashboard.rendering import environment
 from aggregator_server.web.dashboard.sound_plane import plane_of

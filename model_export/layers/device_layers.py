@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from keras.layers import Add
 
-from model_export.attention import MultiHeadAttention
-from model_export.group_normalisation import GroupNormalization, LayerNormalization
-from model_export.layers import Conv2D, Dense, DepthwiseConv2D, Flatten, ReLU, Reshape, SeparableConv2D
-from model_export.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling1D, MaxPooling2D
-from model_export.sequence_layers import GRU, Bidirectional, Conv1D, Cropping1D
+from model_export.layers.attention import MultiHeadAttention
+from model_export.layers.feed_forward import Conv2D, Dense, DepthwiseConv2D, Flatten, ReLU, Reshape, SeparableConv2D
+from model_export.layers.group_normalisation import GroupNormalization, LayerNormalization
+from model_export.layers.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling1D, MaxPooling2D
+from model_export.layers.sequence import GRU, Bidirectional, Conv1D, Cropping1D
 
 __all__ = [
     "GRU",

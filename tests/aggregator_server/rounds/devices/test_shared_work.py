@@ -5,7 +5,7 @@ import pytest
 from aggregator_server.errors import DeviceRevokedError
 from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.devices import revoke
-from aggregator_server.rounds.work import look, next_work
+from aggregator_server.rounds.devices.work import look, next_work
 
 NOW = 101.0
 

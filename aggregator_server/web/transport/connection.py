@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from aggregator_server import limits
 from aggregator_server.errors import BusyError
-from aggregator_server.web.turns import Turns, is_of_fleet
+from aggregator_server.web.transport.turns import Turns, is_of_fleet
 
 _BUSY = json.dumps({"error": {"code": BusyError.code, "message": "too many connections are open; try again later"}})
 _SHED = (

@@ -8,9 +8,9 @@ import secrets
 
 from edge_client.clips.files import clips_of_a_round, labels_with_clips
 from edge_client.config import Config
-from edge_client.daemon.server_client import ServerClient
-from edge_client.daemon.versions import versions
 from edge_client.errors import RefusedError
+from edge_client.fleet.server_client import ServerClient
+from edge_client.fleet.versions import versions
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import Enrolled, Enrolment

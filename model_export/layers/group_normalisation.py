@@ -11,8 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from model_export.layers import tensors
-from model_export.operators import Gradient, Tensor, sum_by_channel
+from model_export.layers.feed_forward import tensors
+from model_export.layers.operators import Gradient, Tensor, sum_by_channel
 
 _EPSILON = 1e-3  # Keras's
 

@@ -11,9 +11,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from model_export import operators
-from model_export.layers import tensors
-from model_export.operators import Gradient, Tensor
+from model_export.layers import operators
+from model_export.layers.feed_forward import tensors
+from model_export.layers.operators import Gradient, Tensor
 
 _PROJECTIONS = ("query", "key", "value", "output")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from model_export.operators import Gradient, Tensor
+from model_export.layers.operators import Gradient, Tensor
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.config.new_file import Answers, write_new
 from edge_client.config.server_section import remove_server, write_server
-from edge_client.daemon.certificates import fingerprint
-from edge_client.daemon.enrolment import client_of_member, enrol, settle_secret
-from edge_client.daemon.server_client import ServerClient
 from edge_client.errors import CertificateError, ConfigError, RecordingError, RefusedError, StateError
+from edge_client.fleet.certificates import fingerprint
+from edge_client.fleet.enrolment import client_of_member, enrol, settle_secret
+from edge_client.fleet.server_client import ServerClient
 from edge_client.storage.device_state import DeviceState, Identity, Membership
 from fleet_protocol.addresses import InvitationLink, is_clear
 from fleet_protocol.bundle import read_bundle

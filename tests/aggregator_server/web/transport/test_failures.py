@@ -2,7 +2,7 @@
 
 import pytest
 
-from aggregator_server.web.failures import FailedAuthentications
+from aggregator_server.web.transport.failures import FailedAuthentications
 from tests.support.aggregator_process import ADMIN
 
 

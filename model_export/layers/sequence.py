@@ -1,6 +1,6 @@
 """Keras layers over time that train on a device: convolutions, cuts and gated recurrent units.
 
-As those of `layers.py`, each computes what the stock layer of the same name computes.
+As those of `feed_forward.py`, each computes what the stock layer of the same name computes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from model_export import operators
-from model_export.layers import Convolution, tensors
-from model_export.operators import Gradient, Tensor
-from model_export.recurrence import gru
+from model_export.layers import operators
+from model_export.layers.feed_forward import Convolution, tensors
+from model_export.layers.operators import Gradient, Tensor
+from model_export.layers.recurrence import gru
 
 
 class Conv1D(Convolution):

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from edge_client.daemon.answers import Bounds, read_message, shorten
-from edge_client.daemon.certificates import refusal, trust, trust_nobody_yet
-from edge_client.daemon.deadline import Deadline
 from edge_client.errors import LinkError, RefusedError, UnreachableError
+from edge_client.fleet.answers import Bounds, read_message, shorten
+from edge_client.fleet.certificates import refusal, trust, trust_nobody_yet
+from edge_client.fleet.deadline import Deadline
 from edge_client.storage.device_state import Identity
 from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.errors import MessageError

@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from edge_client.daemon.discovery import SERVICE, find_aggregators
+from edge_client.fleet.discovery import SERVICE, find_aggregators
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
 from tests.support.multicast import reaches_itself
@@ -100,7 +100,7 @@ def test_names_that_cannot_be_shown_are_left_out_and_the_others_listed(fleet_id)
 
 def test_where_no_socket_can_be_opened_the_way_out_is_said():
     code = (
-        "import resource, sys, zeroconf, edge_client.daemon.discovery, edge_client.commands.fleet; "
+        "import resource, sys, zeroconf, edge_client.fleet.discovery, edge_client.commands.fleet; "
         "from edge_client.cli import main; "
         "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); sys.exit(main(['join']))"
     )

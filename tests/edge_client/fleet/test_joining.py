@@ -13,10 +13,10 @@ import pytest
 from aggregator_server import tls
 from benchmarks.first_round import free_port
 from edge_client.config import load_config
-from edge_client.daemon.enrolment import renew_secret, settle_secret
-from edge_client.daemon.joining import join, leave
-from edge_client.daemon.server_client import ServerClient
 from edge_client.errors import CertificateError, ConfigError, RefusedError, StateError, UnreachableError
+from edge_client.fleet.enrolment import renew_secret, settle_secret
+from edge_client.fleet.joining import join, leave
+from edge_client.fleet.server_client import ServerClient
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.ready_bundles import find_bundle

@@ -14,13 +14,13 @@ from aggregator_server.fleet.classes import all_classes, as_merged, given_up, me
 from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.continuous import has_learned_as_much, is_due
+from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.groups import fine_tuning_due
 from aggregator_server.rounds.history import newest_result
 from aggregator_server.rounds.others import is_other, plan_for_others
 from aggregator_server.rounds.plan import parsed_plan, plan_of_text
 from aggregator_server.rounds.queries import newest_of_fleet, no_such_round, open_number
 from aggregator_server.rounds.states import is_done
-from aggregator_server.rounds.uploads import check_metrics
 from aggregator_server.store import Store
 from aggregator_server.store.tables import (
     PROPOSED,

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from aggregator_server.limits import BEGUN_AT_ONCE
-from aggregator_server.web.flusher import Flusher
-from aggregator_server.web.turns import Turns, is_of_fleet
+from aggregator_server.web.transport.flusher import Flusher
+from aggregator_server.web.transport.turns import Turns, is_of_fleet
 
 
 def test_few_begin_in_a_turn_of_the_loop_in_the_order_in_which_they_came():

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from model_export.operators import HUGE, Gradient, Pair, Tensor, pad
+from model_export.layers.operators import HUGE, Gradient, Pair, Tensor, pad
 
 
 def average_pool(x: Tensor, size: Pair) -> Tensor:

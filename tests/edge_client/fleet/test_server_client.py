@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from edge_client.daemon.server_client import ServerClient, is_local
+from edge_client.fleet.server_client import ServerClient, is_local
 from edge_client.storage.device_state import Identity
 
 IDENTITY = Identity("1" * 32, "a secret of the tests")

@@ -11,8 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from model_export import operators
-from model_export.operators import Tensor
+from model_export.layers import operators
+from model_export.layers.operators import Tensor
 
 Variable = Any
 

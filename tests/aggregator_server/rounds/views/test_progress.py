@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from aggregator_server.rounds.choices import list_choices
-from aggregator_server.rounds.progress import list_progress
-from aggregator_server.rounds.work import acknowledge
+from aggregator_server.rounds.devices.work import acknowledge
+from aggregator_server.rounds.views.choices import list_choices
+from aggregator_server.rounds.views.progress import list_progress
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.undo.class_changes import remove_class
 from aggregator_server.undo.restoring import restore_round

@@ -19,7 +19,7 @@ from aggregator_server.fleet.public_sets import feature_range, upload_terms
 from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
-from aggregator_server.rounds.admission import admit, note_upload
+from aggregator_server.rounds.devices.admission import admit, note_upload
 from aggregator_server.rounds.others import followed_strategy
 from aggregator_server.rounds.plan import plan_of_text
 from aggregator_server.store import Store

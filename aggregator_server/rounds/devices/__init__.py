@@ -1,0 +1,1 @@
+"""What a round asks of its devices: who takes part, what each is to do, and what each sent."""

@@ -1,0 +1,1 @@
+"""Rounds as people see them."""
