@@ -21,11 +21,12 @@ from edge_client.errors import WorkError
 from edge_client.learning.class_links import follow_fleet
 from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
 from edge_client.learning.methods.registry import local_methods
+from edge_client.learning.personalisations.personalisation import PersonalTask
+from edge_client.learning.personalisations.registry import personalisations
 from edge_client.learning.rounds.checked_plan import checked_plan
 from edge_client.learning.rounds.choice import choose, result_of
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.job import RoundContext, RoundJob
-from edge_client.learning.rounds.personalise import personalise
 from edge_client.learning.rounds.prototypes import PrototypeRound
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.rounds.zero_shot import ZeroShot
@@ -161,13 +162,23 @@ def _contribute(config: Config, state: DeviceState, saved: SavedModel, job: Roun
 
 def _learn(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob, fleets: Arrays | None) -> None:
     metrics = job.apply_result(config.device.learn_discovered)
-    if job.work.fine_tune:
-        source, settings = own_clips(config, job), job.work.plan.personalisation.settings
-        clips, judged = to_train_on(config, job, source), to_evaluate_on(job, source.held_out)
-        public = public_clips(job, clips)
-        metrics.update(
-            personalise(job.model, job.label_map, clips, judged, settings, job.rng, fleets, public, job.own_weights)
+    chosen = job.work.plan.personalisation
+    adapt = personalisations()[chosen.name].adapt
+    if job.work.fine_tune and adapt is not None:
+        source = own_clips(config, job)
+        clips = to_train_on(config, job, source)
+        task = PersonalTask(
+            model=job.model,
+            label_map=job.label_map,
+            clips=clips,
+            held_out=to_evaluate_on(job, source.held_out),
+            settings=chosen.settings,
+            rng=job.rng,
+            public=public_clips(job, clips),
+            global_weights=job.model.get_weights() if fleets is None else fleets,
+            own_weights=job.own_weights,
         )
+        metrics.update(adapt(task))
     made, taught = result_of(config, state, saved, job)
     chosen, verdict = choose(config, saved, job, made, taught=taught)
     metrics.update(verdict.metrics | held_out_metrics(config, job))

@@ -16,7 +16,10 @@ METHOD = PrototypeMethod(
             "where there is noise: to what whitened distance from the centre a clip's embedding is shortened",
             0.0,
             1e6,
+            main=True,
         ),
-        "noise": Setting(0.0, "of a prototype: its noise multiplier for one clip; 0: none (docs/privacy.md)", 0.0, 1e6),
+        "noise": Setting(
+            0.0, "of a prototype: its noise multiplier for one clip; 0: none (docs/privacy.md)", 0.0, 1e6, main=True
+        ),
     },
 )
