@@ -12,12 +12,12 @@ import numpy as np
 
 from aggregator_server.aggregation import Layout, Updates, aggregate_weights
 from edge_client.errors import ModelError
-from edge_client.learning.methods.local_method import train_shared
 from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.personalisations.personalisation import PersonalTask
 from edge_client.learning.personalisations.registry import personalisations
 from edge_client.learning.rounds.guard import Listener
 from edge_client.learning.rounds.job import round_rng
+from edge_client.learning.rounds.local_training import train_shared
 from edge_client.learning.rounds.task import PublicRows, prepare_task
 from edge_client.learning.rounds.upload import build_update, require_finite
 from edge_client.learning.slot_order import SlotOrder
