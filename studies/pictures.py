@@ -196,6 +196,46 @@ def _line_of_seeds(panel: Axes, curves: Sequence[Sequence[Point]], label: str, n
         panel.fill_between(rounds, list(map(min, values)), list(map(max, values)), color=_COLOURS[number], alpha=0.12)
 
 
+def draw(picture: Mapping[str, Any], file: Path) -> None:
+    """Draw a picture of results.json; `studies.study.Picture` says what it holds."""
+    import matplotlib as mpl
+
+    titles = list(dict.fromkeys(one["panel"] for one in picture["series"]))
+    with mpl.rc_context(_STYLE):
+        figure, axes = _panels(len(titles))
+        for panel, title in zip(axes, titles, strict=True):
+            there = [one for one in picture["series"] if one["panel"] == title]
+            for number, one in enumerate(there):
+                _DRAWN[picture["kind"]](panel, one, number, len(there))
+            _finish(panel, title, picture["x"], picture["y"] if panel is axes[0] else "")
+        save(_with_legend(figure), file)
+
+
+def _lines(panel: Axes, one: Mapping[str, Any], number: int, of: int) -> None:
+    del of
+    _line(panel, list(zip(one["x"], one["y"], strict=True)), one["name"], number)
+    if one["deviation"]:
+        low, high = ([y + sign * d for y, d in zip(one["y"], one["deviation"], strict=True)] for sign in (-1, 1))
+        panel.fill_between(one["x"], low, high, color=_COLOURS[number], alpha=0.12)
+
+
+def _points(panel: Axes, one: Mapping[str, Any], number: int, of: int) -> None:
+    del of
+    panel.scatter(one["x"], one["y"], s=12, alpha=0.5, color=_COLOURS[number], marker=_MARKERS[number])
+    _line(panel, _moving_mean(sorted(zip(one["x"], one["y"], strict=True))), one["name"], number)
+
+
+def _bars(panel: Axes, one: Mapping[str, Any], number: int, of: int) -> None:
+    width = 0.8 / of
+    places = [at + width * (number - (of - 1) / 2) for at in range(len(one["x"]))]
+    look: dict[str, Any] = {"color": _COLOURS[number], "error_kw": {"elinewidth": 0.8}}
+    panel.bar(places, one["y"], width, yerr=one["deviation"] or None, label=one["name"], **look)
+    panel.set_xticks(range(len(one["x"])), one["x"])
+
+
+_DRAWN = {"lines": _lines, "points": _points, "bars": _bars}
+
+
 def _line(panel: Axes, points: Sequence[Point], label: str, number: int) -> None:
     look: dict[str, Any] = {"color": _COLOURS[number], "linestyle": _DASHES[number], "marker": _MARKERS[number]}
     every = max(1, len(points) // 10)
