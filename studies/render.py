@@ -17,7 +17,7 @@ from studies.study import HOME, NAMES, Cell, stored
 
 DOCS = ROOT / "docs"
 _INSERT = re.compile(r"(?m)^\{\{ (table|picture) ([\w-]+) \}\}$")
-_NOT_FIGURES = re.compile(r"(?m)```.*?```|`[^`\n]*`|\]\([^)]*\)|^\{\{.*\}\}$|^#.*$", re.DOTALL)
+_NOT_FIGURES = re.compile(r"(?m)```[^`]*```|`[^`\n]*`|\]\([^)]*\)|^\{\{.*\}\}$|^#.*$")
 _NUMBER = re.compile(r"(?<![\w.,/])([-+]?)(\d{1,3}(?:,\d{3})+|\d+)(?:\.(\d+))?(?![\w/]|\.\d)( %| points?\b| ±)?")
 
 
