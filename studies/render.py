@@ -17,7 +17,7 @@ from studies.study import HOME, NAMES, Cell, stored
 
 DOCS = ROOT / "docs"
 _INSERT = re.compile(r"(?m)^\{\{ (table|picture) ([\w-]+) \}\}$")
-_NOT_FIGURES = re.compile(r"(?m)```.*?```|`[^`\n]*`|\]\([^)]*\)|^\{\{.*\}\}$|^#.*$", re.DOTALL)
+_NOT_FIGURES = re.compile(r"(?m)```[^`]*```|`[^`\n]*`|\]\([^)]*\)|^\{\{.*\}\}$|^#.*$")
 _NUMBER = re.compile(r"(?<![\w.,/])([-+]?)(\d{1,3}(?:,\d{3})+|\d+)(?:\.(\d+))?(?![\w/]|\.\d)( %| points?\b| ±)?")
 
 
@@ -41,8 +41,8 @@ def page(name: str, home: Path = HOME) -> str:
         found = results[f"{kind}s"][key]
         return markdown_table(found) if kind == "table" else f"![{found['title']}](../images/{file_of(name, key)})"
 
-    made = f"<!-- Written by `python -m studies.render` from studies/{name}/text.md and results.json. -->\n"
-    return f"{made}# {results['title']}\n{_INSERT.sub(insert, text).strip()}\n\n{_about(results)}\n"
+    made = f"`python -m studies.render` wrote this page from `studies/{name}/text.md` and `results.json`."
+    return f"# {results['title']}\n{_INSERT.sub(insert, text).strip()}\n\n{_about(results)}\n{made}\n"
 
 
 def file_of(name: str, picture: str) -> str:

@@ -22,7 +22,7 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Bundle, read_bundle, write_bundle
 from fleet_protocol.tensors import Arrays
 from model_export import network
-from model_export.layers.normalisation import Normalisation
+from model_export.feature_statistics import Normalisation
 from model_export.specification import Specification
 from studies.speech.data import Speakers, Utterances, aligned, disguised, joined, phrases, varied
 from studies.speech.start import Pretraining

@@ -10,8 +10,7 @@ from benchmarks.gain.kept_runs import figures_of
 from benchmarks.gain.shared_weights import FLEETS
 from fleet_simulator.experiment.sections import BaselinesSection, DataSection, FleetSection, ModelSection
 from studies.simulated import simulated
-from tests.studies.test_tables import NoTraining
-from tests.support.tiny_study import TinyTable
+from tests.support.tiny_study import NoTraining, TinyTable
 
 
 @pytest.fixture

@@ -94,3 +94,26 @@ def test_a_text_that_asks_for_what_is_not_there_is_named(tmp_path):
     tiny_home(tmp_path, "{{ table two }}\n")
     with pytest.raises(BenchmarkError, match=r"studies/tiny/text\.md asks for a table two"):
         page("tiny", tmp_path)
+
+
+def sections():
+    """The parts of docs/results.md, each with the study that it links."""
+    parts = re.split(r"(?m)^(?=## )", (DOCS / "results.md").read_text())[1:]
+    return {match.group(1): part for part in parts if (match := re.search(r"\(studies/(\w+)\.md\)", part))}
+
+
+def test_the_short_page_has_a_part_of_every_study_with_its_picture_and_at_most_ten_rows():
+    text = (DOCS / "results.md").read_text()
+    assert len(text.split()) <= 3500
+    assert list(sections()) == list(NAMES)
+    for name, part in sections().items():
+        rows = [line for line in part.splitlines() if line.startswith("|")]
+        assert 3 <= len(rows) <= 12
+        assert all(len(cell) <= 200 for row in rows for cell in row.split("|"))
+        (picture,) = re.findall(r"!\[[^]]+\]\(images/([\w-]+\.svg)\)", part)
+        assert picture in {file_of(name, key) for key in stored(name)["pictures"]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_of_the_short_page_is_in_the_study_that_it_links(name):
+    assert stale(sections()[name], stored(name)) == []

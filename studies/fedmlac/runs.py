@@ -19,8 +19,8 @@ from fleet_simulator.experiment.sections import (
     ModelSection,
     RoundsSection,
 )
-from studies.fedmlac import often as fedmlac_often
-from studies.fedmlac.figures import (
+from studies.fedmlac.methods import FIVE, LISTENING, WARM_UP, Method, fedavg, fedmlac, fedopt
+from studies.fedmlac.names import (
     CLEAN,
     FEDMLAC,
     FLEETS_OF_FIVE,
@@ -30,45 +30,32 @@ from studies.fedmlac.figures import (
     SCORES,
     TUNED_ON,
     WRONG,
-    Tuning,
     some,
 )
-from studies.fedmlac.methods import FIVE, LISTENING, WARM_UP, Method, fedavg, fedmlac, fedopt
+from studies.fedmlac.often import OftenVisited
 from studies.fedmlac.scores import shared_scores
-from studies.fedmlac.tables import tables
+from studies.fedmlac.tables import summary as summary
 from studies.keywords import KEYWORDS, keyword_clips
 from studies.published import LPA
-from studies.report import Results
 from studies.run import Call, Run
 from studies.scale import Scale
 
 TITLE = "FedMLAC: mutual learning and layer-wise pruning aggregation"
-PAPER = "Bai et al. 2025, FedMLAC"
 
 SEEDS, TUNING_SEEDS = (1, 2), (100,)
 MOST_PASSES = 100  # of models without a fleet
 TEST, PUBLIC = 0.25, 0.05  # shares of the speakers
 HELD_OUT = 0.2  # of a device's clips
 PUBLIC_OF_A_WORD = 18  # of zero_shot
-SCORES_RATES, SCORES_RATE = (0.01, 0.02, 0.05, 0.1, 0.2), 0.05
+SCORES_RATE = 0.05
 
-TRIALS: Mapping[str, Mapping[str, Method]] = {
-    "FedAvg": {f"{rate:g}": fedavg(rate) for rate in (0.01, 0.02, 0.04, 0.08, 0.16)},
-    "FedProx": {
-        f"{rate:g}, mu {mu:g}": Method("fedprox", {"learning_rate": rate, "proximal": mu})
-        for rate, mu in ((0.04, 0.01), (0.04, 0.1), (0.08, 0.01), (0.08, 0.1), (0.16, 0.01))
-    },
-    "FedOPT": {
-        f"{rate:g}, server's {server:g}": fedopt(rate, server)
-        for rate, server in ((0.04, 0.003), (0.04, 0.01), (0.04, 0.03), (0.08, 0.003), (0.08, 0.01))
-    },
-    FEDMLAC: {
-        f"{rate:g}, a {share:g}": fedmlac(rate, share)
-        for rate, share in ((0.04, 0.1), (0.04, 0.3), (0.08, 0.3), (0.16, 0.3), (0.16, 0.6))
-    },
+METHODS: Mapping[str, Method] = {
+    "FedAvg": fedavg(0.04),
+    "FedProx": Method("fedprox", {"learning_rate": 0.04, "proximal": 0.1}),
+    "FedOPT": fedopt(0.04, 0.01),
+    FEDMLAC: fedmlac(0.16, 0.6),
 }
-CHOSEN = {"FedAvg": "0.04", "FedProx": "0.04, mu 0.1", "FedOPT": "0.04, server's 0.01", FEDMLAC: "0.16, a 0.6"}
-METHODS: Mapping[str, Method] = {name: trials[CHOSEN[name]] for name, trials in TRIALS.items()}
+"""As the trials chose them that text.md names; the trials took as long as all that is reported."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +134,7 @@ def experiment(scale: Scale, method: Method, condition: Condition, seed: int, si
 
 
 def runs(scale: Scale) -> list[Run]:
-    """Return every method's runs under every condition, with fewer devices in a round, in parts, and of many visits.
-
-    The trials of :data:`TRIALS` are not among them: they take as long as all that is reported.
-    """
+    """Return every method's runs under every condition, with fewer devices in a round, in parts, and of many visits."""
     size = FULL if scale.full else SMALL
     often = None if scale.full else _often(scale)
     found = list(often.trials(TUNING_SEEDS)) if often else []
@@ -167,12 +151,12 @@ def runs(scale: Scale) -> list[Run]:
     return [*found, *often.reported(SEEDS)] if often else found
 
 
-def _often(scale: Scale) -> fedmlac_often.OftenVisited:
+def _often(scale: Scale) -> OftenVisited:
     """Return the fleet of the other runs, with the same clips on the same devices."""
     data = {"source": "log_mel", "path": scale.data("gsc_v2_logmel_jpg.zip"), "labels": KEYWORDS}
     data |= {"speakers": SMALL.speakers, "test": TEST, "public": PUBLIC}
     fleet = {"devices": SMALL.devices, "held_out": HELD_OUT, "local_models": True}
-    return fedmlac_often.OftenVisited(data, fleet, _bundles(scale))
+    return OftenVisited(data, fleet, _bundles(scale))
 
 
 def _parts(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
@@ -224,12 +208,3 @@ def _scores(scale: Scale, name: str, rate: float, seed: int, size: Size) -> Run:
         "seed": seed,
     }
     return Run(name, seed, Call(shared_scores, arguments), cost_s=0.15 * size.devices * size.rounds)
-
-
-def section(results: Results) -> str:
-    """Return the tables."""
-    trials = {name: tuple(of) for name, of in TRIALS.items()} | {SCORES: tuple(f"{rate:g}" for rate in SCORES_RATES)}
-    chosen = CHOSEN | {SCORES: f"{SCORES_RATE:g}"}
-    often = {name: tuple(of) for name, of in fedmlac_often.TRIALS.items()}
-    tuned = Tuning(TUNING_SEEDS, trials, chosen), Tuning(TUNING_SEEDS, often, fedmlac_often.CHOSEN)
-    return tables(results, *tuned)
