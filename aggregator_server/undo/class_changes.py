@@ -36,8 +36,8 @@ from aggregator_server.undo.operations import (
 )
 from aggregator_server.undo.reports import move_reports, rows_by_reports
 from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassInfo
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
 from fleet_protocol.tensors import pack, unpack
 
