@@ -117,8 +117,8 @@ class RoundRow(Base):
     fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group. ``series`` is the
     first of the continuous rounds that it is one of; these have no ``deadline_at``.
 
-    ``operation`` is what an operator did to the fleet, in place of a round with devices. ``restores`` is the round
-    whose state that brought back. No later round starts from one that is ``undone_by`` such a row.
+    The result of an operator's operation (:class:`OperationRow`) is a round without devices. No later round starts from
+    one that is ``undone_by`` such a round.
     """
 
     __tablename__ = "rounds"
@@ -146,8 +146,6 @@ class RoundRow(Base):
     follows: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     group_index: Mapped[int | None]
     series: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
-    operation: Mapped[str | None] = mapped_column(String(16))
-    restores: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     undone_by: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     groups: Mapped[Json | None] = mapped_column(JSON(none_as_null=True), deferred=True)
     details: Mapped[Json] = mapped_column(deferred=True)  # large; only read where people look at one round
@@ -157,6 +155,19 @@ class RoundRow(Base):
         # The database itself ensures that one round is open at a time.
         Index("one_open_round", "state", unique=True, sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
     )
+
+
+class OperationRow(Base):
+    """What an operator did to the fleet; the round ``round_id`` has its result, and no devices.
+
+    ``restores`` is the round whose state it brought back. ``details`` are for people.
+    """
+
+    __tablename__ = "operations"
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
+    what: Mapped[str] = mapped_column(String(16))
+    restores: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+    details: Mapped[Json]
 
 
 class ModelRow(Base):

@@ -6,8 +6,6 @@ are on disk before one transaction writes all rows: a server that is killed has 
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -18,7 +16,7 @@ from aggregator_server.rounds.continuous import open_next
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.queries import lock_open_round, newest_done, uploads_of_round
 from aggregator_server.rounds.states import mark_failed
-from aggregator_server.store.tables import DONE, BlobRow, PublicSetRow, RoundRow
+from aggregator_server.store.tables import DONE, BlobRow, Json, OperationRow, PublicSetRow, RoundRow
 from fleet_protocol.public_set import PublicSet
 
 # What a round starts from, in columns of its row; blobs are of kinds with these names.
@@ -76,10 +74,10 @@ def insert_operation(
     now: float,
     operation: str,
     results: dict[str, str | None],
-    details: dict[str, Any],
+    details: Json,
     restores: int | None = None,
 ) -> RoundRow:
-    """Insert a round that is done and whose result an operator made.
+    """Insert an operation, and the round that is done with its result.
 
     Args:
         session: a writing one; no round is open.
@@ -100,14 +98,13 @@ def insert_operation(
         opened_at=now,
         closed_at=now,
         model_version=base.model_version,
-        operation=operation,
-        restores=restores,
-        details={"operation": details},
+        details={},
         **{start: getattr(newest, result) for start, result in _RESULT_OF.items()},
         **after,
     )
     session.add(row)
     session.flush()
+    session.add(OperationRow(round_id=row.round_id, what=operation, restores=restores, details=details))
     return row
 
 

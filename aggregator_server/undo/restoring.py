@@ -32,6 +32,7 @@ from aggregator_server.store.tables import (
     UNDONE,
     AssignmentRow,
     ClassRow,
+    OperationRow,
     ParticipantRow,
     RoundRow,
 )
@@ -126,13 +127,13 @@ def _again(
         new_classes=based_on.new_classes,
         opened_at=now,
         model_version=based_on.model_version,
-        operation=_RESTORE,
-        restores=based_on.round_id,
         details={},
         **{name: getattr(based_on, name) for name in STARTS},
     )
     session.add(row)
     session.flush()
+    details = {"without_devices": sorted(without)}
+    session.add(OperationRow(round_id=row.round_id, what=_RESTORE, restores=based_on.round_id, details=details))
     note_public_set(session, based_on.public_set, public_set, row.round_id)
     _undo_later(session, based_on.round_id - 1, row.round_id)
     _restore_classes(session, public_set.classes, since=based_on.round_id - 1)
@@ -141,7 +142,6 @@ def _again(
     parts = session.scalars(select(ParticipantRow).where(ParticipantRow.round_id == based_on.round_id)).all()
     copied = [{name: getattr(part, name) for name in columns} for part in parts if part.device_id in left]
     session.execute(insert(ParticipantRow), [part | {"round_id": row.round_id} for part in copied])
-    result.result.details["operation"] = {"without_devices": sorted(without)}
     apply_result(session, row.round_id, result, now)
     return row.round_id
 

@@ -15,7 +15,7 @@ from aggregator_server.rounds.queries import OPEN_ROUND, open_round_id, require_
 from aggregator_server.rounds.recognition import recognition_of
 from aggregator_server.schemas import DiscoveryInfo, ParticipantInfo, RoundDetail, RoundSummary, moment
 from aggregator_server.store import Store
-from aggregator_server.store.tables import DeviceRow, LearnedRow, ParticipantRow, RoundRow
+from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow
 from fleet_protocol.messages import RoundPlan, parse
 
 
@@ -68,6 +68,7 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         plan = parsed_plan(row.plan)
         participants = _participants(session, row, plan)
         details, planned = row.details, schedule_of(row)
+        operation = session.get(OperationRow, round_id)
         model = model_blob(session, row.model_version)
     discovery = details.get("discovery")
     return RoundDetail(
@@ -93,7 +94,7 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         groups=planned.groups,
         group_rounds=planned.rounds,
         damaged=tuple(details.get("damaged", ())),
-        operation=details.get("operation", {}),
+        operation={} if operation is None else operation.details,
         accuracy_classes=details.get("accuracy_classes", {}),
     )
 
@@ -123,10 +124,10 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.follows,
         RoundRow.group_index,
         RoundRow.series,
-        RoundRow.operation,
-        RoundRow.restores,
+        OperationRow.what.label("operation"),
+        OperationRow.restores,
         RoundRow.undone_by,
-    )
+    ).outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
 
 
 def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no type of its own)
