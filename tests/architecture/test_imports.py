@@ -19,6 +19,7 @@ PACKAGES = {
     "fleet_simulator",
     "benchmarks",
     "demo",
+    "studies",
 }
 STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type checkers alone
 BASE = {"numpy", "safetensors", "dacite"}
