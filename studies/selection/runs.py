@@ -29,12 +29,11 @@ from fleet_simulator.experiment.sections import (
     RoundsSection,
 )
 from studies.keywords import keyword_clips
-from studies.pictures import share
 from studies.published import MEAN
 from studies.run import Call, Figures, Run
 from studies.scale import Scale
 from studies.selection.clips import FRACTION, drawn
-from studies.study import Cell, Figure, Picture, Results, Series, Summary, Table, measured
+from studies.study import Cell, Figure, Picture, Results, Series, Summary, Table, measured, share
 from studies.warm_start import from_warm_start, judged_start
 
 TITLE = "Dynamic selection and group-balanced personalisation (Xu et al. 2025)"
