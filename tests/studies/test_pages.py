@@ -81,9 +81,8 @@ def test_a_page_holds_the_tables_and_pictures_that_the_text_asks_for(tmp_path):
     text = (docs / "studies" / "tiny.md").read_text()
     assert "# Tiny\nProse.\n\nOf one\n\n|  | x, % |\n| --- | ---: |\n| a \\| b | 1.5 ± 0.7 |\n" in text
     assert "![A curve.](../images/results-tiny-curve.svg)" in text
-    assert text.endswith(
-        "3 runs, 0.5 minutes of one process, 2026-01-02, scale small, seeds 1, code `abc`.\nMachine: M.\n"
-    )
+    about = "3 runs, 0.5 minutes of one process, 2026-01-02, scale small, seeds 1, code `abc`."
+    assert f"\n{about}\nMachine: M.\n" in text
     drawn = {path.name: path.read_bytes() for path in (docs / "images").iterdir()}
     assert set(drawn) == {f"results-tiny-{key}.svg" for key in ("curve", "bars", "marks")}
     write("tiny", tmp_path, docs)
