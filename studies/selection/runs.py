@@ -430,7 +430,7 @@ def _draws(results: Results) -> list[list[Cell]]:
         for case, what, published in zip(
             saved[2 * place :], until, (round(pair.total, 1), round(pair.saved, 1)), strict=False
         ):
-            expected = [round(100 * case[key], digits) for key, digits in (("mean", 1), ("low", 0), ("high", 0))]
+            expected = [round(100 * case["mean"], 1), round(100 * case["low"]), round(100 * case["high"])]
             rows.append([_label(pair), what, *expected, published])
     return rows
 
