@@ -1,4 +1,6 @@
-"""Every bound on what others may send to the aggregator. docs/security.md, "Bounds", gives the reasons.
+"""Bounds on what others may send to the aggregator, beside those of the protocol (fleet_protocol/limits.py).
+
+docs/security.md, "Bounds", gives the reasons.
 
 A bound is checked before anything is allocated, read or parsed for what it bounds.
 """
@@ -6,15 +8,12 @@ A bound is checked before anything is allocated, read or parsed for what it boun
 from __future__ import annotations
 
 from fleet_protocol.bounded_json import JsonBounds
+from fleet_protocol.limits import MESSAGE_BYTES, UPDATE_BYTES
 from fleet_protocol.tensors import TensorBounds
 
 # Bodies, in bytes.
-MESSAGE_BYTES = 2**20
-UPDATE_BYTES = 64 * 2**20
 FORM_BYTES = 64 * 2**10  # of the dashboard, from whoever is signed in
 STRANGERS_FORM_BYTES = 4 * 2**10  # of its forms that anybody may send: to sign in, and to choose a language
-PUBLIC_SET_BYTES = 512 * 2**20
-MODEL_BYTES = 64 * 2**20
 
 HEAD_BYTES = 16 * 2**10  # of a request's line and headers
 
@@ -72,9 +71,6 @@ UPDATE = TensorBounds(
 )
 
 # What messages and documents hold.
-NAME_LENGTH = 200
-VERSION_LENGTH = 100  # of each text in which a device says what it runs
-LABELS = 4_096
 METRICS = 200
 CLIPS = 2**31  # a device has fewer
 SLOTS = 65_536
@@ -83,7 +79,7 @@ IMPRESSIONS = 4_096  # data impressions of one class: the largest value of the s
 STEP_FACTOR = 1e6  # largest value of the setting `step_factor`, which follows from what devices reported
 
 # Classes. Class discovery compares every description of a round with every other one. Sounds beyond these bounds are
-# reported again. The new sounds of one upload are bounded by fleet_protocol.messages.MAX_REPORTS.
+# reported again. The new sounds of one upload are bounded by the protocol.
 REPORTS_PER_ROUND = 256
 REFERENCES_PER_ROUND = 512  # descriptions of known classes
 NEW_CLASSES_OF_A_DEVICE = 8  # in one round, that it alone reports

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from aggregator_server.errors import InvalidRequestError
-from aggregator_server.limits import NAME_LENGTH
+from fleet_protocol.limits import NAME_LENGTH
 
 _SUFFIX_ROOM = 8  # for " (12345)"
 

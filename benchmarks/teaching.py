@@ -35,7 +35,8 @@ from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.learning.teaching.job import teach
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import DeviceState, Progress
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import Progress
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Manifest, read_bundle
@@ -182,7 +183,7 @@ def trial(case: Case, seed: int, material: Material, bundle: Path, weights: Arra
         config = load_config(path)
         state = DeviceState(config.device.state)
         labels = _known_map(read_bundle(bundle).manifest)
-        state.save_model(
+        state.model.save(
             weights, weights, Progress(architecture=bundle.stem, label_map=labels, contributed=1, learned=1)
         )
         rate_hz = material.settings.sample_rate_hz
@@ -195,11 +196,11 @@ def trial(case: Case, seed: int, material: Material, bundle: Path, weights: Arra
                 store.add_background(noise, rate_hz, material.settings.clip_s)
         if case.public_set:
             blob = _public_set(material).pack()
-            write_durably(state.blob_path(digest(blob)), blob)
+            write_durably(state.blobs.path(digest(blob)), blob)
         began = time.perf_counter()
         teach(config, state)
         seconds = time.perf_counter() - began
-        saved = state.load_model(bundle)
+        saved = state.model.load(bundle)
     model = ModelRuntime(saved.listening_bundle)
     return _judged(model, saved.progress.listening_labels, case.label, test, material) | {"seconds": seconds}
 

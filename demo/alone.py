@@ -45,7 +45,7 @@ def train_alone(
     for index, twin in enumerate(twins):
         twin.prepare("http://127.0.0.1:1", "alone", folder, split.per_round, plan.seed + index)
         twin.add(split.training[index])
-        blob = twin.state.blob_path(digest)
+        blob = twin.state.blobs.path(digest)
         blob.parent.mkdir(parents=True, exist_ok=True)
         write_durably(blob, packed)
     jobs: list[TrainingJob] = [OwnerTraining()]

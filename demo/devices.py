@@ -93,11 +93,11 @@ class Device:
 
     def names(self) -> dict[int, str]:
         """Return the owner's word for every slot of its model."""
-        return dict(enumerate(self.state.load_model(self.bundle).progress.label_map.names))
+        return dict(enumerate(self.state.model.load(self.bundle).progress.label_map.names))
 
     def listening_labels(self) -> LabelMap:
         """Return its labels without the slots that the model with which it listens never learned."""
-        return self.state.load_model(self.bundle).progress.listening_labels
+        return self.state.model.load(self.bundle).progress.listening_labels
 
     def heard_as(self, held_out: Mapping[str, Floats], mask: Floats) -> dict[str, Ints]:
         """Return the slot that the model with which it listens prefers for every recording.
@@ -109,7 +109,7 @@ class Device:
         Returns:
             int64 [n] by label.
         """
-        model = ModelRuntime(self.state.load_model(self.bundle).listening_bundle)
+        model = ModelRuntime(self.state.model.load(self.bundle).listening_bundle)
         return {label: model.predict(model.normalise(rows), mask).argmax(axis=1) for label, rows in held_out.items()}
 
 

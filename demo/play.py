@@ -21,7 +21,6 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import RoundPlan, parse
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.ready_bundles import find_bundle
-from model_export.quiet import native_output_hidden
 
 # A round of the demonstration takes seconds, on a busy machine minutes; one that takes so long has failed.
 _ROUND_S = 600.0
@@ -83,22 +82,21 @@ def play(options: Options, kind: FleetKind, split: Split, terminal: Terminal) ->
     terminal.stage(f"{kind.key}: a twin of every device learns by itself")
     twins = train_alone(devices, split, public_set, plan, options.rounds, options.folder / "alone")
     terminal.stage(f"{kind.key}: the devices' models are asked for what they know")
-    with native_output_hidden():  # the runtime greets everybody who opens a model
-        held_out = read_held_out(test, devices[0].bundle)
-        recognised = recognition(devices, held_out, found)
-        users = [
-            {
-                "name": device.name,
-                "architecture": device.architecture,
-                "labels": list(device.labels),
-                "alone": own_accuracy(twin, held_out, with_new=True),
-                "after": own_accuracy(device, held_out, with_new=False),
-                "with_new": own_accuracy(device, held_out, with_new=True),
-                "never_heard": _never_heard(recognised, device.name),
-                **_gains(rounds, device.name),
-            }
-            for device, twin in zip(devices, twins, strict=True)
-        ]
+    held_out = read_held_out(test, devices[0].bundle)
+    recognised = recognition(devices, held_out, found)
+    users = [
+        {
+            "name": device.name,
+            "architecture": device.architecture,
+            "labels": list(device.labels),
+            "alone": own_accuracy(twin, held_out, with_new=True),
+            "after": own_accuracy(device, held_out, with_new=False),
+            "with_new": own_accuracy(device, held_out, with_new=True),
+            "never_heard": _never_heard(recognised, device.name),
+            **_gains(rounds, device.name),
+        }
+        for device, twin in zip(devices, twins, strict=True)
+    ]
     averaged = [key for key in users[0] if key not in ("name", "architecture", "labels")]
     return {
         "users": users,

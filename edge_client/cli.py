@@ -29,7 +29,7 @@ from edge_client.commands import (
     wyoming,
 )
 from edge_client.owner_page import command as ui
-from fleet_protocol.command_line import INTERRUPTED, parse, program, with_version
+from fleet_protocol.command_line import parse, program, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
@@ -90,23 +90,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             message += f". {_not_allowed(error.__cause__, sys.argv[1:] if arguments is None else arguments)}"
     except ModuleNotFoundError as error:
         message = describe_missing(error, _EXTRAS.get((error.name or "").partition(".")[0], "edge"))
-    except KeyboardInterrupt:
-        print("auricle-edge: interrupted", file=sys.stderr)
-        return INTERRUPTED
     print(f"auricle-edge: {message}", file=sys.stderr)
     return 1
 
 
 def _not_allowed(error: PermissionError, arguments: Sequence[str]) -> str:
     """Say as whom a command may do what it was refused."""
-    told = f"not allowed to use {error.filename}" if error.filename else str(error)
+    refusal = f"not allowed to use {error.filename}" if error.filename else str(error)
     owner = _service(Path(error.filename)) if isinstance(error.filename, str) else None
     user = "" if owner is None else f"-u {owner} "
-    return f"{told}: sudo {user}auricle-edge {shlex.join(arguments)}"
+    return f"{refusal}: sudo {user}auricle-edge {shlex.join(arguments)}"
 
 
 def _service(path: Path) -> str | None:
-    """Return the service to which a file belongs, or the nearest folder above it that can be looked at."""
+    """Return the service to which a file belongs, or the nearest folder above it that can be read."""
     for place in (path, *path.absolute().parents):
         try:
             found = place.stat()

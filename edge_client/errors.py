@@ -119,7 +119,7 @@ class RefusedError(LinkError):
 
     Attributes:
         status: HTTP status.
-        code: the error's stable code.
+        code: Stable code of the error.
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:

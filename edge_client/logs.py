@@ -16,6 +16,6 @@ def set_up_log() -> None:
 
 
 def _is_journal(descriptor: int) -> bool:
-    """Tell whether a file is the journal's: systemd names its device and inode (systemd.exec(5), JOURNAL_STREAM)."""
+    """Return whether a file is the journal's: systemd names its device and inode (systemd.exec(5), JOURNAL_STREAM)."""
     found = os.fstat(descriptor)
     return os.environ.get("JOURNAL_STREAM", "") == f"{found.st_dev}:{found.st_ino}"

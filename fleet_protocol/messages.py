@@ -24,8 +24,6 @@ RoundState = Literal["open", "done", "failed"]
 WorkKind = Literal["contribute", "learn"]
 Rounds = Literal["single", "continuous"]
 CONTINUOUS: Rounds = "continuous"
-MAX_REPORTS = 32
-"""New sounds in one upload. A device with more of them reports the others in later rounds."""
 RENEWAL_HEADER = "Auricle-New-Secret"
 """Header of an answer that asks a device to change its secret."""
 

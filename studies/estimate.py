@@ -20,7 +20,6 @@ from edge_client.learning.targets import from_slots
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_simulator.experiment.sections import Experiment
-from model_export.quiet import native_output_hidden
 from studies.run import Run
 
 # What the short training takes on the machine of docs/results.md, in seconds.
@@ -133,8 +132,7 @@ def _state_mib(run: Run) -> float:
 def training_seconds() -> float:
     """Return the shortest of several short trainings of a ready bundle, in seconds."""
     bundle = read_bundle(find_bundles(READY, ["cnn2"])["cnn2"])
-    with native_output_hidden():
-        model = ModelRuntime(bundle)
+    model = ModelRuntime(bundle)
     rng, manifest = np.random.default_rng(0), bundle.manifest
     x = rng.normal(size=(_TRAINED_ON, *manifest.input_shape)).astype(np.float32)
     targets = from_slots(rng.integers(4, size=_TRAINED_ON), manifest.capacity)

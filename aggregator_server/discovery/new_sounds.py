@@ -25,7 +25,8 @@ from aggregator_server.names import check_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import TensorError
 from fleet_protocol.feature_settings import EmbeddingSettings
-from fleet_protocol.messages import MAX_REPORTS, Update
+from fleet_protocol.limits import REPORTS
+from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays, require
 
 _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
@@ -56,9 +57,9 @@ def check_document(terms: UploadTerms, update: Update) -> None:
         twice = [class_id for class_id, times in Counter(class_ids).items() if times > 1]
         if twice:
             raise MalformedUpdateError(f"{field!r} names class {twice[0]!r} twice")
-    if len(update.reports) > MAX_REPORTS:
+    if len(update.reports) > REPORTS:
         raise MalformedUpdateError(
-            f"{len(update.reports)} new sounds in one upload; at most {MAX_REPORTS} are taken; report the others later"
+            f"{len(update.reports)} new sounds in one upload; at most {REPORTS} are taken; report the others later"
         )
     slots = [report.slot for report in update.reports]
     if len(set(slots)) != len(slots) or any(not 0 <= slot < SLOTS for slot in slots):

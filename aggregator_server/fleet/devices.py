@@ -25,7 +25,7 @@ from aggregator_server.fleet.conduct import with_conduct
 from aggregator_server.fleet.invitations import spend
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.versions import check_versions, is_outdated
-from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN, LABELS
+from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, moment
 from aggregator_server.security import hash_secret, same
@@ -33,6 +33,7 @@ from aggregator_server.store import Store, Tables
 from aggregator_server.store.tables import DeviceRow, table_of
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.limits import LABELS
 from fleet_protocol.messages import Enrolled, Enrolment, Versions
 
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")

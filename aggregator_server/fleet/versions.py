@@ -7,9 +7,9 @@ from dataclasses import asdict
 from functools import cache
 
 from aggregator_server.errors import InvalidRequestError
-from aggregator_server.limits import VERSION_LENGTH
 from aggregator_server.names import check_name
 from fleet_protocol.command_line import version
+from fleet_protocol.limits import VERSION_LENGTH
 from fleet_protocol.messages import Versions
 from fleet_protocol.tensors import is_digest
 

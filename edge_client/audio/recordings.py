@@ -37,13 +37,13 @@ class Recordings:
     A folder counts as a label while it holds a recording and its name starts with neither ``_`` nor ``.``.
 
     Attributes:
-        skipped: recordings that could not be used so far, each with the reason.
+        skipped: Recordings that could not be used so far, each with the reason.
     """
 
     def __init__(
         self, folder: Path, settings: FeatureSettings, per_round: tuple[int, int] | None = None, seed: int = 0
     ) -> None:
-        """Look at nothing yet; the folder is read again at every question.
+        """Read nothing yet; the folder is read again at every question.
 
         Args:
             folder: holds a folder for each label.
@@ -199,7 +199,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def is_recording(path: Path) -> bool:
-    """Tell files and dangling links, whose names are worth a warning, from all else."""
+    """Distinguish files and dangling links, whose names are worth a warning, from all else."""
     if path.name.startswith(".") or path.suffix.lower() not in SUFFIXES:
         return False
     return path.is_file() or not path.exists()

@@ -1,4 +1,4 @@
-"""Sounds that tell a person who records when a take begins, and when it is over."""
+"""Sounds that signal to a person who records when a take begins, and when it is over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Cues:
     """Plays cues on the device's own output.
 
     Attributes:
-        problem: Why they cannot be heard; "" as long as they can. Nothing is played after the first failure.
+        problem: Reason that no cue can be heard; "" as long as they can. Nothing is played after the first failure.
     """
 
     def __init__(self) -> None:

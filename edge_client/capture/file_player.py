@@ -27,7 +27,7 @@ from fleet_protocol.arrays import Floats
 _COMMAND = (sys.executable, "-m", "edge_client.capture.file_player")
 _GAP_S = 1.0
 _BLOCK_S = 0.05
-# A process that was halted for longer goes on from there, instead of hurrying after the clock.
+# A process that was halted for longer continues from there, instead of hurrying after the clock.
 _LATE_S = 1.0
 _FULL_SCALE = 32_768
 

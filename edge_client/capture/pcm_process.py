@@ -36,7 +36,7 @@ class PcmProcess:
     """A running recorder in a process group of its own.
 
     Attributes:
-        overruns: how often it said that sound was lost.
+        overruns: Number of times that it reported lost sound.
     """
 
     def __init__(self, name: str, command: Sequence[str]) -> None:

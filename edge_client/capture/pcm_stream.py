@@ -17,10 +17,10 @@ class PcmStream:
     """Sound from an opened device.
 
     Attributes:
-        process: records it.
-        device: the device's name.
-        rate_hz: at which it records.
-        channels: that it records.
+        process: Process that records.
+        device: Name of the device.
+        rate_hz: Sample rate of the recording, Hz.
+        channels: Number of recorded channels.
     """
 
     process: PcmProcess
@@ -29,7 +29,7 @@ class PcmStream:
     channels: int
 
     def read(self, timeout_s: float) -> Floats:
-        """Return what came meanwhile, the mean of all channels: float32 [any] in -1..1, none when the timeout ends.
+        """Return what arrived meanwhile, the mean of all channels: float32 [any] in -1..1, none when the timeout ends.
 
         Raises:
             AudioError: the recording ended.

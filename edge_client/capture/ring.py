@@ -43,7 +43,7 @@ class SampleRing:
         return dropped
 
     def take(self, samples: int, timeout_s: float) -> Floats:
-        """Return the oldest samples: float32 [samples], fewer when the timeout ends first or nothing more can come."""
+        """Return the oldest samples: float32 [samples], fewer when the timeout ends first or no more will arrive."""
         taken = np.empty(samples, np.float32)
         count = 0
         deadline = time.monotonic() + timeout_s

@@ -24,7 +24,7 @@ from fleet_protocol.arrays import Floats
 _log = logging.getLogger(__name__)
 
 _RECORDER, _HOLDER = "record.lock", "microphone.lock"
-# A listener looks at the locks at every read, at least twice a second; closing a stuck device may take longer.
+# A listener checks the locks at every read, at least twice a second; closing a stuck device may take longer.
 _PATIENCE_S = 20.0
 _POLL_S = 0.1
 

@@ -19,9 +19,9 @@ class CaptureDevice:
     """A device that can record.
 
     Attributes:
-        name: by which it is opened.
-        description: for people; "" where the name says it all.
-        rates_hz: which of the usual rates it offers; () where nobody asked it.
+        name: Name by which it is opened.
+        description: Description for people; "" where the name says it all.
+        rates_hz: Those of the usual sample rates that it offers, Hz; () where they were not queried.
     """
 
     name: str

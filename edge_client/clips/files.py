@@ -17,8 +17,8 @@ class Clip:
     """One clip of the store.
 
     Attributes:
-        label: what it is a sound of; or a reserved folder.
-        path: where it is.
+        label: Label of the sound, or a reserved folder.
+        path: Path of the file.
     """
 
     label: str
@@ -80,7 +80,7 @@ def _names(folder: Path) -> list[str]:
 def store_digest(folder: Path) -> str | None:
     """Return 16 hex digits that change when a clip comes, goes or gets another label; None where no label has one.
 
-    Only names are looked at, no file is opened.
+    Only names are read, no file is opened.
     """
     paths = clip_files(folder)
     if not any(is_label(folder_of(path, folder)) for path in paths):

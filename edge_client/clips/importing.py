@@ -28,9 +28,9 @@ class Summary:
     """What became of the files.
 
     Attributes:
-        stored: new clips of each label.
-        present: files that were in the store before.
-        refused: files that cannot be used, each with the reason.
+        stored: Number of new clips of each label.
+        present: Number of files that were in the store before.
+        refused: Files that cannot be used, each with the reason.
     """
 
     stored: Counter[str] = field(default_factory=Counter)
@@ -62,7 +62,7 @@ def import_folder(
         advance: called before each file, with the number of files that are done, and of all.
 
     Raises:
-        RecordingError: the folder holds no recordings where they are looked for.
+        RecordingError: the folder holds no recordings where they are searched for.
         ClipError: the label cannot be one, or another process is changing the store.
         QuotaError: the store is full.
     """
@@ -71,7 +71,7 @@ def import_folder(
     files = list(_files(folder, label))
     if not files:
         expected = "recordings" if label is not None else "folders of recordings, one for each label"
-        raise RecordingError(f"no {expected} in {folder}: looked for {FORMATS}; --label takes a flat folder")
+        raise RecordingError(f"no {expected} in {folder}: searched for {FORMATS}; --label takes a flat folder")
     summary = Summary() if summary is None else summary
     with store.changing():
         for done, (name, path) in enumerate(files):
@@ -86,7 +86,7 @@ def import_folder(
 
 
 def _files(folder: Path, label: str | None) -> Iterator[tuple[str, Path]]:
-    """Find the files worth a look, each with its label; everything but hidden files and folders."""
+    """Find the files that may be recordings, each with its label; everything but hidden files and folders."""
     if label is not None and folder.is_file():
         yield label, folder
         return

@@ -19,7 +19,7 @@ def rejected(label: str) -> str:
 
 
 def is_label(folder: str) -> bool:
-    """Tell whether a folder below the store's is a label's."""
+    """Return whether a folder below the store's is a label's."""
     return not folder.startswith(("_", "."))
 
 

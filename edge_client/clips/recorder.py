@@ -34,7 +34,7 @@ class Step:
         take: Number of the take, from 1; 0 for the room.
         count: Number of takes wanted; 0 for the room.
         number: The number that is counted.
-        text: What was wrong with a take that was refused.
+        text: Reason that a take was refused.
     """
 
     kind: Literal["room", "count", "now", "kept", "refused"]
@@ -54,7 +54,7 @@ class Display(Protocol):
         """Show a line that stays."""
 
     def level(self, text: str, level_db: float) -> None:
-        """Show what goes on at this moment, and how loud it is."""
+        """Show the present step, and how loud it is."""
 
 
 class Recorder:

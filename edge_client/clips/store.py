@@ -92,7 +92,7 @@ class ClipStore:
         return path
 
     def holds(self, label: str, samples: Floats, rate_hz: int) -> bool:
-        """Tell whether a label has this very clip already.
+        """Return whether a label has this very clip already.
 
         Raises:
             ClipError: the label or the samples cannot be stored.
@@ -282,7 +282,7 @@ class ClipStore:
 
 
 def is_changing(folder: Path) -> bool:
-    """Tell whether a process is changing the clips at this moment."""
+    """Return whether a process is changing the clips at this moment."""
     path = folder / _LOCK
     return path.exists() and is_locked(path)
 

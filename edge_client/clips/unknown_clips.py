@@ -32,10 +32,10 @@ class UnknownClip:
     """One sound that was heard.
 
     Attributes:
-        path: where it is.
+        path: Path of the file.
         clip_id: 8 hex digits that name it.
-        heard_at: when, in seconds since 1970.
-        score: the best score that any label got, 0..1; of a detected sound, its label's.
+        heard_at: Time of the sound, seconds since 1970.
+        score: Best score of any label, 0..1; of a detected sound, its label's.
     """
 
     path: Path

@@ -21,8 +21,7 @@ def add_config(parser: argparse.ArgumentParser, *, below: bool = False, search: 
         parser: The command's.
         below: Whether it is an action of a command that has the option too: then its absence behind the action must not
             undo what was given before it.
-        search: Whether it needs a configuration that is there: where none is named, it is looked for before the command
-            runs.
+        search: Whether it needs a configuration that is there: where none is named, it is searched for first.
     """
     help_ = "TOML; docs/device.md lists the keys (AURICLE_CONFIG, else edge.toml here, else /etc/auricle/edge.toml)"
     default = argparse.SUPPRESS if below else None

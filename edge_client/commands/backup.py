@@ -34,8 +34,8 @@ def add(commands: Commands) -> None:
 
 
 def _backup(options: argparse.Namespace) -> int:
-    from edge_client.commands.owner import Teaching
     from edge_client.errors import StateError
+    from edge_client.owner import Teaching
     from edge_client.storage.backup import write_backup
 
     if options.file.exists() and not options.force:
@@ -82,7 +82,7 @@ def _replace(source: Path, config: Config, state: DeviceState) -> None:
     from edge_client.storage.device_state import DeviceState
 
     try:
-        DeviceState(unpack_backup(source, state.folder)).load_model(config.model.bundle)
+        DeviceState(unpack_backup(source, state.folder)).model.load(config.model.bundle)
     except BaseException:
         discard_restore(state.folder)
         raise

@@ -60,8 +60,8 @@ def add(commands: Commands) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from edge_client.commands.owner import Teaching
     from edge_client.commands.status import expected_lines, provisional_lines, same_lines
+    from edge_client.owner import Teaching
     from edge_client.storage.owner_choices import read_choices, same_sounds
 
     teaching = Teaching.open(options.config)
@@ -145,7 +145,7 @@ def _of_label(store: ClipStore, label: str) -> list[Clip]:
 
 def _play(options: argparse.Namespace) -> int:
     from edge_client.capture.playback import play
-    from edge_client.commands.owner import Teaching
+    from edge_client.owner import Teaching
 
     teaching = Teaching.open(options.config)
     play(teaching.store.find(options.clip).path, teaching.settings.sample_rate_hz)
@@ -153,9 +153,9 @@ def _play(options: argparse.Namespace) -> int:
 
 
 def _relabel(options: argparse.Namespace) -> int:
-    from edge_client.commands.changes import rename
-    from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
+    from edge_client.owner import Teaching
+    from edge_client.owner_changes import rename
 
     teaching = Teaching.open(options.config)
     store = teaching.store
@@ -174,9 +174,9 @@ def _relabel(options: argparse.Namespace) -> int:
 
 
 def _undo(options: argparse.Namespace) -> int:
-    from edge_client.commands.changes import changes, undo
-    from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
+    from edge_client.owner import Teaching
+    from edge_client.owner_changes import changes, undo
 
     teaching = Teaching.open(options.config)
     found = changes(teaching)
@@ -193,8 +193,8 @@ def _undo(options: argparse.Namespace) -> int:
 
 
 def _differ(options: argparse.Namespace) -> int:
-    from edge_client.commands.changes import set_different
-    from edge_client.commands.owner import Teaching
+    from edge_client.owner import Teaching
+    from edge_client.owner_changes import set_different
 
     set_different(Teaching.open(options.config), options.first, options.second)
     if options.json:
@@ -206,8 +206,8 @@ def _differ(options: argparse.Namespace) -> int:
 
 def _delete(options: argparse.Namespace) -> int:
     from edge_client.clips.trash import KEEP_DAYS
-    from edge_client.commands.changes import delete
-    from edge_client.commands.owner import Teaching
+    from edge_client.owner import Teaching
+    from edge_client.owner_changes import delete
 
     teaching = Teaching.open(options.config)
     store = teaching.store
@@ -230,9 +230,9 @@ def _print_each(lines: Sequence[str]) -> None:
 
 
 def _undelete(options: argparse.Namespace) -> int:
-    from edge_client.commands.changes import put_back
-    from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
+    from edge_client.owner import Teaching
+    from edge_client.owner_changes import put_back
 
     teaching = Teaching.open(options.config)
     deletions = teaching.trash.deletions()
@@ -276,8 +276,8 @@ def _list_deleted(deletions: Sequence[Deletion], *, json: bool) -> int:
 
 
 def _purge(options: argparse.Namespace) -> int:
-    from edge_client.commands.changes import purge
-    from edge_client.commands.owner import Teaching
+    from edge_client.owner import Teaching
+    from edge_client.owner_changes import purge
 
     teaching = Teaching.open(options.config)
     confirm("remove deleted clips for good", yes=options.yes)

@@ -21,8 +21,10 @@ def add(commands: Commands) -> None:
     """Add the commands."""
     join = commands.add_parser("join", help="join a fleet by an invitation (`auricle-aggregator invite` prints one)")
     add_config(join, search=False)
-    join.add_argument("link", nargs="?", help="the invitation, https://host:port/#aur_join_...; none: look for servers")
-    join.add_argument("--seconds", type=float, default=3.0, metavar="S", help="without a link: how long to look (3)")
+    join.add_argument(
+        "link", nargs="?", help="the invitation, https://host:port/#aur_join_...; none: search for servers"
+    )
+    join.add_argument("--seconds", type=float, default=3.0, metavar="S", help="without a link: how long to search (3)")
     join.add_argument(
         "--insecure-http", action="store_true", help="send the device's secret even where others can read it"
     )
@@ -44,7 +46,7 @@ def add(commands: Commands) -> None:
     leave.set_defaults(command=_leave)
 
 
-def _look(options: argparse.Namespace) -> int:
+def _search(options: argparse.Namespace) -> int:
     """List the aggregators of the local network."""
     from edge_client.fleet.discovery import find_aggregators
 
@@ -63,7 +65,7 @@ def _look(options: argparse.Namespace) -> int:
 
 def _join(options: argparse.Namespace) -> int:
     if options.link is None:
-        return _look(options)
+        return _search(options)
     from edge_client.config import load_config
     from edge_client.config.place import config_option, find_config
     from edge_client.fleet.joining import join
@@ -75,7 +77,7 @@ def _join(options: argparse.Namespace) -> int:
         _set_up(options, link)
     options.config = find_config(options.config)
     enrolled = join(options.config, link, insecure_http=options.insecure_http)
-    _tell(options, link, enrolled)
+    _print_joined(options, link, enrolled)
     if options.run:
         from edge_client.daemon.daemon import run
 
@@ -88,7 +90,7 @@ def _join(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(options: argparse.Namespace, link: InvitationLink, enrolled: Enrolled) -> None:
+def _print_joined(options: argparse.Namespace, link: InvitationLink, enrolled: Enrolled) -> None:
     """Say what the device joined, and what becomes of its owner's words."""
     from edge_client.config import load_config
 
@@ -99,7 +101,7 @@ def _tell(options: argparse.Namespace, link: InvitationLink, enrolled: Enrolled)
         return
     print(f"joined the fleet of {link.url}, which knows {len(enrolled.classes)} classes")
     if enrolled.waiting:
-        print("an operator has yet to admit this device; `auricle-edge status` tells when it is so")
+        print("an operator has yet to admit this device; `auricle-edge status` says when it is so")
     if shared:
         print("it reads your words for sounds; with share_names = false in [device] they stay on this device")
     else:
@@ -122,7 +124,7 @@ def _set_up(options: argparse.Namespace, link: InvitationLink) -> None:
 def _leave(options: argparse.Namespace) -> int:
     from edge_client.fleet.joining import leave
 
-    leave(options.config, tell=not options.forget)
+    leave(options.config, notify=not options.forget)
     if options.json:
         print_json({"left": True})
         return 0

@@ -31,8 +31,8 @@ def add(commands: Commands) -> None:
 
 def _import(options: argparse.Namespace) -> int:
     from edge_client.clips.importing import Summary, import_folder
-    from edge_client.commands.owner import Teaching
     from edge_client.commands.progress import progress
+    from edge_client.owner import Teaching
 
     teaching = Teaching.open(options.config)
     label, check = options.label, teaching.require_slot

@@ -79,7 +79,7 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _choose_microphone(options: argparse.Namespace, *, asking: bool) -> None:
-    """Settle what the device listens with, where the options do not say it, and tell when there is no microphone."""
+    """Settle what the device listens with, where the options do not say it, and say when there is no microphone."""
     if options.play is not None:
         from edge_client.capture.file_player import playable
 

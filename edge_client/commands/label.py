@@ -13,7 +13,7 @@ from fleet_protocol.command_line import print_json
 if TYPE_CHECKING:
     from edge_client.clips.unknown_clips import UnknownClip
     from edge_client.commands import Commands
-    from edge_client.commands.owner import Teaching
+    from edge_client.owner import Teaching
 
 
 def add(commands: Commands) -> None:
@@ -29,8 +29,8 @@ def add(commands: Commands) -> None:
 
 
 def _label(options: argparse.Namespace) -> int:
-    from edge_client.commands.owner import Teaching
     from edge_client.errors import ClipError
+    from edge_client.owner import Teaching
 
     teaching = Teaching.open(options.config)
     if options.play is not None:

@@ -30,7 +30,7 @@ def add(commands: Commands) -> None:
 def _record(options: argparse.Namespace) -> int:
     from edge_client.capture.cues import Cues
     from edge_client.clips.level_meter import display_for
-    from edge_client.commands.owner import Teaching
+    from edge_client.owner import Teaching
 
     teaching = Teaching.open(options.config)
     label = teaching.require_slot(options.label)

@@ -50,7 +50,7 @@ def _ill(status: dict[str, Any]) -> bool:
 
 
 def _is_shut_out(status: dict[str, Any]) -> bool:
-    """Tell whether the aggregator answers and does not take this device; one that waits for an operator is not ill."""
+    """Return whether the aggregator answers and refuses this device; one that waits for an operator is not ill."""
     server = status.get("server")
     return bool(server and server["reachable"] and not server["enrolled"] and not server["waiting"])
 

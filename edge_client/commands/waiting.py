@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from edge_client.commands.owner import Teaching
+    from edge_client.owner import Teaching
 
 _POLL_S = 0.5
-# Until then the daemon has looked at the clips, and its status speaks of them.
+# Until then the daemon has read the clips, and its status covers them.
 _NOTICED_S = 5.0
 
 
@@ -35,7 +35,7 @@ def wait_until_learned(teaching: Teaching) -> None:
         raise WorkError("without [microphone] this device learns in rounds alone: there is nothing to wait for")
     wanted, began = store_digest(teaching.config.clips_folder), time.time()
     with _shown("learning"):
-        while wanted is not None and teaching.state.taught() != wanted:
+        while wanted is not None and teaching.state.model.taught() != wanted:
             if not teaching.state.locked("daemon"):
                 raise WorkError("the daemon does not run, so nothing learns from the clips: auricle-edge run")
             if error := _failure(teaching, began):
@@ -55,7 +55,7 @@ def _failure(teaching: Teaching, began: float) -> str:
 
 @contextmanager
 def _shown(what: str) -> Iterator[None]:
-    """Show on a terminal that something goes on."""
+    """Show a spinner on a terminal."""
     if not sys.stderr.isatty():
         yield
         return

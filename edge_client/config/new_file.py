@@ -57,7 +57,7 @@ def write_new(path: Path, answers: Answers, *, replace: bool) -> None:
     """
     require_new(path, replace=replace)
     text = _text(answers)
-    with tempfile.TemporaryDirectory() as folder:  # relative paths are looked at by nobody yet
+    with tempfile.TemporaryDirectory() as folder:  # nobody resolves relative paths yet
         trial = Path(folder) / path.name
         trial.write_text(text, encoding="utf-8")
         load_config(trial)

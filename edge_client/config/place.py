@@ -1,4 +1,4 @@
-"""Where the configuration of a command is: named, or looked for."""
+"""Where the configuration of a command is: named, or searched for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edge_client.errors import ConfigError
 VARIABLE = "AURICLE_CONFIG"
 # Where `make install-edge` puts the configuration.
 SERVICE_CONFIG = Path("/etc/auricle/edge.toml")
-# Looked for in the folder in which a command is typed.
+# Searched for in the folder in which a command is typed.
 LOCAL_CONFIG = Path("edge.toml")
 
 
@@ -28,7 +28,7 @@ def find_config(given: Path | None) -> Path:
     named = _named(given)
     if named is not None:
         return _existing(*named)
-    # A folder into which this user may not look, as another one's home under `sudo -u`, has none for it.
+    # A folder into which this user may not read, as another one's home under `sudo -u`, has none for it.
     if os.access(LOCAL_CONFIG, os.F_OK):
         _refuse_a_strangers(LOCAL_CONFIG)
         return LOCAL_CONFIG
@@ -56,7 +56,7 @@ def config_option(path: Path) -> str:
 
 
 def _named(given: Path | None) -> tuple[Path, str] | None:
-    """Return the file that was named, and by what; None: it has to be looked for."""
+    """Return the file that was named, and by what; None: it has to be searched for."""
     if given is not None:
         return given, "--config"
     variable = os.environ.get(VARIABLE)
@@ -68,7 +68,7 @@ def _existing(path: Path, by: str) -> Path:
 
     Raises:
         ConfigError: it is not there.
-        PermissionError: this user may not look for it.
+        PermissionError: this user may not search for it.
     """
     try:
         path.stat()

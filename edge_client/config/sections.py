@@ -147,8 +147,8 @@ class MicrophoneConfig:
 
     Attributes:
         device: Part of the sound device's name, because its number changes from boot to boot; "": the system's default.
-        backend: What records: ``portaudio``, or ``arecord`` for boards where PortAudio hangs. ``file`` plays recordings
-            in the place of a microphone.
+        backend: Recorder: ``portaudio``, or ``arecord`` for boards where PortAudio hangs. ``file`` plays recordings in
+            the place of a microphone.
         rate_hz: Sample rate of the recording, Hz; 0: the model's where the hardware offers it, else the nearest above.
         silent_s: Time without a frame, or of digital silence, after which the stream is opened anew, s.
         file: A recording, or a folder of recordings, that ``file`` plays in the order of their paths; None: none.
@@ -175,7 +175,7 @@ class MicrophoneConfig:
 
 
 THRESHOLD = 0.7
-"""Averaged score from which a label counts as heard where nothing tells how often other sounds reach it."""
+"""Averaged score from which a label counts as heard where it is not known how often other sounds reach it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +190,7 @@ class DetectorConfig:
         threshold: Averaged score from which a label counts as heard, 0..1; None: see :data:`THRESHOLD`.
         thresholds: The same for single labels, ``[detector.thresholds]``.
         refractory_s: Time after an event in which the same label makes no other, s.
-        energy_gate_db: Level below which a window is not looked at, dB full scale.
+        energy_gate_db: Level below which a window is not classified, dB full scale.
         unknown_threshold: Score below which every averaged score of an unknown sound stays, 0..1; 0: none is unknown.
         unknown_onset_db: Level above the background at which a sound begins, dB.
         unknown_refractory_s: Time after an unknown sound in which there is no other, s.

@@ -1,4 +1,4 @@
-"""The daemon: keeps the device's loops running, tells how they are, and ends them cleanly when asked to."""
+"""The daemon: keeps the device's loops running, reports their state, and ends them cleanly when asked to."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from edge_client.events import Heard
 from edge_client.events.publisher import Publisher
 from edge_client.events.registry import open_sinks
 from edge_client.learning.forgotten_labels import forget_noted
-from edge_client.learning.teaching.embedding_cache import forget_clips
 from edge_client.live.feed import LiveFeed
 from edge_client.logs import set_up_log
 from edge_client.model.interpreter import installed_runtime
 from edge_client.rate_limited_log import RateLimitedLog
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_choices import forget
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
@@ -121,10 +121,10 @@ class Daemon:
         self._unknown = UnknownClips(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
         self._detected = DetectedClips(self._state.detected_folder, config.clips, settings.sample_rate_hz)
         self._listening: ListeningLoop | None = None
-        if self._state.follow_front_end(config.model.bundle):
+        if self._state.model.follow_front_end(config.model.bundle):
             log.warning("the bundle has another front end than before: the model begins anew and learns all clips")
         self._reload()
-        sinks = open_sinks(config, self._state.identity().device_id) if config.microphone else []
+        sinks = open_sinks(config, self._state.identity.load().device_id) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_sound)
         self._rounds = self._add_round_loop() if config.server is not None else None
         self._teaching = self._add_teaching_loop()
@@ -158,7 +158,7 @@ class Daemon:
         """Take up what a command changed: labels without clips, and a model that this process did not make."""
         try:
             forget_noted(self._config, self._state)
-            if self._state.model_key() != self._model_key and not self._training.status["training"]:
+            if self._state.model.key() != self._model_key and not self._training.status["training"]:
                 self._reload()
         except (AuricleError, OSError) as error:  # what listens goes on with the model that it has
             self._trouble.warning("cannot take up what a command changed: %s", error)
@@ -227,8 +227,8 @@ class Daemon:
 
     def _reload(self) -> None:
         """Take up the model that is on the disk."""
-        self._model_key = self._state.model_key()
-        self._model = model_status(self._state.load_model(self._config.model.bundle).progress)
+        self._model_key = self._state.model.key()
+        self._model = model_status(self._state.model.load(self._config.model.bundle).progress)
         if (loop := self._listening) is not None:
             try:
                 loop.reload()
@@ -236,7 +236,7 @@ class Daemon:
                 log.error("cannot take up the new model: %s", error)
 
     def _feed_watchdog(self) -> None:
-        """Tell systemd that all is well; where a loop stands still it is left to start the daemon again."""
+        """Report to systemd that all is well; where a loop stands still it is left to start the daemon again."""
         stuck = [loop.name for loop in self._supervisor.loops.values() if loop.stuck()]
         if stuck:
             log.error("no progress: %s", ", ".join(stuck))

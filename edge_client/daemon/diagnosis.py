@@ -44,8 +44,8 @@ class Finding:
     Attributes:
         check: Name of the check.
         verdict: Whether it is well; a warning keeps nothing from working now.
-        found: What was found, for people.
-        way_out: What to do; "" where it is well.
+        found: Result of the check, for people.
+        way_out: Remedy; "" where none is needed.
     """
 
     check: str
@@ -58,7 +58,7 @@ def examine(given: Path | None) -> Iterator[Finding]:
     """Check a device, one thing after the other; what an earlier finding makes impossible is left out.
 
     Args:
-        given: Its configuration; None: it is looked for.
+        given: Its configuration; None: it is searched for.
     """
     yield _versions()
     config_path = None
@@ -70,14 +70,14 @@ def examine(given: Path | None) -> Iterator[Finding]:
         return
     yield Finding("configuration", "ok", str(config_path))
     yield _permission(config)
-    for check, look in _CHECKS.items():
-        yield _guarded(check, look, config)
+    for check, find in _CHECKS.items():
+        yield _guarded(check, find, config)
 
 
-def _guarded(check: str, look: Callable[[Config], Finding], config: Config) -> Finding:
+def _guarded(check: str, find: Callable[[Config], Finding], config: Config) -> Finding:
     """Return a check's finding; what it could not do is one too, and carries its own way out."""
     try:
-        return look(config)
+        return find(config)
     except (AuricleError, OSError) as error:
         return Finding(check, "problem", str(error), "see the message")
 
@@ -105,7 +105,7 @@ def _permission(config: Config) -> Finding:
 
 
 def _existing(folder: Path) -> Path:
-    """Return a folder, or the nearest above it that is there and can be looked at."""
+    """Return a folder, or the nearest above it that is there and can be read."""
     for place in (folder, *folder.parents):
         try:
             place.stat()
@@ -117,7 +117,7 @@ def _existing(folder: Path) -> Path:
 
 def _bundle(config: Config) -> Finding:
     model = ModelRuntime.open(config.model.bundle, config.device.threads)
-    saved = DeviceState(config.device.state).load_model(config.model.bundle)
+    saved = DeviceState(config.device.state).model.load(config.model.bundle)
     labels = saved.progress.label_map.labels
     return Finding("bundle", "ok", f"{model.manifest.architecture}: {', '.join(labels) or 'no labels yet'}")
 
@@ -159,7 +159,7 @@ def _microphone(config: Config) -> Finding:
 
 
 def _played(microphone: MicrophoneConfig, rate_hz: int) -> Finding:
-    """Look whether recordings can be played in the place of a microphone; they may well begin with silence."""
+    """Check whether recordings can be played in the place of a microphone; they may well begin with silence."""
     source = open_microphone(microphone, rate_hz)
     source.close()
     return Finding("microphone", "ok", f"none: it plays recordings, {source.device}")
@@ -191,7 +191,7 @@ def _judged_level(found: str, level_db: float) -> Finding:
 def _temperature(config: Config) -> Finding:
     hot, limit = temperature_c(), config.training.max_temperature_c
     if hot is None:
-        return Finding("temperature", "ok", "this board does not tell")
+        return Finding("temperature", "ok", "this board does not report it")
     found = f"{hot:.0f} degrees"
     if 0 < limit < hot:
         way_out = f"cool the board; nothing is trained above {limit:.0f} ([training] max_temperature_c)"
@@ -214,7 +214,7 @@ def _aggregator(config: Config) -> Finding:
     state = DeviceState(config.device.state)
     client = client_of_member(url, state)
     try:
-        client.look_at_oneself()
+        client.check_enrolment()
     except CertificateError as error:
         return Finding("aggregator", "problem", str(error), "if the server was set up anew: auricle-edge join LINK")
     except RefusedError as error:
@@ -231,7 +231,7 @@ def _aggregator(config: Config) -> Finding:
             f"{url} answers; its clock is {away:+.0f} s away from this one",
             "set the clock of whichever is wrong: sudo timedatectl set-ntp true",
         )
-    membership = state.membership()
+    membership = state.membership.load()
     pinned = membership is not None and membership.authority is not None
     how = "TLS by the pinned authority" if pinned else "TLS by a public authority"
     how = "without TLS" if url.startswith("http:") else how

@@ -1,4 +1,4 @@
-"""Of the status that the daemon writes, what tells others whether it does its work: Home Assistant, by MQTT."""
+"""Of the status that the daemon writes, what shows others whether it does its work: Home Assistant, by MQTT."""
 
 from __future__ import annotations
 

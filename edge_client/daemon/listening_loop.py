@@ -42,9 +42,9 @@ class Loaded(NamedTuple):
     """What a detector listens with.
 
     Attributes:
-        model: with the weights that listen.
-        label_map: which slot is which label.
-        tails: by label, how often other sounds score high for it; none where the front end is not pretrained.
+        model: Model with the weights that listen.
+        label_map: Label of each slot.
+        tails: Distribution of other sounds' scores by label; none where the front end is not pretrained.
     """
 
     model: ModelRuntime
@@ -60,7 +60,7 @@ def load_listening(config: Config) -> Loaded:
         StateError: the saved model is damaged, or belongs to another bundle.
         ModelError: this machine has no runtime, or the runtime cannot take the graph.
     """
-    saved = DeviceState(config.device.state).load_model(config.model.bundle)
+    saved = DeviceState(config.device.state).model.load(config.model.bundle)
     progress = saved.progress
     # A round's result knows nothing of other sounds; it is soon taught anew.
     fitted = progress.tails if progress.background_trained else {}
@@ -115,7 +115,7 @@ class ListeningLoop:
         self._publisher.announce(self._detector.labels)
 
     def run(self, stop: threading.Event) -> None:
-        """Listen until told to stop.
+        """Listen until asked to stop.
 
         Raises:
             AudioError: the source failed for good.
@@ -131,7 +131,7 @@ class ListeningLoop:
                 continue
             if not hears:
                 hears = True
-                self._tell_labels()
+                self._publish_labels()
             self._last_frame = time.monotonic()
             waiting = self._source.read(longest, 0.0)
             if len(waiting) > _BEHIND_S * self._rate_hz:
@@ -141,7 +141,7 @@ class ListeningLoop:
                 self._push(waiting)
 
     def reload(self) -> None:
-        """Take up weights and labels that were saved meanwhile; the loop goes on with the old ones while they load.
+        """Take up weights and labels that were saved meanwhile; the loop keeps the old ones while they load.
 
         Raises:
             EdgeError: they cannot be loaded; the loop keeps the old ones.
@@ -151,7 +151,7 @@ class ListeningLoop:
             self._pending = loaded
 
     def counters(self) -> dict[str, float | int | None]:
-        """Return what the status tells of listening; ``latency_ms`` and its like are None before the first hop."""
+        """Return what the status says of listening; ``latency_ms`` and its like are None before the first hop."""
         with self._lock:
             latencies = np.array(self._latencies_s)
         known = len(latencies) > 0
@@ -177,10 +177,10 @@ class ListeningLoop:
             loaded, self._pending = self._pending, None
         if loaded is not None:
             self._detector.adopt(*loaded)
-            self._tell_labels()
+            self._publish_labels()
             self._publisher.announce(self._detector.labels)
 
-    def _tell_labels(self) -> None:
+    def _publish_labels(self) -> None:
         log.info("listening for %s", ", ".join(self._detector.labels) or "nothing yet: teach a sound")
 
     def _push(self, samples: Floats) -> None:
@@ -196,7 +196,7 @@ class ListeningLoop:
             self._feed.send(samples, self._detector.standing, found)
 
     def _skip(self, samples: Floats) -> None:
-        """Catch up: of all that waited only the newest hop is looked at."""
+        """Catch up: of all that waited only the newest hop is processed."""
         newest = self._detector.hop_samples
         self._detector.skip(samples[:-newest])
         skipped_s, factor = (len(samples) - newest) / self._rate_hz, self.counters()["real_time_factor"]

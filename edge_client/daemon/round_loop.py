@@ -20,7 +20,9 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, RefusedError, UnreachableError, WorkError
 from edge_client.fleet.enrolment import client_of_member, describe, enrol, renew_secret, trouble_of
 from edge_client.learning.training_job import RoundWork
-from edge_client.storage.device_state import DeviceState, Membership, Progress
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.membership import Membership
+from edge_client.storage.saved_model import Progress
 from fleet_protocol.addresses import is_clear
 from fleet_protocol.messages import Enrolment, Learned, Work, parse
 
@@ -68,16 +70,16 @@ class RoundLoop:
         self._training = training
         self._stop = stop
         self._beat = beat
-        self._token = _token(server, state.membership())
+        self._token = _token(server, state.membership.load())
         if is_clear(server.url):
             log.warning(
                 "%s is plain HTTP: whoever reads the network has this device's secret (insecure_http)", server.url
             )
         self._client = client_of_member(server.url, state)
-        self._jitter = random.Random(state.identity().device_id)  # noqa: S311  (spreads devices, guards nothing)
+        self._jitter = random.Random(state.identity.load().device_id)  # noqa: S311  (spreads devices, guards nothing)
         # A round whose training failed here: trying it for ever would keep the device from everything else.
         self._given_up: tuple[int, str] | None = None
-        self._told: Enrolment | None = None
+        self._last_enrolment: Enrolment | None = None
         self.status: dict[str, Any] = {
             "server": server.url,
             "enrolled": False,
@@ -95,7 +97,7 @@ class RoundLoop:
             try:
                 if not self.status["enrolled"]:
                     self._enrol()
-                if not self._state.unsent():
+                if self._state.outbox.is_empty():
                     self._training.wait(self._beat)
                 if self._stop.is_set():
                     break
@@ -116,13 +118,13 @@ class RoundLoop:
         self._client.close()
 
     def _pause(self, longest: float) -> None:
-        """Wait between half and all of a time, so that a fleet does not come back all at once."""
+        """Wait between half and all of a time, so that a fleet does not return all at once."""
         deadline = time.monotonic() + longest * self._jitter.uniform(0.5, 1.0)
         while (left := deadline - time.monotonic()) > 0 and not self._stop.wait(min(left, _BEAT_S)):
             self._beat()
 
     def _progress(self) -> Progress:
-        return self._state.load_model(self._config.model.bundle).progress
+        return self._state.model.load(self._config.model.bundle).progress
 
     def _note_refusal(self, error: RefusedError) -> None:
         """Say what the aggregator refused, and enrol again where that may mend it."""
@@ -135,7 +137,7 @@ class RoundLoop:
             self.status["enrolled"] = False
 
     def _enrol(self) -> None:
-        self._told, enrolled = enrol(self._client, self._config, self._state, self._token)
+        self._last_enrolment, enrolled = enrol(self._client, self._config, self._state.identity, self._token)
         self.status["enrolled"] = True
         words = "are shared" if self._config.device.share_names else "stay on this device"
         log.info(
@@ -145,44 +147,44 @@ class RoundLoop:
             words,
         )
 
-    def _tell(self, trouble: str = "") -> None:
-        """Tell the aggregator what changed: the owner's labels, where they are shared, clips, and what went wrong."""
+    def _report(self, trouble: str = "") -> None:
+        """Report changes to the aggregator: the owner's labels, where they are shared, clips, and what went wrong."""
         self.status["trouble"] = trouble
-        message = describe(self._config, self._state, trouble)
-        if message != self._told:
+        message = describe(self._config, self._state.identity.load(), trouble)
+        if message != self._last_enrolment:
             self._client.enrol(message, message.secret)
-            self._told = message
+            self._last_enrolment = message
 
     def _step(self) -> None:
         """Ask for one piece of work and bring it to its end."""
         work = self._client.work(self._server.wait_s)
         self._beat()
         if self._client.new_secret_wanted:
-            renew_secret(self._client, self._state)
+            renew_secret(self._client, self._state.identity)
         if work is None:
             return
         if (work.round_id, work.kind) == self._given_up:
             self._pause(self._server.longest_pause_s)
             return
         blobs = self._client.bounds.blobs(work)
-        self._state.keep_blobs(set(blobs), _SPARE_BYTES)
+        self._state.blobs.keep(set(blobs), _SPARE_BYTES)
         for sha256, largest in sorted(blobs.items()):
-            if not self._state.has_blob(sha256):
-                self._client.fetch(sha256, self._state.blob_path(sha256), largest, self._beat)
+            if not self._state.blobs.has(sha256):
+                self._client.fetch(sha256, self._state.blobs.path(sha256), largest, self._beat)
         try:
             if work.kind == "contribute":
                 self._contribute(work)
             else:
                 self._learn(work)
-                self._state.keep_blobs(set(blobs))
+                self._state.blobs.keep(set(blobs))
         except WorkError:
             if not self._stop.is_set():
-                self._tell(trouble_of(self._config))
+                self._report(trouble_of(self._config))
             raise
 
     def _contribute(self, work: Work) -> None:
-        path = self._state.update_path(work.round_id)
-        data = self._state.waiting(path)
+        path = self._state.outbox.update_path(work.round_id)
+        data = self._state.outbox.read(path)
         if data is None or self._progress().contributed != work.round_id:
             self._train(work)
             data = self._made(path)
@@ -193,12 +195,12 @@ class RoundLoop:
             if error.code not in _HOPELESS:
                 raise
             log.warning("round %d: %s", work.round_id, error)
-        self._state.discard(path)
-        self._tell()
+        self._state.outbox.remove(path)
+        self._report()
 
     def _learn(self, work: Work) -> None:
-        path = self._state.learned_path(work.round_id)
-        data, progress = self._state.waiting(path), self._progress()
+        path = self._state.outbox.learned_path(work.round_id)
+        data, progress = self._state.outbox.read(path), self._progress()
         done = progress.fine_tuned if work.fine_tune else progress.learned
         if data is None or done != work.round_id:
             self._train(work)
@@ -208,7 +210,7 @@ class RoundLoop:
         log.info(
             "round %d: %s", work.round_id, "learned, and kept a model of its own" if learned.kept_own else "learned"
         )
-        self._state.discard(path)
+        self._state.outbox.remove(path)
 
     def _made(self, path: Path) -> bytes:
         """Return what the training process has just put into the outbox.
@@ -216,7 +218,7 @@ class RoundLoop:
         Raises:
             WorkError: the disk damaged it at once.
         """
-        data = self._state.waiting(path)
+        data = self._state.outbox.read(path)
         if data is None:
             raise WorkError(f"{path} was damaged as it was written; check this device's disk")
         return data

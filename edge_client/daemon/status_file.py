@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 from edge_client.errors import StateError
-from edge_client.storage.device_state import DeviceState, Progress
+from edge_client.storage.device_state import DeviceState
 from edge_client.storage.runtime_files import in_memory, runtime_path
+from edge_client.storage.saved_model import Progress
 from fleet_protocol.atomic_files import write_atomically
 from fleet_protocol.tensors import digest
 
@@ -29,12 +30,12 @@ class StatusFile:
         Raises:
             OSError: the disk refuses.
         """
-        told = status | {"time": time.time()}
-        write_atomically(self.path, json.dumps(told | {"sha256": _digest(told)}).encode() + b"\n")
+        content = status | {"time": time.time()}
+        write_atomically(self.path, json.dumps(content | {"sha256": _digest(content)}).encode() + b"\n")
 
 
 def model_status(progress: Progress) -> dict[str, Any]:
-    """Return what the status tells of the model: labels, and what became of the last round's result.
+    """Return what the status says of the model: labels, and what became of the last round's result.
 
     ``round`` has its number, whether the device kept its own model, and the metrics by which it decided; None before
     the first. ``not_listened_for`` are labels that the model that listens never learned.

@@ -16,10 +16,10 @@ from edge_client.storage.device_state import DeviceState
 
 log = logging.getLogger(__name__)
 
-# Seconds between two looks at the clips; those that are the same at two looks are learned.
-_LOOK_S = 2.0
-# Looks between two searches for clips that are too old.
-_LOOKS_PER_TIDYING = 900
+# Seconds between two checks of the clips; those that are the same at two checks are learned.
+_POLL_S = 2.0
+# Checks between two searches for clips that are too old.
+_CHECKS_PER_TIDYING = 900
 
 
 class TeachingLoop:
@@ -55,12 +55,12 @@ class TeachingLoop:
     def run(self) -> None:
         """Have new clips learned, and old ones deleted, until stopped."""
         seen = failed = None
-        looks = 0
-        while not self._stop.wait(_LOOK_S):
+        checks = 0
+        while not self._stop.wait(_POLL_S):
             self._beat()
-            if looks % _LOOKS_PER_TIDYING == 0:
+            if checks % _CHECKS_PER_TIDYING == 0:
                 self._tidy()
-            looks += 1
+            checks += 1
             found = to_teach(self._config, self._state)
             settled, seen = found is not None and found == seen, found
             self.status["waiting_to_be_learned"] = found is not None and found != failed

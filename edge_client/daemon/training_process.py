@@ -1,6 +1,6 @@
 """Training in a child process: one at a time, with low priority, a deadline and one retry.
 
-Its memory returns when it ends, and listening goes on meanwhile
+Its memory returns when it ends, and listening continues meanwhile
 (docs/architecture.md, "Training runs in a child process").
 """
 
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 # Seconds that a child has to end before it is killed.
 _GRACE_S = 5.0
 _ATTEMPTS = 2
-# Seconds between two looks at the clock and the thermometer.
-_LOOK_S = 5.0
+# Seconds between two readings of the clock and the thermometer.
+_POLL_S = 5.0
 
 
 class TrainingProcess:
@@ -84,7 +84,7 @@ class TrainingProcess:
                 log.info("training waits for %s", obstacle)
             self.status["waiting_for"] = obstacle
             beat()
-            self._stop.wait(_LOOK_S)
+            self._stop.wait(_POLL_S)
         self.status["waiting_for"] = None
 
     def train(self, job: TrainingJob, name: str, beat: Callable[[], None]) -> None:
@@ -96,7 +96,7 @@ class TrainingProcess:
             beat: Called again and again while the child works.
 
         Raises:
-            WorkError: both attempts failed, or the daemon was told to stop.
+            WorkError: both attempts failed, or the daemon was asked to stop.
         """
         while not self._one_at_a_time.acquire(timeout=1.0):
             beat()

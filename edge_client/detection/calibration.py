@@ -15,7 +15,7 @@ from fleet_protocol.arrays import Doubles, Floats
 
 # Share of the scores, the highest, that make the tail.
 _TAIL = 0.05
-# Looks at other sounds in an hour, and how much faster the highest averaged scores of a stream fall off than those of
+# Windows of other sounds in an hour, and how much faster the highest averaged scores of a stream fall off than those of
 # single sounds. The windows of a stream hold parts of words, in noise, and score higher than whole words do. Chosen on
 # the tuning half of `benchmarks.listening`, which has six hundred other words an hour.
 _LOOKS_PER_HOUR, _FASTER = 1500.0, 2.0

@@ -32,9 +32,9 @@ class Counters:
     """What a detector did.
 
     Attributes:
-        windows: windows that were looked at.
-        gated: those of them that were too quiet for an inference.
-        skipped: hops that were not looked at, because the board had fallen behind.
+        windows: Number of windows so far.
+        gated: Number of those that were too quiet for an inference.
+        skipped: Number of hops that were left out, because the board had fallen behind.
     """
 
     windows: int = 0
@@ -46,11 +46,11 @@ class Detector:
     """One stream's detector; used by one thread.
 
     Attributes:
-        counters: what it did so far.
-        level_db: of the newest window, dB full scale.
-        scores: float32 [labels], of the newest window alone; zeros where it was too quiet to say.
-        sample_rate_hz: of the stream, the model's.
-        hop_samples: samples from one window to the next: ``hop_s`` in whole frames, at most a clip.
+        counters: Counters of the work so far.
+        level_db: Level of the newest window, dB full scale.
+        scores: Scores of the newest window alone, float32 [labels]; zeros where it was too quiet to say.
+        sample_rate_hz: Sample rate of the stream, the model's, Hz.
+        hop_samples: Number of samples from one window to the next: ``hop_s`` in whole frames, at most a clip.
     """
 
     def __init__(
@@ -100,10 +100,12 @@ class Detector:
         self._model = model
         self._label_map = label_map
         self._decisions = PosteriorHandler(self._thresholds(tails), self._config.average_s, self._config.refractory_s)
-        # With a single output every score is 1: nothing can be told from it.
-        self._can_tell = bool(label_map.slots) and label_map.listening_mask.sum() > 1
-        if label_map.slots and not self._can_tell:
-            log.warning("only %r is known, which cannot be told from anything else: teach a second sound", *self.labels)
+        # With a single output every score is 1: nothing follows from it.
+        self._discriminates = bool(label_map.slots) and label_map.listening_mask.sum() > 1
+        if label_map.slots and not self._discriminates:
+            log.warning(
+                "only %r is known, which cannot be distinguished from anything else: teach a second sound", *self.labels
+            )
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -124,7 +126,7 @@ class Detector:
 
     def push(self, samples: Floats) -> list[Heard]:
         """Take the stream's next samples, float32 [any number] at the model's rate; return what was heard in them."""
-        return [heard for _ in self._hops(samples) if (heard := self._look()) is not None]
+        return [heard for _ in self._hops(samples) if (heard := self._classify()) is not None]
 
     def skip(self, samples: Floats) -> None:
         """Take the stream's next samples without looking at their windows."""
@@ -161,8 +163,8 @@ class Detector:
             if self._heard_samples >= len(self._window):
                 yield
 
-    def _look(self) -> Heard | None:
-        """Look at the newest window; return what was heard in it, if anything."""
+    def _classify(self) -> Heard | None:
+        """Classify the newest window; return what was heard in it, if anything."""
         self.counters.windows += 1
         self.level_db = rms_dbfs(self._window)
         at_s = self._heard_samples / self._settings.sample_rate_hz
@@ -187,7 +189,7 @@ class Detector:
         labels = len(self._label_map.slots)
         quiet = self.level_db < self._config.energy_gate_db
         self.counters.gated += quiet
-        if quiet or not self._can_tell:
+        if quiet or not self._discriminates:
             self._features.reset()
             return np.zeros(labels, np.float32)
         x = self._model.normalise(self._features(self._window)[None])

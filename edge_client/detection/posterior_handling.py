@@ -20,8 +20,8 @@ class PosteriorHandler:
     """Averages scores over time and decides; time is the stream's, in seconds.
 
     Attributes:
-        averaged: float32 [labels], the newest averaged scores.
-        thresholds: float32 [labels], averaged score from which a label counts as heard.
+        averaged: Newest averaged scores, float32 [labels].
+        thresholds: Averaged score from which a label counts as heard, float32 [labels].
     """
 
     def __init__(self, thresholds: Floats, average_s: float, refractory_s: float) -> None:

@@ -1,7 +1,7 @@
 """Finds sounds that rise above the background and that no label fits, so that their owner can name them.
 
 A sound begins where the level rises above the noise floor, a low quantile of the last seconds' levels (after minimum
-statistics, Martin 2001). It is unknown when no averaged score was high until its whole window had been looked at.
+statistics, Martin 2001). It is unknown when no averaged score was high until its whole window had been classified.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class UnknownSound:
     """A sound that no label fits.
 
     Attributes:
-        window: float32 [clip_samples], beginning just before the sound.
-        score: best averaged score that any label reached meanwhile.
-        level_db: of the window, dB full scale.
+        window: Samples from just before the sound, float32 [clip_samples].
+        score: Best averaged score of any label meanwhile.
+        level_db: Level of the window, dB full scale.
     """
 
     window: Floats
@@ -45,7 +45,7 @@ class UnknownSound:
 
 
 class UnknownSounds:
-    """Looks at levels and scores hop by hop; time is the stream's, in seconds."""
+    """Follows levels and scores hop by hop; time is the stream's, in seconds."""
 
     def __init__(self, config: DetectorConfig, clip_s: float, hop_s: float) -> None:
         self._config = config

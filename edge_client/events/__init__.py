@@ -73,7 +73,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class Announcing(Protocol):
-    """A sink that tells its readers which labels there are."""
+    """A sink that publishes the labels."""
 
     def announce(self, labels: Sequence[str]) -> None:
         """Say which labels the device knows from now on."""
@@ -84,11 +84,11 @@ class Health:
     """How the device is.
 
     Attributes:
-        listening: Whether sound comes from its microphone and is looked at.
-        problem: What keeps it from its work; "" where nothing does.
+        listening: Whether its microphone gives sound that is classified.
+        problem: Reason that it does not do its work; "" where it does.
         error: The last failure, though it may be over; "" where there was none.
         started: When the daemon started, in seconds since 1970, UTC.
-        versions: Of the parts of the device, for people, by ``auricle``, ``bundle`` and ``runtime``.
+        versions: Versions of the device's parts, for people, by ``auricle``, ``bundle`` and ``runtime``.
     """
 
     listening: bool
@@ -100,7 +100,7 @@ class Health:
 
 @runtime_checkable
 class Reporting(Protocol):
-    """A sink that tells its readers how the device is."""
+    """A sink that publishes the device's health."""
 
     def report(self, health: Health) -> None:
         """Say how the device is, without waiting; called every few seconds."""

@@ -25,7 +25,7 @@ class CommandHook:
         """Prepare.
 
         Args:
-            command: program and arguments; no shell looks at them.
+            command: program and arguments; no shell interprets them.
             timeout_s: seconds after which the program, and all that it started, is killed.
             secrets: Environment variables that the program does not get.
         """

@@ -17,7 +17,7 @@ class Delivery(Generic[Item]):
     """A bounded queue and a thread that empties it; the thread begins with the first item.
 
     Attributes:
-        dropped: items that found the queue full.
+        dropped: Number of items that found the queue full.
     """
 
     def __init__(self, name: str, deliver: Callable[[Item], None], capacity: int = 256) -> None:

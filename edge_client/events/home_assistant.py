@@ -25,7 +25,7 @@ _MOST_KEYS = 256
 
 
 class AnnouncedKeys:
-    """The keys of all labels that were ever announced, so that those that went while nobody looked are taken back."""
+    """The keys of all labels that were ever announced, so that those that vanished meanwhile are taken back."""
 
     def __init__(self, file: Path | None) -> None:
         """Read what an earlier process noted.

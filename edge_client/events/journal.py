@@ -90,14 +90,6 @@ class Journal:
         """Queue an event to be written."""
         self._delivery.put(event)
 
-    def recent(self, limit: int = 100) -> list[Event]:
-        """Return the newest events that are written, newest first."""
-        with self._lock:
-            rows = self._database.execute(
-                "SELECT time, kind, label, class_id, score, level_db FROM events ORDER BY id DESC LIMIT ?", (limit,)
-            ).fetchall()
-        return [Event(*row) for row in rows]
-
     def close(self) -> None:
         """Write what waits, and close."""
         if self._delivery.close(_GRACE_S):
@@ -213,7 +205,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _require_whole(database: sqlite3.Connection) -> None:
-    """Look for damage to the file's structure; a changed value is not found, and no part of the device reads values.
+    """Check for damage to the file's structure; a changed value is not found, and no part of the device reads values.
 
     Raises:
         DatabaseError: the structure is damaged, or not a journal's.

@@ -100,7 +100,7 @@ class MqttSink:
         self._client = self._connect()
 
     def announce(self, labels: Sequence[str]) -> None:
-        """Tell Home Assistant which sounds there are."""
+        """Announce the sounds to Home Assistant."""
         with self._lock:
             self._labels = tuple(labels)
             gone = self._last is not None and self._last.kind == "detected" and self._last.label not in labels
@@ -121,7 +121,7 @@ class MqttSink:
             self._send(f"label/{label_key(event.label)}", "ON", retain=False)
 
     def report(self, health: Health) -> None:
-        """Tell how the device is, where that changed."""
+        """Publish the device's health, where it changed."""
         with self._lock:
             changed, self._health = health != self._health, health
         if changed and self._client.is_connected():
@@ -203,14 +203,14 @@ class MqttSink:
         if health is None:
             return
         started = datetime.fromtimestamp(health.started, UTC).isoformat(timespec="seconds")
-        told = {
+        report = {
             "problem": "ON" if health.problem else "OFF",
             "listening": "ON" if health.listening else "OFF",
             "what": health.problem[:_LONGEST] or "none",
             "error": health.error[:_LONGEST] or "none",
             "started": started,
         }
-        self._send("status", {**told, **health.versions}, retain=True)
+        self._send("status", {**report, **health.versions}, retain=True)
 
     def _send_announcement(self, last_is_gone: bool) -> None:
         """Say which sounds there are, and then the last one. In a thread of its own: it writes a file."""

@@ -60,9 +60,9 @@ class Augmentation:
     """How variants of a clip differ from it.
 
     Attributes:
-        shift_s: largest shift in time, in seconds.
-        noise_volume: factor on the background.
-        noise_probability: of a variant to get any, 0..1.
+        shift_s: Largest shift in time, s.
+        noise_volume: Factor on the background.
+        noise_probability: Probability that a variant gets background, 0..1.
     """
 
     shift_s: float = SHIFT_S

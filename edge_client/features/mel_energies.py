@@ -97,8 +97,8 @@ class _Workspace:
     Attributes:
         signal: [samples that the windows span], in the clips' dtype.
         windows: [frames, window samples], a view of ``signal`` in which windows overlap as they do in time.
-        padded: float64 [chunk, fft_size], zero beyond the window.
-        energies: float64 [frames, mel_bands + 1]: energy in each band and, last, in all bins.
+        padded: Padded frames, float64 [chunk, fft_size], zero beyond the window.
+        energies: Energy in each band and, last, in all bins, float64 [frames, mel_bands + 1].
     """
 
     signal: Array

@@ -100,7 +100,7 @@ class _Columns:
     """Computes the columns of one stream at a time.
 
     Attributes:
-        silence: the column of silence, float32 [1, numbers].
+        silence: Column of silence, float32 [1, numbers].
     """
 
     def __init__(self, settings: SpeechEmbeddingSettings) -> None:

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fleet_protocol.errors import MessageError
+from fleet_protocol.limits import CLASSES_OF_WORK, MESSAGE_BYTES, MODEL_BYTES, NAME_LENGTH, PUBLIC_SET_BYTES
 from fleet_protocol.messages import Work, parse
 from fleet_protocol.tensors import is_digest
 
 T = TypeVar("T")
 
-_MB = 1 << 20
-# As the aggregator's own names (aggregator_server/names.py).
-_LONGEST_NAME = 200
-_MAX_CLASSES = 10_000
 _LARGEST_NUMBER = 2**63
 _SHOWN = 300
 
@@ -37,9 +34,9 @@ class Bounds:
         bytes_per_s: Slowest transfer that is waited for, beyond those seconds; a mobile network at its worst is faster.
     """
 
-    json_bytes: int = _MB
-    public_set_bytes: int = 512 * _MB
-    model_bytes: int = 64 * _MB
+    json_bytes: int = MESSAGE_BYTES
+    public_set_bytes: int = PUBLIC_SET_BYTES
+    model_bytes: int = MODEL_BYTES
     seconds: float = 60.0
     bytes_per_s: float = 2_000.0
 
@@ -76,10 +73,10 @@ def read_message(kind: type[T], data: bytes) -> T:
 def shorten(text: object) -> str:
     """Return a server's words fit for a log and a terminal: printable, on one line, not long."""
     try:
-        told = str(text)
+        words = str(text)
     except RecursionError:
-        told = "nested too deeply"
-    cut = told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
+        words = "nested too deeply"
+    cut = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."
     return "".join(character if character.isprintable() else " " for character in cut)
 
 
@@ -100,7 +97,7 @@ def _checks(work: Work) -> Iterator[tuple[str, object, bool]]:
         yield field, value, value is None or is_digest(value)
     yield "round_id", work.round_id, _is_number(work.round_id) and work.round_id > 0
     yield "plan.seed", work.plan.seed, _is_number(work.plan.seed)
-    yield "classes", f"{len(work.classes)} classes", len(work.classes) <= _MAX_CLASSES
+    yield "classes", f"{len(work.classes)} classes", len(work.classes) <= CLASSES_OF_WORK
     for info in work.classes:
         yield "class_id", info.class_id, _is_name(info.class_id)
         yield "name", info.name, _is_name(info.name)
@@ -114,7 +111,7 @@ def _is_number(value: int) -> bool:
 
 
 def _is_name(value: str) -> bool:
-    return 0 < len(value) <= _LONGEST_NAME and value.isprintable()
+    return 0 < len(value) <= NAME_LENGTH and value.isprintable()
 
 
 def _refuse_constant(name: str) -> None:

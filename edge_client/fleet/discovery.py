@@ -25,7 +25,7 @@ SERVICE = "_auricle._tcp.local."
 
 # Time that the details of all announcements may take together, ms.
 _ANSWER_MS = 1000
-# Announcements that are looked at: anybody in the network can send any number.
+# Largest number of announcements that are read: anybody in the network can send any number.
 _MOST_NAMES = 32
 # Seconds that zeroconf has, beyond that, to notice that the time is over.
 _GRACE_S = 5.0
@@ -40,7 +40,7 @@ class Found:
     Attributes:
         url: Address, by its host's number.
         fleet_id: Number of its fleet; "" where it does not say.
-        tls: Who vouches for it: its own authority, a public one, or nobody (plain HTTP).
+        tls: Authority that vouches for it: its own, a public one, or none (plain HTTP).
         version: Version of its software; "" where it does not say.
     """
 
@@ -128,8 +128,8 @@ def _found(service: ServiceInfo) -> Found | None:
         properties = service.decoded_properties
     except ValueError:  # bytes that are no UTF-8
         return None
-    told = {key: value for key, value in properties.items() if value and value.isprintable()}
-    tls = cast("Tls", told.get("tls") if told.get("tls") in ("pinned", "public", "none") else "unknown")
+    texts = {key: value for key, value in properties.items() if value and value.isprintable()}
+    tls = cast("Tls", texts.get("tls") if texts.get("tls") in ("pinned", "public", "none") else "unknown")
     scheme = "http" if tls == "none" else "https"
     url = f"{scheme}://{addresses[0]}:{service.port}"
-    return Found(url, str(told.get("id", ""))[:64], tls, str(told.get("version", ""))[:64])
+    return Found(url, str(texts.get("id", ""))[:64], tls, str(texts.get("version", ""))[:64])

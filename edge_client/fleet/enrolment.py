@@ -12,14 +12,14 @@ from edge_client.errors import RefusedError
 from edge_client.fleet.server_client import ServerClient
 from edge_client.fleet.versions import versions
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.identity import Identity, IdentityStore
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.limits import LABELS
 from fleet_protocol.messages import Enrolled, Enrolment
 
 log = logging.getLogger(__name__)
 
 _UNKNOWN = 401
-# As the aggregator's own (aggregator_server/limits.py).
-_MAX_LABELS = 4096
 
 
 def client_of_member(url: str, state: DeviceState) -> ServerClient:
@@ -29,49 +29,48 @@ def client_of_member(url: str, state: DeviceState) -> ServerClient:
         LinkError: the address cannot be one, or the authority none.
         StateError: the state is damaged.
     """
-    membership = state.membership()
+    membership = state.membership.load()
     authority = None if membership is None else membership.authority
-    return ServerClient(url, state.identity(), authority=authority)
+    return ServerClient(url, state.identity.load(), authority=authority)
 
 
-def enrol(client: ServerClient, config: Config, state: DeviceState, token: str) -> tuple[Enrolment, Enrolled]:
+def enrol(client: ServerClient, config: Config, store: IdentityStore, token: str) -> tuple[Enrolment, Enrolled]:
     """Say who this device is; saying it again changes nothing. Return what was said, and the answer.
 
     Args:
         client: speaks to the aggregator.
         config: of the device.
-        state: of the device.
+        store: of the device's identity.
         token: an invitation or the enrolment token; "": the device is enrolled, and shows its own secret.
 
     Raises:
         LinkError: the aggregator does not answer, or says no.
         StateError: the state is damaged.
     """
-    settle_secret(client, state)
-    message = describe(config, state)
+    settle_secret(client, store)
+    message = describe(config, store.load())
     return message, client.enrol(message, token or message.secret)
 
 
-def describe(config: Config, state: DeviceState, trouble: str = "") -> Enrolment:
+def describe(config: Config, identity: Identity, trouble: str = "") -> Enrolment:
     """Return what the device says of itself.
 
     Args:
         config: of the device.
-        state: of the device.
+        identity: of the device.
         trouble: see :func:`trouble_of`.
 
     Raises:
-        StateError: the state is damaged.
         BundleError: the bundle cannot be read.
     """
-    identity, manifest = state.identity(), read_bundle(config.model.bundle).manifest
+    manifest = read_bundle(config.model.bundle).manifest
     return Enrolment(
         device_id=identity.device_id,
         secret=identity.secret,
         name=config.device.name,
         architecture=manifest.architecture,
         features=manifest.features,
-        labels=labels_with_clips(config.clips_folder)[:_MAX_LABELS] if config.device.share_names else (),
+        labels=labels_with_clips(config.clips_folder)[:LABELS] if config.device.share_names else (),
         clips=clips_of_a_round(config.clips_folder, config.recordings.per_round[1]),
         network=manifest.network,
         trouble=trouble,
@@ -89,38 +88,38 @@ def trouble_of(config: Config) -> str:
     return "its training failed; its log says why"
 
 
-def renew_secret(client: ServerClient, state: DeviceState) -> None:
+def renew_secret(client: ServerClient, store: IdentityStore) -> None:
     """Change the device's secret. Both are kept until the aggregator has the new one: power may fail in between.
 
     Raises:
         LinkError: the aggregator does not answer, or says no.
     """
-    identity = dataclasses.replace(state.identity(), next_secret=secrets.token_urlsafe(32))
-    state.save_identity(identity)
+    identity = dataclasses.replace(store.load(), next_secret=secrets.token_urlsafe(32))
+    store.save(identity)
     client.change_secret(identity.next_secret)
-    state.save_identity(dataclasses.replace(identity, secret=identity.next_secret, next_secret=""))
+    store.save(dataclasses.replace(identity, secret=identity.next_secret, next_secret=""))
     client.show(identity.next_secret)
     log.info("this device's secret was changed")
 
 
-def settle_secret(client: ServerClient, state: DeviceState) -> None:
+def settle_secret(client: ServerClient, store: IdentityStore) -> None:
     """Find out which of two secrets the aggregator knows, after a change of it was interrupted.
 
     Raises:
         LinkError: the aggregator does not answer, or says no.
     """
-    identity = state.identity()
+    identity = store.load()
     if not identity.next_secret:
         return
     client.show(identity.next_secret)
     found = identity.next_secret if _is_known(client) else identity.secret
-    state.save_identity(dataclasses.replace(identity, secret=found, next_secret=""))
+    store.save(dataclasses.replace(identity, secret=found, next_secret=""))
     client.show(found)
 
 
 def _is_known(client: ServerClient) -> bool:
     try:
-        client.look_at_oneself()
+        client.check_enrolment()
     except RefusedError as error:
         return error.status != _UNKNOWN  # one that waits or was revoked is known
     return True

@@ -13,7 +13,10 @@ from edge_client.errors import CertificateError, ConfigError, RecordingError, Re
 from edge_client.fleet.certificates import fingerprint
 from edge_client.fleet.enrolment import client_of_member, enrol, settle_secret
 from edge_client.fleet.server_client import ServerClient
-from edge_client.storage.device_state import DeviceState, Identity, Membership
+from edge_client.storage.blob_cache import BlobCache
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.identity import Identity
+from edge_client.storage.membership import Membership
 from fleet_protocol.addresses import InvitationLink, is_clear
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import PRESETS
@@ -47,17 +50,17 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
     state = DeviceState(config.device.state)
     authority = None if link.authority is None else _fetch_authority(link.url, link.authority)
     wanted = Membership(link.url, authority)
-    present = state.membership()
+    present = state.membership.load()
     if present is not None and present.url != wanted.url and present.authority != wanted.authority:
         raise StateError(f"this device is in the fleet of {present.url}; leave it first: auricle-edge leave")
-    client = ServerClient(link.url, state.identity(), authority=authority)
+    client = ServerClient(link.url, state.identity.load(), authority=authority)
     try:
-        _, enrolled = enrol(client, config, state, link.token)
+        _, enrolled = enrol(client, config, state.identity, link.token)
         if not enrolled.waiting:
-            _fetch_public_set(client, state)
+            _fetch_public_set(client, state.blobs)
     finally:
         client.close()
-    state.save_membership(wanted)
+    state.membership.save(wanted)
     write_server(config_path, link.url, insecure_http=is_clear(link.url))
     return enrolled
 
@@ -115,7 +118,7 @@ def _require_private(url: str, *, insecure_http: bool) -> None:
         )
 
 
-def _fetch_public_set(client: ServerClient, state: DeviceState) -> None:
+def _fetch_public_set(client: ServerClient, blobs: BlobCache) -> None:
     """Fetch the public set now, so that the first round need not; a fleet may have none yet."""
     try:
         sha256 = client.public_set()
@@ -123,16 +126,16 @@ def _fetch_public_set(client: ServerClient, state: DeviceState) -> None:
         if error.status != _NONE:
             raise
         return
-    if not state.has_blob(sha256):
-        client.fetch(sha256, state.blob_path(sha256), client.bounds.public_set_bytes, lambda: None)
+    if not blobs.has(sha256):
+        client.fetch(sha256, blobs.path(sha256), client.bounds.public_set_bytes, lambda: None)
 
 
-def leave(config_path: Path, *, tell: bool) -> None:
+def leave(config_path: Path, *, notify: bool) -> None:
     """Take the device out of its fleet: it forgets who it was there, and keeps what it learned.
 
     Args:
         config_path: configuration of the device.
-        tell: whether the aggregator is told; it then lets the device go.
+        notify: whether the aggregator is notified; it then lets the device go.
 
     Raises:
         ConfigError: the configuration cannot be used, or names no aggregator.
@@ -145,7 +148,7 @@ def leave(config_path: Path, *, tell: bool) -> None:
     state = DeviceState(config.device.state)
     lock = state.lock("daemon")
     try:
-        if tell:
+        if notify:
             _say_goodbye(config, state)
         remove_server(config_path)
         state.leave_fleet(config.model.bundle)
@@ -157,7 +160,7 @@ def _say_goodbye(config: Config, state: DeviceState) -> None:
     assert config.server is not None
     client = client_of_member(config.server.url, state)
     try:
-        settle_secret(client, state)
+        settle_secret(client, state.identity)
         client.leave()
     except RefusedError as error:
         if error.status not in _GONE:

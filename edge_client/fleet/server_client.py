@@ -15,7 +15,7 @@ from edge_client.errors import LinkError, RefusedError, UnreachableError
 from edge_client.fleet.answers import Bounds, read_message, shorten
 from edge_client.fleet.certificates import refusal, trust, trust_nobody_yet
 from edge_client.fleet.deadline import Deadline
-from edge_client.storage.device_state import Identity
+from edge_client.storage.identity import Identity
 from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.errors import MessageError
 from fleet_protocol.messages import (
@@ -55,8 +55,7 @@ class ServerClient:
     Attributes:
         bounds: Bounds of what the aggregator may answer.
         new_secret_wanted: Whether the aggregator asked for a new secret when it was last asked for work.
-        server_time: What the aggregator's clock said when it last answered, in seconds since 1970; None where it did
-            not say.
+        server_time: Time on the aggregator's clock at its last answer, seconds since 1970; None where it did not say.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class ServerClient:
         """Return the certificate of the aggregator's own authority, PEM, as whoever answers says."""
         return self._read(Authority, self._ask("GET", "/v1/authority")).certificate
 
-    def look_at_oneself(self) -> None:
+    def check_enrolment(self) -> None:
         """Ask what the aggregator knows of this device, to see whether it does."""
         self._ask("GET", "/v1/devices/me")
 
@@ -272,7 +271,7 @@ def _time(header: str) -> float | None:
 
 
 def is_local(host: str) -> bool:
-    """Tell whether a host is on this machine or in the owner's own network, as far as its name or number says."""
+    """Return whether a host is on this machine or in the owner's own network, as far as its name or number says."""
     try:
         return ipaddress.ip_address(host).is_private  # loopback and link-local ones are, too
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a device runs: its program, bundle, runtime, Python and system, as it tells its aggregator."""
+"""What a device runs: its program, bundle, runtime, Python and system, as it reports to its aggregator."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from pathlib import Path
 
 from edge_client.model.interpreter import installed_runtime
 from fleet_protocol.command_line import version
+from fleet_protocol.limits import VERSION_LENGTH
 from fleet_protocol.messages import Versions
 from fleet_protocol.ready_bundles import FOLDER
 from fleet_protocol.tensors import digest
-
-# The aggregator refuses a longer text (aggregator_server/limits.py).
-_LONGEST = 100
 
 
 @cache
@@ -46,4 +44,4 @@ def _system() -> str:
 
 def _fit(text: str) -> str:
     """Return a text as the aggregator takes it: printable, without blanks around it, not long."""
-    return "".join(character for character in text if character.isprintable())[:_LONGEST].strip()
+    return "".join(character for character in text if character.isprintable())[:VERSION_LENGTH].strip()

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import MAX_REPORTS, ClassAssignment, ClassInfo, Work
+from fleet_protocol.limits import REPORTS
+from fleet_protocol.messages import ClassAssignment, ClassInfo, Work
 
 log = logging.getLogger(__name__)
 
@@ -132,4 +133,4 @@ def unlinked(label_map: LabelMap) -> list[int]:
 
 def to_report(label_map: LabelMap, with_clips: Collection[int]) -> list[int]:
     """Return the slots of new sounds that an upload reports, of those that there are clips of: as many as it may."""
-    return [slot for slot in unlinked(label_map) if slot in with_clips][:MAX_REPORTS]
+    return [slot for slot in unlinked(label_map) if slot in with_clips][:REPORTS]

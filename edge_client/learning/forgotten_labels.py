@@ -15,8 +15,9 @@ from edge_client.clips.files import labels_with_clips
 from edge_client.config import Config
 from edge_client.errors import DamagedError
 from edge_client.storage.checked_files import read_checked, write_checked
-from edge_client.storage.device_state import DeviceState, Progress
+from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import take_lock
+from edge_client.storage.saved_model import Progress
 from fleet_protocol.atomic_files import remove_durably
 from fleet_protocol.labels import LabelMap
 
@@ -66,12 +67,12 @@ def _noted(state: DeviceState) -> list[str]:
 
 
 def _forget(config: Config, state: DeviceState, gone: set[str]) -> None:
-    saved = state.load_model(config.model.bundle)
+    saved = state.model.load(config.model.bundle)
     progress = saved.progress
     if gone & set(progress.label_map.labels):
-        public_set = state.public_set(saved.bundle.manifest.feature_settings)
+        public_set = state.blobs.public_set(saved.bundle.manifest.feature_settings)
         names = {} if public_set is None else {info.class_id: info.name for info in public_set.classes}
-        state.save_model(saved.bundle.weights, saved.listening, _without(progress, gone, names))
+        state.model.save(saved.bundle.weights, saved.listening, _without(progress, gone, names))
     expected = state.expectations()
     if any(found["label"] in gone for found in expected):
         state.save_expectations([found for found in expected if found["label"] not in gone])

@@ -22,7 +22,8 @@ from edge_client.learning.methods.registry import local_methods
 from edge_client.learning.teaching.job import teach
 from edge_client.learning.training_job import TrainingJob, from_line
 from edge_client.logs import set_up_log
-from edge_client.storage.device_state import DeviceState, SavedModel
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.messages import Work
 
@@ -69,7 +70,7 @@ def run(config: Config, job: TrainingJob) -> None:
         teach(config, state)
         return
     work = dataclasses.replace(job.work, plan=checked_plan(job.work.plan))
-    saved = _following(config, state.load_model(config.model.bundle), work)
+    saved = _following(config, state.model.load(config.model.bundle), work)
     method, known = work.plan.local.name, local_methods()
     if method not in known:
         raise WorkError(

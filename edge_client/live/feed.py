@@ -1,6 +1,6 @@
 """The daemon's side: a socket in its runtime folder, to which every hop is sent for as long as somebody watches.
 
-Nobody makes the daemon wait: it looks for new watchers once a hop without waiting, computes nothing while there are
+Nobody makes the daemon wait: it polls for new watchers once a hop without waiting, computes nothing while there are
 none, and leaves out a hop for a watcher that does not read.
 """
 

@@ -1,4 +1,4 @@
-"""The spectrum of a stream for people to look at: power in mel bands, a column every 20 ms, in bytes."""
+"""The spectrum of a stream for display: power in mel bands, a column every 20 ms, in bytes."""
 
 from __future__ import annotations
 

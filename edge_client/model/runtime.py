@@ -29,7 +29,7 @@ class ModelRuntime:
     and embeddings at each of its steps: [n, steps, capacity], [n, steps, embedding].
 
     Attributes:
-        manifest: what the bundle says of itself.
+        manifest: Manifest of the bundle.
         runtime_name: ``tflite-runtime`` or ``ai-edge-litert``.
     """
 

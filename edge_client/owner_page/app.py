@@ -14,9 +14,9 @@ from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from edge_client.commands.changes import changes
 from edge_client.config import Config
 from edge_client.errors import ClipError
+from edge_client.owner_changes import changes
 from edge_client.owner_page.access import Access
 from edge_client.owner_page.changing import Changing
 from edge_client.owner_page.device import OwnedDevice
@@ -30,7 +30,7 @@ from fleet_protocol.errors import AuricleError
 _WRONG_TOKEN_S = 0.5
 _COOKIE_S = 30 * 86_400
 _MOST_TAKES = 50
-# What tells a proxy to hand on each line at once.
+# What makes a proxy hand on each line at once.
 
 
 def create_app(config_path: Path, config: Config, access: Access) -> Starlette:

@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from edge_client import owner_changes
 from edge_client.clips.trash import KEEP_DAYS
-from edge_client.commands import changes
-from edge_client.commands.owner import Teaching
 from edge_client.errors import ClipError
+from edge_client.owner import Teaching
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.forms import number_of, read_form
 
@@ -33,8 +33,8 @@ class Changing:
 
         def route(address: str) -> Route:
             async def answer(request: Request) -> Response:
-                told = await run_in_threadpool(does[address], await read_form(request))
-                return JSONResponse({"message": told})
+                message = await run_in_threadpool(does[address], await read_form(request))
+                return JSONResponse({"message": message})
 
             return Route(address, answer, methods=["POST"])
 
@@ -54,29 +54,29 @@ class Changing:
             raise ClipError(f"it is called {label!r} already")
         if new_label in teaching.known_labels() and form.get("together") != "yes":
             raise ClipError(f"there is a sound called {new_label!r} already: say that both are to be put together")
-        changes.rename(teaching, clips, new_label)
+        owner_changes.rename(teaching, clips, new_label)
         return f"{label} is {new_label} now. {teaching.after(terminal=False)}"
 
     def _delete(self, form: dict[str, str]) -> str:
         teaching = self._device.teaching()
         label = form.get("label", "")
         clips = teaching.store.clips(_taught(teaching, label))
-        changes.delete(teaching, clips)
+        owner_changes.delete(teaching, clips)
         return f"{label} is deleted. For {KEEP_DAYS:g} days this can be undone."
 
     def _undo(self, form: dict[str, str]) -> str:
         teaching = self._device.teaching()
         named = (form.get("kind", ""), number_of(form.get("at_ms", "")))
-        for change in changes.changes(teaching):
+        for change in owner_changes.changes(teaching):
             if (change.kind, change.at_ms) == named:
-                count = changes.undo(teaching, change)
+                count = owner_changes.undo(teaching, change)
                 clips = "clip is" if count == 1 else "clips are"
                 return f"{count} {clips} {change.label} again. {teaching.after(terminal=False)}"
         raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
 
     def _differ(self, form: dict[str, str]) -> str:
         first, second = form.get("first", ""), form.get("second", "")
-        changes.set_different(self._device.teaching(), first, second)
+        owner_changes.set_different(self._device.teaching(), first, second)
         return f"{first} and {second} differ: you will not be asked again."
 
 

@@ -26,7 +26,7 @@ _FIRST_BYTE_S, _HEAD_S = 10.0, 10.0
 class BoundedProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 protocol with bounds. Where there is no room, the oldest silent connection makes some."""
 
-    # In the order in which they came.
+    # In the order of their arrival.
     _open: dict[BoundedProtocol, str] = {}  # noqa: RUF012  (of all connections of the process)
     _trouble = RateLimitedLog(log)
     _timer: asyncio.TimerHandle | None = None

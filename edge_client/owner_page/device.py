@@ -12,11 +12,11 @@ from typing import Any, Literal
 from edge_client.clips.files import clip_files, folder_of, store_digest
 from edge_client.clips.labels import rejected
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
-from edge_client.commands.owner import Teaching
 from edge_client.config import Config
 from edge_client.daemon.status_file import read_status
 from edge_client.errors import ClipError, StateError
 from edge_client.events.journal import JOURNAL, past_events
+from edge_client.owner import Teaching
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.owner_choices import read_choices, same_sounds
 from fleet_protocol.ready_bundles import FOLDER
@@ -37,11 +37,11 @@ class HeardSound:
     Attributes:
         at_ms: Time of the event, milliseconds since 1970; with the kind it names the event.
         kind: Whether the device knew the sound.
-        label: What it took it for; ``unknown`` for an unknown sound.
+        label: Recognised label; ``unknown`` for an unknown sound.
         score: Averaged score, 0..1.
         level_db: Level of the window, dB full scale; None where the journal has the event no more.
         kept: Whether its sound is kept.
-        answer: What the owner said of it since the page was started; "" for nothing.
+        answer: Answer of the owner since the page was started; "" for none.
     """
 
     at_ms: int
@@ -65,7 +65,7 @@ class KnownSound:
         learned: Whether the model has it; if not, it will be learned from the clips.
         heard: Whether the weights that listen learned it.
         provisional: Whether few devices of the fleet were taught it.
-        expected: What to expect of it, as ``DeviceState.expectations`` has it; None where that is not known.
+        expected: Expected quality, of ``DeviceState.expectations``; None where it is not known.
     """
 
     label: str
@@ -111,7 +111,7 @@ class OwnedDevice:
 
     def learning(self) -> bool:
         """Return whether there are clips that the model has not learned yet."""
-        return store_digest(self.config.clips_folder) not in (None, self.state.taught())
+        return store_digest(self.config.clips_folder) not in (None, self.state.model.taught())
 
     def takes(self, label: str) -> int:
         """Return how many clips the owner taught a label with."""
@@ -197,7 +197,7 @@ class OwnedDevice:
 
     def sounds(self, teaching: Teaching) -> list[KnownSound]:
         """Return what the device knows, and what it was taught and has yet to learn, by name."""
-        folder, progress = teaching.store.folder, self.state.load_model(teaching.config.model.bundle).progress
+        folder, progress = teaching.store.folder, self.state.model.load(teaching.config.model.bundle).progress
         label_map = progress.label_map
         clips: dict[str, list[str]] = {}
         for clip in teaching.store.clips():

@@ -1,6 +1,6 @@
 """Hands what the daemon shares to every browser that has the page open, as server-sent events.
 
-One thread reads for all, and only while somebody looks: the daemon then computes nothing for nobody.
+One thread reads for all, and only while there is a viewer: the daemon then computes nothing for nobody.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LiveStream:
         return _Viewed(self._viewers, queue)
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read until nobody looks any more."""
+        """Read until there is no viewer any more."""
         reader = LiveReader(self._state.folder)
         with contextlib.suppress(RuntimeError):  # the loop has ended, and the server with it
             try:
@@ -78,7 +78,7 @@ class LiveStream:
                 reader.close()
 
     async def _wanted(self) -> bool:
-        """Return whether anybody looks; where nobody does, the next viewer starts another thread."""
+        """Return whether there is a viewer; where there is none, the next viewer starts another thread."""
         if not self._viewers:
             self._thread = None
         return self._thread is not None

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from edge_client.clips.recorder import Step
-from edge_client.commands.owner import Teaching
 from edge_client.errors import EdgeError
+from edge_client.owner import Teaching
 from fleet_protocol.errors import AuricleError
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class _Follower:
 
     def step(self, step: Step) -> None:
         """Show a step."""
-        self._go_on()
+        self._require_wanted()
         self.put({"step": dataclasses.asdict(step)})
 
     def say(self, text: str) -> None:
@@ -49,12 +49,12 @@ class _Follower:
 
     def level(self, text: str, level_db: float) -> None:  # noqa: ARG002  (the page shows the step beside it)
         """Show the level."""
-        self._go_on()
+        self._require_wanted()
         if time.monotonic() - self._shown >= _LEVEL_S:
             self._shown = time.monotonic()
             self.put({"level_db": round(level_db, 1)})
 
-    def _go_on(self) -> None:
+    def _require_wanted(self) -> None:
         if self._stop.is_set():
             raise _LeftError("stopped")
 

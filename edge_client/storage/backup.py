@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edge_client.errors import StateError
-from edge_client.storage.checked_files import copy_of, read_twice
+from edge_client.storage.checked_files import copy_of, read_file_or_copy
 from edge_client.storage.device_state import KEPT_TWICE
 from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably, written_durably
 from fleet_protocol.backup_archive import BackupArchive, open_backup
@@ -66,7 +66,7 @@ def unpack_backup(source: Path, state: Path) -> Path:
     """Put the files of a backup into ``.restore``, all of them whole; nothing else of the state changes.
 
     Returns:
-        The folder, which looks like a state folder.
+        The folder, laid out as a state folder.
 
     Raises:
         StateError: this is no backup, or it is damaged.
@@ -162,7 +162,7 @@ def _contents(state: Path) -> Iterator[tuple[str, bytes]]:
 def _whole(path: Path) -> bytes:
     """Return a file's content; that of its copy where it is damaged."""
     if path.name in KEPT_TWICE:
-        _, from_copy = read_twice(path)
+        _, from_copy = read_file_or_copy(path)
         return (copy_of(path) if from_copy else path).read_bytes()
     if path.name == _JOURNAL:
         return _journal(path)
@@ -189,7 +189,7 @@ def _put(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _is_allowed(name: str) -> bool:
-    """Tell whether a name may become a file of the state."""
+    """Return whether a name may become a file of the state."""
     parts = name.split("/")
     if any(part.startswith(".") for part in parts):
         return False

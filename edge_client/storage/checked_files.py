@@ -7,15 +7,21 @@ so that the copy takes its place (docs/device.md, "Damage is noticed").
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
+import threading
 from pathlib import Path
 
 from edge_client.errors import DamagedError
 from fleet_protocol.atomic_files import remove_durably, write_durably
 from fleet_protocol.tensors import digest
 
+log = logging.getLogger(__name__)
+
 _LINE = re.compile(rb"\n#sha256 ([0-9a-f]{64})\n")
 _LINE_BYTES = len(b"\n#sha256 ") + 64 + 1
+# One thread of the daemon mends while another may write.
+_WRITING = threading.Lock()
 
 
 def write_checked(path: Path, data: bytes) -> None:
@@ -48,11 +54,34 @@ def write_twice(path: Path, data: bytes) -> None:
     Raises:
         OSError: the disk refuses.
     """
-    write_checked(path, data)
-    write_checked(copy_of(path), data)
+    with _WRITING:
+        write_checked(path, data)
+        write_checked(copy_of(path), data)
 
 
-def read_twice(path: Path) -> tuple[bytes, bool]:
+def remove_twice(path: Path) -> None:
+    """Remove a file, and then its copy.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    remove_durably(path)
+    remove_durably(copy_of(path))
+
+
+def read_twice(path: Path) -> bytes:
+    """Return what :func:`write_twice` wrote; the copy's content, and a line in the log, where the file is damaged.
+
+    Raises:
+        FileNotFoundError, DamagedError: as :func:`read_file_or_copy`.
+    """
+    data, from_copy = read_file_or_copy(path)
+    if from_copy:
+        log.error("%s is damaged; this device goes on with its copy", path)
+    return data
+
+
+def read_file_or_copy(path: Path) -> tuple[bytes, bool]:
     """Return what :func:`write_twice` wrote, and whether the file is damaged and this is the copy's content.
 
     A file without a copy that ends in no digest was written before there were any. It is returned as it is.
@@ -85,11 +114,16 @@ def mend_twice(path: Path) -> str:
         OSError: the disk refuses.
         DamagedError: both are damaged.
     """
+    with _WRITING:
+        return _mended(path)
+
+
+def _mended(path: Path) -> str:
     copy = copy_of(path)
     if not path.exists():  # the owner removed it: the copy must not bring it back
         remove_durably(copy)
         return ""
-    data, from_copy = read_twice(path)
+    data, from_copy = read_file_or_copy(path)
     if from_copy:
         write_checked(path, data)
         return f"{path.name} was damaged; its copy took its place"
@@ -97,7 +131,8 @@ def mend_twice(path: Path) -> str:
         if read_checked(copy) == data:
             return ""
     except FileNotFoundError:  # written by an older version, or by a process that was killed before the copy
-        write_twice(path, data)
+        write_checked(path, data)
+        write_checked(copy, data)
         return ""
     except DamagedError:
         write_checked(copy, data)
@@ -119,3 +154,8 @@ def file_digest(path: Path) -> str:
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def finished_files(folder: Path) -> list[Path]:
+    """Return the files of a folder, without those that are being written; none where there is no folder."""
+    return sorted(path for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []

@@ -41,7 +41,7 @@ def take_lock(path: Path, patience_s: float = 0.0) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether somebody holds the lock on a file at this moment."""
+    """Return whether somebody holds the lock on a file at this moment."""
     descriptor = take_lock(path)
     if descriptor is None:
         return True

@@ -46,7 +46,7 @@ class Renaming:
         at_ms: Time, milliseconds since 1970.
         former: Their label until then.
         label: Their label since.
-        moves: What moved, counter-examples included.
+        moves: Moved clips, counter-examples included.
     """
 
     at_ms: int
@@ -62,7 +62,7 @@ class OwnerChoices:
     Attributes:
         keeps_detected: Whether sounds that are detected are kept; None: as the configuration says.
         different: Pairs of labels that sound alike and differ all the same, each in alphabetical order.
-        renamings: What can be undone, the newest first.
+        renamings: Renamings that can be undone, the newest first.
     """
 
     keeps_detected: bool | None = None
@@ -73,7 +73,7 @@ class OwnerChoices:
 def read_choices(path: Path) -> OwnerChoices:
     """Return what the owner decided; nothing where there is no file, or where it and its copy are damaged."""
     try:
-        found = json.loads(read_twice(path)[0])
+        found = json.loads(read_twice(path))
         return OwnerChoices(
             found["keeps_detected"],
             tuple((first, second) for first, second in found["different"]),

@@ -145,7 +145,7 @@ class WakeWords(AsyncEventHandler):
 
     async def _hear(self, chunk: AudioChunk) -> None:
         if self._stream is None:
-            raise ValueError("audio-chunk came before audio-start")
+            raise ValueError("audio-chunk arrived before audio-start")
         for label in await asyncio.to_thread(self._stream.push, chunk.audio):
             if not self._names or label in self._names:
                 self._detected = True

@@ -10,7 +10,6 @@ from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_simulator.data.corpora import Corpus, read_corpus
 from fleet_simulator.experiment.sections import DataSection
 from fleet_simulator.runs.counted_model import CountedModel
-from model_export.quiet import native_output_hidden
 
 _CORPORA = 3
 
@@ -57,8 +56,7 @@ class Inputs:
         """
         key = path, _stamp(path), which
         if key not in self._models:
-            with native_output_hidden():  # the runtime's greeting
-                self._models[key] = CountedModel(self.bundle(path))
+            self._models[key] = CountedModel(self.bundle(path))
         return self._models[key]
 
 

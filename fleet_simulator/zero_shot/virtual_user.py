@@ -26,7 +26,6 @@ from fleet_simulator.errors import DivergedError, WorkerError
 from fleet_simulator.experiment.zero_shot_sections import UserSection
 from fleet_simulator.partition.zero_shot_clips import UserClips, as_clips, variants
 from fleet_simulator.shared_model.tasks import device_id
-from model_export.quiet import native_output_hidden
 
 
 @dataclass
@@ -185,8 +184,7 @@ class VirtualUser:
         return Clips(variants(plain.x[0], copies, shift_s, settings, job.rng), plain.slots)
 
     def _open(self) -> None:
-        with native_output_hidden():  # the runtime's greeting
-            self.model = ModelRuntime(read_bundle(self.memory.bundle))
+        self.model = ModelRuntime(read_bundle(self.memory.bundle))
 
     def _job(self, work: Work, context: RoundContext) -> ZeroShot:
         self.model.set_weights(self.memory.trained)

@@ -17,7 +17,6 @@ from fleet_protocol.setting import Value
 from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips
-from model_export.quiet import native_output_hidden
 from studies.gudur.users import experiment_of
 from studies.run import Figures
 from studies.simulated import shared_inputs
@@ -94,8 +93,7 @@ class _User:
         return {"own": self._accuracy(own), "strangers": self._accuracy(test), "samples": self._samples}
 
     def _open(self, bundle: Path) -> None:
-        with native_output_hidden():  # the runtime's greeting
-            self._model = ModelRuntime(read_bundle(bundle))
+        self._model = ModelRuntime(read_bundle(bundle))
 
     def _train(self, round_id: int) -> None:
         x, slots = self._rows(round_id)

@@ -17,9 +17,10 @@ from edge_client.daemon.status_file import StatusFile, read_status
 from edge_client.errors import RecordingError, StateError
 from edge_client.events import Event
 from edge_client.events.journal import Journal
-from edge_client.learning.teaching.embedding_cache import EmbeddingCache
 from edge_client.storage.checked_files import copy_of, read_checked
-from edge_client.storage.device_state import DeviceState, Membership
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.embedding_cache import EmbeddingCache
+from edge_client.storage.membership import Membership
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassInfo
@@ -53,15 +54,15 @@ def taught(tmp_path_factory):
             store.add(label, clip, SETTINGS.sample_rate_hz)
     device.teach()
     state = device.state
-    state.identity()
-    state.noise_key()
-    state.save_membership(Membership("https://aggregator.example:8470", "a certificate"))
+    state.identity.load()
+    state.identity.noise_key()
+    state.membership.save(Membership("https://aggregator.example:8470", "a certificate"))
     rows = np.zeros((4, *SETTINGS.shape), np.float32)
     classes = (ClassInfo("c0", "yes"), ClassInfo("c1", "no"))
     public = PublicSet(SETTINGS, classes, rows, np.arange(4) % 2, np.zeros(4, np.bool_)).pack()
-    write_durably(state.blob_path(digest(public)), public)
-    state.to_send(state.update_path(3), pack({"scores": rows}, {"round_id": 3}))
-    state.to_send(state.learned_path(3), b'{"round_id": 3}')
+    write_durably(state.blobs.path(digest(public)), public)
+    state.outbox.put(state.outbox.update_path(3), pack({"scores": rows}, {"round_id": 3}))
+    state.outbox.put(state.outbox.learned_path(3), b'{"round_id": 3}')
     UnknownClips(state.unknown_folder, ClipsConfig(unknown_days=100_000), SETTINGS.sample_rate_hz).add(
         1_700_000_000.0, 0.25, sounds(5, 1)[0]
     )
@@ -84,27 +85,27 @@ def state(taught, tmp_path):
 
 
 def model_of(state):
-    saved = state.load_model(BUNDLE)
+    saved = state.model.load(BUNDLE)
     return saved.progress, [array.tobytes() for array in (*saved.bundle.weights.values(), *saved.listening.values())]
 
 
 KEPT_TWICE = {
     "model.safetensors": model_of,
-    "identity.json": DeviceState.identity,
-    "membership.json": DeviceState.membership,
-    "noise.key": DeviceState.noise_key,
+    "identity.json": lambda state: state.identity.load(),
+    "membership.json": lambda state: state.membership.load(),
+    "noise.key": lambda state: state.identity.noise_key(),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KEPT_TWICE)
 def test_a_file_that_cannot_be_had_again_is_restored_from_its_copy(state, name):
-    path, whole, clips = state.folder / name, KEPT_TWICE[name](state), state.taught()
+    path, whole, clips = state.folder / name, KEPT_TWICE[name](state), state.model.taught()
     good = path.read_bytes()
     for number, damaged in enumerate(flips(good, FLIPS, seed=1)):
         path.write_bytes(damaged)
         assert KEPT_TWICE[name](state) == whole, number
-        assert state.taught() == clips
+        assert state.model.taught() == clips
     assert state.mend() == [f"{name} was damaged; its copy took its place"]
     assert path.read_bytes() == good
     for number, damaged in enumerate(flips(good, FLIPS, seed=2)):
@@ -116,9 +117,9 @@ def test_a_file_that_cannot_be_had_again_is_restored_from_its_copy(state, name):
 
 MADE_AGAIN = {
     "expectations.json": (DeviceState.expectations, []),
-    "outbox/update-3.safetensors": (lambda state: state.waiting(state.update_path(3)), None),
-    "outbox/learned-3.json": (lambda state: state.waiting(state.learned_path(3)), None),
-    "blobs/*": (lambda state: [state.has_blob(path.name) for path in state.folder.glob("blobs/*")], [False]),
+    "outbox/update-3.safetensors": (lambda state: state.outbox.read(state.outbox.update_path(3)), None),
+    "outbox/learned-3.json": (lambda state: state.outbox.read(state.outbox.learned_path(3)), None),
+    "blobs/*": (lambda state: [state.blobs.has(path.name) for path in state.folder.glob("blobs/*")], [False]),
 }
 
 
@@ -218,7 +219,7 @@ def test_a_daemon_goes_on_with_the_last_good_copies_and_says_so(state, tmp_path)
     daemon = EdgeDaemon(tmp_path / "edge", BUNDLE, "[clips]\nunknown_days = 100000\n")
     shutil.move(state.folder, daemon.state)
     state = DeviceState(daemon.state)
-    identity, model = state.identity(), model_of(state)
+    identity, model = state.identity.load(), model_of(state)
     for name in ("model.safetensors", "identity.json"):
         path = daemon.state / name
         path.write_bytes(next(flips(path.read_bytes(), 1, seed=9)))
@@ -232,4 +233,4 @@ def test_a_daemon_goes_on_with_the_last_good_copies_and_says_so(state, tmp_path)
     assert "damage    " in daemon.command("status").stdout
     assert daemon.end(signal.SIGTERM) == 0
     assert "model.safetensors was damaged; its copy took its place; the memory card" in daemon.log()
-    assert (state.identity(), model_of(state)) == (identity, model)
+    assert (state.identity.load(), model_of(state)) == (identity, model)

@@ -9,7 +9,7 @@ import pytest
 
 from edge_client.errors import UnreachableError
 from edge_client.fleet.server_client import ServerClient
-from edge_client.storage.device_state import Identity
+from edge_client.storage.identity import Identity
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.fleet_prototypes import FleetPrototypes

@@ -3,7 +3,8 @@
 import pytest
 
 from aggregator_server.limits import CLASSES, NEW_CLASSES_OF_A_DEVICE, REPORTS_PER_ROUND
-from fleet_protocol.messages import MAX_REPORTS, ClassReport
+from fleet_protocol.limits import REPORTS
+from fleet_protocol.messages import ClassReport
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
 from tests.support.hostile_upload import inventing
 
@@ -36,11 +37,11 @@ def test_one_upload_brings_eight_classes_at_most(fleet):
     for device in fleet.devices:
         work, scoring = fleet.work(device), FakeDevice(device.number, device.classes)
         invented = device.number == 1
-        body = inventing(scoring, work, fleet.samples, MAX_REPORTS) if invented else scoring.upload(work, fleet.samples)
+        body = inventing(scoring, work, fleet.samples, REPORTS) if invented else scoring.upload(work, fleet.samples)
         fleet.upload(device, work, body).raise_for_status()
     assert fleet.work(fleet.devices[0])["kind"] == "learn"
     assert len(fleet.admin.get("/v1/classes").json()) == 4 + NEW_CLASSES_OF_A_DEVICE
-    assert len(fleet.round(round_id)["discovery"]["left_open"]) == MAX_REPORTS - NEW_CLASSES_OF_A_DEVICE
+    assert len(fleet.round(round_id)["discovery"]["left_open"]) == REPORTS - NEW_CLASSES_OF_A_DEVICE
 
 
 def test_sounds_that_the_shared_model_has_no_room_for_become_no_classes_and_rounds_go_on(fleet):
@@ -48,7 +49,7 @@ def test_sounds_that_the_shared_model_has_no_room_for_become_no_classes_and_roun
     round_id = fleet.open_round()
     for device in fleet.devices:
         work, scoring = fleet.work(device), FakeDevice(device.number, device.classes)
-        fleet.upload(device, work, inventing(scoring, work, fleet.samples, MAX_REPORTS)).raise_for_status()
+        fleet.upload(device, work, inventing(scoring, work, fleet.samples, REPORTS)).raise_for_status()
     for device in fleet.devices:
         fleet.learned(device, fleet.work(device)["round_id"]).raise_for_status()
     shown = fleet.round(round_id)
@@ -71,11 +72,11 @@ def test_a_round_looks_at_so_many_sounds_and_at_those_of_every_device(start_aggr
     round_id = fleet.open_round()
     for device in fleet.devices:
         work = fleet.work(device)
-        body = None if device is honest else inventing(device, work, fleet.samples, MAX_REPORTS)
+        body = None if device is honest else inventing(device, work, fleet.samples, REPORTS)
         fleet.upload(device, work, body).raise_for_status()
     assert fleet.work(honest)["kind"] == "learn"
     discovery = fleet.round(round_id)["discovery"]
-    reports = len(attackers) * MAX_REPORTS + 1
+    reports = len(attackers) * REPORTS + 1
     assert f"{reports - REPORTS_PER_ROUND} of {reports} reports wait" in discovery["limits"][0]
     recognised = [
         discovery["reports"][index]["device_id"] for group in discovery["groups"] for index in group["members"]

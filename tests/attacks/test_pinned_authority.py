@@ -14,7 +14,8 @@ from aggregator_server import tls
 from edge_client.errors import CertificateError
 from edge_client.fleet import certificates
 from edge_client.fleet.joining import join
-from edge_client.storage.device_state import DeviceState, Membership
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.membership import Membership
 from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT
@@ -126,7 +127,7 @@ def test_whoever_is_in_between_gets_neither_the_invitation_nor_the_secret(betwee
     assert between.asked == ["GET /v1/authority"]
     assert "Authorization" not in between.received
     assert INVITATION not in between.received
-    assert DeviceState(config.parent / "state").membership() is None
+    assert DeviceState(config.parent / "state").membership.load() is None
 
 
 @pytest.mark.parametrize("what", TEXTS)
@@ -137,11 +138,11 @@ def test_what_was_pinned_is_one_authority_or_the_device_trusts_nobody(between, r
 
 def test_a_device_that_pinned_two_authorities_speaks_to_neither_and_can_join_again(between, right, config, tmp_path):
     state = DeviceState(config.parent / "state")
-    state.save_membership(Membership(between.url, right + between.authority))
+    state.membership.save(Membership(between.url, right + between.authority))
     pretend(between, right)
     with config.open("a") as file:
         file.write(f'[server]\nurl = "{between.url}"\n')
-    secret, copy = state.identity().secret, str(tmp_path / "copy.tar")
+    secret, copy = state.identity.load().secret, str(tmp_path / "copy.tar")
     assert edge(config, "backup", copy).returncode == 0
     assert edge(config, "restore", copy, "--yes").returncode == 0  # what was taught is not lost with the fleet
     for command in ("run", "leave"):
@@ -152,8 +153,8 @@ def test_a_device_that_pinned_two_authorities_speaks_to_neither_and_can_join_aga
     assert "auricle-edge join LINK" in edge(config, "doctor").stdout
     assert between.asked == []
     assert edge(config, "leave", "--forget").returncode == 0
-    assert state.membership() is None
-    assert state.identity().secret != secret
+    assert state.membership.load() is None
+    assert state.identity.load().secret != secret
 
 
 def test_a_servers_own_certificate_is_no_authority(between, tmp_path):

@@ -24,7 +24,7 @@ import httpx
 from edge_client.fleet.answers import Bounds
 from edge_client.fleet.server_client import ServerClient
 from edge_client.errors import LinkError
-from edge_client.storage.device_state import Identity
+from edge_client.storage.identity import Identity
 url, asked, folder, seconds = sys.argv[1:5]
 client = ServerClient(url, Identity("1" * 32, "secret"), Bounds(seconds=float(seconds)))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

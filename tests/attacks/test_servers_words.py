@@ -12,7 +12,8 @@ from aggregator_server.schemas import RoundRequest
 from edge_client.errors import RefusedError, StateError, UnreachableError
 from edge_client.fleet.server_client import ServerClient
 from edge_client.learning.checked_plan import checked_plan
-from edge_client.storage.device_state import DeviceState, Identity
+from edge_client.storage.blob_cache import BlobCache
+from edge_client.storage.identity import Identity
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice, ClassInfo, Work, to_json
 from tests.support.edge_process import EdgeDaemon, wait_for
@@ -94,8 +95,8 @@ def test_work_as_an_aggregator_gives_it_is_taken(server, client):
 
 @pytest.mark.parametrize("name", ["../../x", "..", "", "a/b", "\0", "A" * 64])
 def test_what_is_no_digest_becomes_no_path(tmp_path, name):
-    state = DeviceState(tmp_path / "state")
-    for use in (state.blob_path, state.has_blob, state.blob):
+    blobs = BlobCache(tmp_path / "blobs")
+    for use in (blobs.path, blobs.has, blobs.read):
         with pytest.raises(StateError, match="named by 64 hex digits"):
             use(name)
 

@@ -7,7 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from edge_client.storage.device_state import DeviceState, Identity
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.identity import Identity
 from tests.support.checkout import ROOT
 
 
@@ -28,7 +29,7 @@ BRISK = "[training]\nnice = 0\n"
 def give_identity(state: Path, name: str) -> None:
     """Let a device be known by its name: what is random in its training depends on who it is."""
     digest = hashlib.sha256(name.encode()).hexdigest()
-    DeviceState(state).save_identity(Identity(digest[:32], digest))
+    DeviceState(state).identity.save(Identity(digest[:32], digest))
 
 
 class EdgeDaemon:

@@ -52,7 +52,7 @@ class Device:
             errors = child.stderr.read().decode()
             assert child.wait(180) == 0, errors
         self.log = errors
-        return self.state.load_model(self.bundle)
+        return self.state.model.load(self.bundle)
 
     def to_teach(self):
         return to_teach(self.config, self.state)

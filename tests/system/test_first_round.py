@@ -57,8 +57,8 @@ def test_two_devices_have_a_round_on_ones_own_recordings_after_five_commands(des
     assert (config.device.name, config.recordings.folder) == ("kitchen", desk.folder / "kitchen")
     assert config.model.bundle.read_bytes() == find_bundle("base").read_bytes()
     state = DeviceState(config.device.state)
-    assert state.public_set(read_bundle(config.model.bundle).manifest.feature_settings) is not None
-    assert set(state.load_model(config.model.bundle).progress.label_map.labels) >= {"yes", "no", "up"}
+    assert state.blobs.public_set(read_bundle(config.model.bundle).manifest.feature_settings) is not None
+    assert set(state.model.load(config.model.bundle).progress.label_map.labels) >= {"yes", "no", "up"}
     listed = json.loads(desk.type("auricle-aggregator devices list --data fleet --json").stdout)
     assert {(info["name"], info["clips"]) for info in listed} == {("kitchen", 36), ("hall", 36)}
 

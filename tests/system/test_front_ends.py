@@ -74,6 +74,6 @@ def test_devices_train_the_last_block_of_a_pretrained_network_together(tmp_path,
     assert "Traceback" not in first.log()
     next(running, None)
     assert {layer.name for layer in manifest.layers} == {"block2a", "block2b", "block2c", "head"}
-    stored = first.state().load_model(path).bundle.weights
+    stored = first.state().model.load(path).bundle.weights
     assert {name: array.shape for name, array in stored.items()} == manifest.weight_shapes
     assert np.abs(stored["block2a/kernel"] - read_bundle(path).weights["block2a/kernel"]).max() > 1e-4

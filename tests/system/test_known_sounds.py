@@ -23,7 +23,7 @@ def teach_halt(device):
 
 
 def linked(device):
-    slots = device.state().load_model(find_bundle("base")).progress.label_map.slots
+    slots = device.state().model.load(find_bundle("base")).progress.label_map.slots
     return {slot.name: slot.class_id for slot in slots}
 
 

@@ -53,7 +53,7 @@ def learned_by(client, round_id, names):
 
 def classes_of(device):
     """The classes that a device has a slot for."""
-    return set(device.state().load_model(bundle_of(device)).progress.label_map.class_ids)
+    return set(device.state().model.load(bundle_of(device)).progress.label_map.class_ids)
 
 
 def blob(client, sha256):

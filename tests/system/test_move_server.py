@@ -119,7 +119,7 @@ def run(machine: Machine) -> None:
 
 
 def identity(machine: Machine):
-    return DeviceState(load_config(machine.folder / "edge.toml").device.state).identity()
+    return DeviceState(load_config(machine.folder / "edge.toml").device.state).identity.load()
 
 
 def test_a_fleet_moves_by_the_commands_of_the_page_while_its_devices_run(machines, tmp_path):

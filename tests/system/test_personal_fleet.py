@@ -96,7 +96,7 @@ def weights(admin, round_id):
 
 def listens_with(daemon, bundle, weights):
     """Whether a device recognises sounds with these weights; those of the head may be in another order."""
-    saved = DeviceState(daemon.state).load_model(bundle)
+    saved = DeviceState(daemon.state).model.load(bundle)
     body = set(weights) - set(saved.bundle.manifest.head.weights)
     return all(np.array_equal(saved.listening[name], weights[name]) for name in body)
 

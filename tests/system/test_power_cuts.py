@@ -86,13 +86,13 @@ def check_nothing_is_lost(device, finished, identity):
         with wave.open(path) as file:
             assert len(file.readframes(file.getnframes())) == 2 * 14_400, path
     if identity is not None:
-        assert state.identity() == identity
+        assert state.identity.load() == identity
     bundle = device.config.read_text().split('bundle = "')[1].split('"')[0]
-    saved = state.load_model(device.folder / bundle)
+    saved = state.model.load(device.folder / bundle)
     for weights in (saved.bundle.weights, saved.listening):
         assert all(np.isfinite(array).all() for array in weights.values())
     for path in (device.state / "outbox").glob("learned-*.json"):
-        json.loads(state.waiting(path))
+        json.loads(state.outbox.read(path))
     if (device.state / "journal.sqlite3").exists():
         with contextlib.closing(sqlite3.connect(device.state / "journal.sqlite3")) as journal:
             assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -115,7 +115,7 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
         # A line that was cut in the middle names a clip that was finished all the same, but cannot be read here.
         finished += [line.rstrip("\n") for line in recorder.stdout if line.endswith("\n")]
         if identity is None and (device.state / "identity.json").exists():
-            identity = DeviceState(device.state).identity()
+            identity = DeviceState(device.state).identity.load()
         progress = check_nothing_is_lost(device, finished, identity)
         assert DeviceState(device.state).mend() == []
         seen.add((progress.contributed, progress.learned, progress.taught))

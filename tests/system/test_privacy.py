@@ -253,7 +253,7 @@ def test_beside_a_new_sound_the_classes_of_own_clips_are_described_as_the_row_sa
     _, document = round_.upload
     cell = row_of(round_.strategy)["arrays of the upload, float32"]
     assert ("with a new sound, for it and for each class of `known`" in cell) == (round_.strategy != "prototypes")
-    taught = round_.state.load_model(round_.own).progress.label_map
+    taught = round_.state.model.load(round_.own).progress.label_map
     own = {str(taught.class_ids[taught.slot_of(label)]) for label in ("yes", "no")}
     assert own <= set(document["known"])
     assert [report["clips"] > 0 for report in document["reports"]] == [True]
@@ -311,7 +311,7 @@ def secrets_of(folder: Path, bundle: Path) -> dict[str, list[bytes]]:
 def test_of_all_bytes_that_a_device_sends_none_are_what_it_heard(round_):
     sent = round_.sent
     assert len(sent) > 4_000  # the whole round went through the proxy; embeddings are small
-    assert round_.state.identity().device_id.encode() in sent
+    assert round_.state.identity.load().device_id.encode() in sent
     assert b"/v1/rounds/1/update" in sent
     assert b"/v1/rounds/1/learned" in sent
     for name, windows in secrets_of(round_.folder, round_.own).items():
@@ -325,7 +325,7 @@ def test_the_device_s_own_model_leaves_only_where_the_row_says_so(round_):
     """Weights that the training did not change are those of the bundle, which the fleet has anyway."""
     bundle = b"".join(array.tobytes() for array in read_bundle(round_.own).weights.values())
     public = set(windows_of(bundle, 4))
-    trained = round_.state.load_model(round_.own).bundle.weights
+    trained = round_.state.model.load(round_.own).bundle.weights
     windows = [window for array in trained.values() for window in windows_of(array.tobytes(), 4)]
     windows = [window for window in windows if window not in public]
     assert len(windows) > 300
@@ -336,6 +336,6 @@ def test_the_device_s_own_model_leaves_only_where_the_row_says_so(round_):
 def test_what_was_taught_before_the_round_is_a_class_of_the_fleet_under_a_name_that_the_owner_did_not_choose(round_):
     discovered = [info for info in round_.classes if info["discovered_in"] is not None]
     assert [info["discovered_in"] for info in discovered] == [1]
-    progress = round_.state.load_model(round_.own).progress
+    progress = round_.state.model.load(round_.own).progress
     slot = progress.label_map.slot_of(SECRET_LABEL)
     assert progress.label_map.class_ids[slot] == discovered[0]["class_id"]

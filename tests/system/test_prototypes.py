@@ -30,7 +30,7 @@ def fleet(tmp_path, start_aggregator):
 
 def recognised(device, label, slot):
     """Share of clips of a sound, which no device has, that a device names rightly among all that it can hear."""
-    saved = device.state().load_model(find_bundle("base"))
+    saved = device.state().model.load(find_bundle("base"))
     model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
     clips = np.stack([melody(label, np.random.default_rng([99, seed])) for seed in range(20)]).astype(np.float32)
     x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))

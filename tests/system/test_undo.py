@@ -20,7 +20,7 @@ def fleet(tmp_path, start_aggregator):
 
 
 def progress(device):
-    return device.state().load_model(find_bundle("base")).progress
+    return device.state().model.load(find_bundle("base")).progress
 
 
 def test_a_retired_class_leaves_devices_without_clips_of_it_and_comes_back_when_the_round_is_restored(fleet):

@@ -134,7 +134,7 @@ def test_a_new_sound_gets_a_slot_of_the_shared_model_and_the_old_ones_are_not_fo
 
     assert old(found) > old(before) - 10  # on recordings of the four old classes, the new one among the answers
     assert recall(server, found, bundles["cnn2"], tmp_path / "fresh", "stop", slot=4, classes=5) >= 0.5
-    maps = [made.state().load_model(bundle_of(made)).progress.label_map for made in (first, second)]
+    maps = [made.state().model.load(bundle_of(made)).progress.label_map for made in (first, second)]
     assert maps[0].slots[maps[0].slot_of("stop")].class_id == classes[4]["class_id"]
     assert set(maps[1].class_ids) == {info["class_id"] for info in classes}  # who never heard it knows it too
     next(running, None)
@@ -151,7 +151,7 @@ def test_mutual_learning_takes_any_architecture_and_fedavg_says_that_it_does_not
     assert [found["summary"]["state"] for found in rounds] == ["done", "done"]
     untrained = rounds[0]["participants"][0]["metrics"]["global_accuracy"]
     assert rounds[1]["participants"][0]["learned_metrics"]["global_accuracy"] > untrained + 10
-    kept = first.state().load_model(bundle_of(first))
+    kept = first.state().model.load(bundle_of(first))
     assert kept.bundle.manifest.architecture == "cnn2"
     open_round(server, strategy="fedavg", settings=EPOCHS, deadline_s=30, replace_model=True)
     wait_for(lambda: "'fedmlac' or 'zero_shot'" in first.log(), what="an explanation")

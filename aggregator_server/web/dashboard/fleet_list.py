@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from aggregator_server.fleet.versions import numbers_of
-from aggregator_server.limits import NAME_LENGTH
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.web.dashboard.languages import N_
 from aggregator_server.web.metrics import SEEN_S
+from fleet_protocol.limits import NAME_LENGTH
 
 PAGE = 100  # devices
 _PAGES = 10_000

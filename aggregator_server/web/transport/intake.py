@@ -20,12 +20,13 @@ from aggregator_server.errors import (
 from aggregator_server.web.http_errors import PageOf, for_caller, refusal
 from fleet_protocol.bounded_json import require_bounded
 from fleet_protocol.errors import JsonError
+from fleet_protocol.limits import MESSAGE_BYTES, MODEL_BYTES, PUBLIC_SET_BYTES, UPDATE_BYTES
 
 # Addresses that take arrays. Their routes look who calls, and read the body piece by piece onto the disk.
 _STREAMED = (
-    (re.compile(r"/v1/public-set"), limits.PUBLIC_SET_BYTES),
-    (re.compile(r"/v1/model"), limits.MODEL_BYTES),
-    (re.compile(r"/v1/rounds/[^/]*/update"), limits.UPDATE_BYTES),
+    (re.compile(r"/v1/public-set"), PUBLIC_SET_BYTES),
+    (re.compile(r"/v1/model"), MODEL_BYTES),
+    (re.compile(r"/v1/rounds/[^/]*/update"), UPDATE_BYTES),
 )
 _OF_STRANGERS = ("/sign-in", "/language")  # forms that anybody may send
 _MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the dashboard's
@@ -75,7 +76,7 @@ class Intake:
         if not scope["path"].startswith(_MESSAGES):  # a form: its page looks who sends it, and reads it
             limit = limits.STRANGERS_FORM_BYTES if scope["path"] in _OF_STRANGERS else limits.FORM_BYTES
             return _Body(scope, receive, limit).receive
-        body = _Body(scope, receive, streamed or limits.MESSAGE_BYTES)
+        body = _Body(scope, receive, streamed or MESSAGE_BYTES)
         if streamed:
             return turn.of(body.receive) if scope["path"].endswith("/update") else body.receive
         await self._require_known(Request(scope))

@@ -14,7 +14,8 @@ from fleet_protocol.setting import Setting
 if TYPE_CHECKING:
     from edge_client.config import Config
     from edge_client.learning.rounds.job import DeviceRound
-    from edge_client.storage.device_state import DeviceState, SavedModel
+    from edge_client.storage.device_state import DeviceState
+    from edge_client.storage.saved_model import SavedModel
     from fleet_protocol.messages import Work
 
 _SETTINGS: dict[str, Setting] = {

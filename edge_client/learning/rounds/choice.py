@@ -10,7 +10,8 @@ from edge_client.learning.rounds.clips import evidence
 from edge_client.learning.rounds.guard import Listener, Verdict, choose_listener
 from edge_client.learning.rounds.job import RoundJob, RoundPart
 from edge_client.learning.teaching.job import DeviceModel, go_over
-from edge_client.storage.device_state import DeviceState, Progress, SavedModel
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import Progress, SavedModel
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from edge_client.learning.rounds.choice import choose, result_of
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.job import RoundContext, RoundJob, StartJob
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import DeviceState, SavedModel
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.errors import TensorError
 from fleet_protocol.messages import Learned, Work, to_json
@@ -43,7 +44,7 @@ class NetworkRound:
     def _job(self, work: Work) -> RoundJob:
         context = _context(self._state, work, first=not self._saved.progress.contributed)
         shared = None if context.model is None else ModelRuntime(context.model, self._config.device.threads)
-        device_id = self._state.identity().device_id
+        device_id = self._state.identity.load().device_id
         return self._start(self._model, self._saved.progress.label_map, work, context, device_id, shared)
 
     def contribute(self) -> None:
@@ -53,15 +54,15 @@ class NetworkRound:
         job.take_labels(source.labels())
         update, arrays = job.contribute(to_train_on(config, job, source), config.device.share_names)
         update.metrics.update(held_out_metrics(config, job))
-        state.to_send(state.update_path(job.work.round_id), pack(arrays, to_json(update)))
+        state.outbox.put(state.outbox.update_path(job.work.round_id), pack(arrays, to_json(update)))
         progress = dataclasses.replace(before, label_map=job.label_map, contributed=job.work.round_id)
         trained = job.model.get_weights()
         if before.learned or before.taught or before.background_trained:
             new = job.label_map.new_since(before.label_map)
             progress = dataclasses.replace(progress, unheard=(*before.unheard, *new))
-            state.save_model(trained, self._saved.listening, progress)
+            state.model.save(trained, self._saved.listening, progress)
         else:  # before the first consensus the device listens with what it trained
-            state.save_model(trained, trained, progress)
+            state.model.save(trained, trained, progress)
 
     def learn(self) -> None:
         """Apply the round's result, and write the report into the outbox, and then the model."""
@@ -79,7 +80,7 @@ class NetworkRound:
         chosen, verdict = choose(config, self._saved, job, made, taught=taught)
         metrics.update(verdict.metrics | held_out_metrics(config, job))
         report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune, kept_own=verdict.kept_own)
-        state.to_send(state.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
+        state.outbox.put(state.outbox.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
         chosen.save(state)
 
 
@@ -107,16 +108,16 @@ def _personalise(config: Config, job: RoundJob, fleets: Arrays | None) -> dict[s
 
 
 def _context(state: DeviceState, work: Work, *, first: bool) -> RoundContext:
-    public_set = PublicSet.unpack(state.blob(work.public_set))
+    public_set = PublicSet.unpack(state.blobs.read(work.public_set))
     consensus = None
     if work.consensus is not None:
-        consensus, scored = unpack_consensus(state.blob(work.consensus))
+        consensus, scored = unpack_consensus(state.blobs.read(work.consensus))
         if (len(consensus), scored) != (len(public_set.labels), public_set.class_ids):
             raise TensorError(f"the consensus {work.consensus} is not on the public set {work.public_set}")
     if work.model is None:
         return RoundContext(public_set, consensus)
-    model = unpack_bundle(state.blob(work.model), "the shared model")
+    model = unpack_bundle(state.blobs.read(work.model), "the shared model")
     if work.weights is not None:
-        weights = unpack(state.blob(work.weights))[0]
+        weights = unpack(state.blobs.read(work.weights))[0]
         model = dataclasses.replace(model, weights=weights)
     return RoundContext(public_set, consensus, model, trained=work.weights is not None, first=first)

@@ -23,7 +23,8 @@ from edge_client.learning.rounds.upload import build_update
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import DeviceState, Progress, SavedModel
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import Progress, SavedModel
 from fleet_protocol.arrays import Floats
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Learned, Update, Work, to_json
@@ -54,7 +55,7 @@ class PrototypeRound:
                 "the strategy prototypes needs a bundle with the words of its front end's pretraining, and this "
                 f'device\'s ({manifest.architecture}) has none; use another, such as bundle = "base"'
             )
-        public_set = PublicSet.unpack(state.blob(work.public_set))
+        public_set = PublicSet.unpack(state.blobs.read(work.public_set))
         self._settings = manifest.feature_settings
         self._settings.require_same(
             public_set.settings, f"this device's bundle ({manifest.architecture})", "the public set"
@@ -80,8 +81,8 @@ class PrototypeRound:
                 f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
             )
         update, arrays, progress = self._upload(takes)
-        self._state.to_send(self._state.update_path(self.work.round_id), pack(arrays, to_json(update)))
-        self._state.save_model(self._saved.bundle.weights, self._saved.listening, progress)
+        self._state.outbox.put(self._state.outbox.update_path(self.work.round_id), pack(arrays, to_json(update)))
+        self._state.model.save(self._saved.bundle.weights, self._saved.listening, progress)
 
     def _upload(self, takes: Mapping[str, Floats]) -> tuple[Update, Arrays, Progress]:
         label_map = take_labels(self._saved.progress.label_map, tuple(takes), self.work.classes)
@@ -92,7 +93,7 @@ class PrototypeRound:
         known = [slot for slot in with_clips if label_map.class_ids[slot] in of_fleet]
         update = build_update(
             self.work,
-            self._state.identity().device_id,
+            self._state.identity.load().device_id,
             features=self._settings.digest,
             label_map=label_map,
             slots=owners,
@@ -114,7 +115,7 @@ class PrototypeRound:
         assert self._statistics is not None
         settings = self.work.plan.local.settings
         clip_norm, noise = float(settings["clip_norm"]), float(settings["noise"])
-        rng = noise_rng(self._state.noise_key(), embeddings, clip_norm, noise)
+        rng = noise_rng(self._state.identity.noise_key(), embeddings, clip_norm, noise)
         return private_mean(embeddings, self._statistics, clip_norm, noise, rng)
 
     def learn(self) -> None:
@@ -138,10 +139,10 @@ class PrototypeRound:
         metrics = verdict.metrics | held_out_metrics(self._config, self)
         round_id = self.work.round_id
         report = Learned(round_id, metrics, personalised=self.work.fine_tune, kept_own=verdict.kept_own)
-        self._state.to_send(self._state.learned_path(round_id), json.dumps(to_json(report)).encode())
+        self._state.outbox.put(self._state.outbox.learned_path(round_id), json.dumps(to_json(report)).encode())
         chosen.save(self._state)
 
     def _provisional(self) -> tuple[str, ...]:
         if self.work.prototypes is None:
             return ()
-        return FleetPrototypes.unpack(self._state.blob(self.work.prototypes)).provisional
+        return FleetPrototypes.unpack(self._state.blobs.read(self.work.prototypes)).provisional

@@ -21,7 +21,7 @@ import numpy as np
 
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.teaching.head_material import HeadMaterial
-from edge_client.learning.teaching.incremental import require_learned
+from edge_client.learning.teaching.taught import require_learned
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays

@@ -17,7 +17,8 @@ from edge_client.learning.teaching.head_material import head_material
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.taught import Taught, known_slots, with_labels
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import DeviceState, SavedModel
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
@@ -43,15 +44,15 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     """
     model = ModelRuntime(saved.bundle, config.device.threads)
     heard = Hearing(config, model.manifest.feature_settings, state.embeddings_path).heard()
+    public_set = state.blobs.public_set(model.manifest.feature_settings)
+    fleet = state.blobs.prototypes(model.manifest.feature_settings)
     label_map = with_labels(saved.progress.label_map, heard.takes)
     if not label_map.slots:
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
     statistics = saved.bundle.manifest.embedding_statistics
     assert statistics is not None
     known = known_slots(saved.progress.label_map, set(heard.takes), keep_all=config.clips.expire_days > 0)
-    public_set = state.public_set(model.manifest.feature_settings)
     imagine = _imagination(model, saved, np.random.default_rng([seed, 1]))
-    fleet = state.prototypes(model.manifest.feature_settings)
     prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
     material = head_material(label_map, known, heard, statistics, public_set, imagine, prototypes)
     settings = config.training

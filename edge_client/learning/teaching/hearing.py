@@ -16,9 +16,9 @@ from edge_client.config import Config
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment_for_listening, augment_takes, splice
 from edge_client.features.front_end import FrontEnd, open_front_end
-from edge_client.learning.teaching.embedding_cache import EmbeddingCache, clip_key
 from edge_client.learning.teaching.head_material import Heard
 from edge_client.learning.teaching.negatives import artificial_noise, rooms, windows
+from edge_client.storage.embedding_cache import EmbeddingCache, clip_key
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_client.errors import ModelError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.targets import from_slots
+from edge_client.learning.teaching.taught import require_learned
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
@@ -99,19 +99,6 @@ def learn(model: ModelRuntime, weights: Arrays, task: IncrementalTask, epochs: i
         loss = train_epoch(model, x, targets, task.label_map.mask, optimiser, rng)
     require_learned(loss, rate)
     return model.get_weights()
-
-
-def require_learned(loss: float, rate: float) -> None:
-    """Check that a training came to numbers.
-
-    Raises:
-        ModelError: its loss is infinite or no number.
-    """
-    if not math.isfinite(loss):
-        raise ModelError(
-            f"learning what was taught diverged (loss {loss}); nothing was changed. Lower [training] "
-            f"teach_learning_rate, now {rate:g}"
-        )
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from edge_client.learning.teaching.negatives import QUIET_ROWS, artificial_noise
 from edge_client.learning.teaching.taught import Taught, known_slots, with_labels
 from edge_client.learning.training_data import gather
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import DeviceState, SavedModel
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.arrays import Floats
 
 log = logging.getLogger(__name__)
@@ -56,8 +57,8 @@ def to_teach(config: Config, state: DeviceState) -> str | None:
         return None
     digest = store_digest(folder)
     if digest is None:
-        return NO_CLIPS if state.lacks_background() else None
-    return None if digest == state.taught() else digest
+        return NO_CLIPS if state.model.lacks_background() else None
+    return None if digest == state.model.taught() else digest
 
 
 def teach(config: Config, state: DeviceState) -> None:
@@ -67,7 +68,7 @@ def teach(config: Config, state: DeviceState) -> None:
         AuricleError: naming what is wrong with the state, the bundle or the clips; nothing is changed then.
     """
     began = time.monotonic()
-    saved = state.load_model(config.model.bundle)
+    saved = state.model.load(config.model.bundle)
     made = go_over(config, state, saved)
     if made is None:
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
@@ -93,7 +94,7 @@ class DeviceModel:
 
     def save(self, state: DeviceState) -> None:
         """Save the model, and what is to be expected of its labels."""
-        state.save_model(self.model.bundle.weights, self.model.listening, self.model.progress)
+        state.model.save(self.model.bundle.weights, self.model.listening, self.model.progress)
         if self.expected is not None:
             state.save_expectations([dataclasses.asdict(expected) for expected in self.expected])
 
@@ -178,7 +179,7 @@ def _task(
         clips=clips,
         quiet=model.normalise(open_front_end(settings)(quiet)),
         spliced=_spliced(source, slots, model, rng, noise),
-        public_set=state.public_set(settings),
+        public_set=state.blobs.public_set(settings),
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from edge_client.errors import ModelError
 from edge_client.learning.teaching.expectation import Expectation
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays
@@ -59,3 +61,16 @@ def known_slots(former: LabelMap, with_clips: Collection[str], *, keep_all: bool
         for number, slot in enumerate(former.slots)
         if (keep_all or slot.class_id is not None or slot.name in with_clips) and number not in given_up
     )
+
+
+def require_learned(loss: float, rate: float) -> None:
+    """Check that a training did not diverge.
+
+    Raises:
+        ModelError: its loss is infinite or no number.
+    """
+    if not math.isfinite(loss):
+        raise ModelError(
+            f"learning what was taught diverged (loss {loss}); nothing was changed. Lower [training] "
+            f"teach_learning_rate, now {rate:g}"
+        )

@@ -11,11 +11,11 @@ from aggregator_server.aggregation.contract import Assigned, Contribution, Round
 from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
 from aggregator_server.discovery.new_classes import settle
 from aggregator_server.errors import MalformedUpdateError
-from aggregator_server.limits import NAME_LENGTH
 from aggregator_server.names import majority_name, unique_name
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.zero_shot import aggregate, check
+from fleet_protocol.limits import NAME_LENGTH
 from fleet_protocol.messages import ClassReport
 from tests.support.aggregator_process import SETTINGS, FakeDevice, public_set
 

@@ -14,7 +14,7 @@ import edge_client.storage.backup as backup
 from edge_client.config import load_config
 from edge_client.events import Event
 from edge_client.events.journal import JOURNAL, Journal, past_events
-from edge_client.storage.device_state import Membership
+from edge_client.storage.membership import Membership
 from tests.support.edge_commands import EdgeCommands
 from tests.support.sounds import write_clips
 
@@ -28,12 +28,12 @@ def edge(tmp_path, bundles, capsys):
 
 def lived(edge):
     """Give the device an identity, a fleet, a model with a label, clips, events and something in the trash."""
-    edge.state.identity()
-    edge.state.noise_key()
-    edge.state.save_membership(Membership("https://fleet"))
-    saved = edge.state.load_model(load_config(edge.config).model.bundle)
+    edge.state.identity.load()
+    edge.state.identity.noise_key()
+    edge.state.membership.save(Membership("https://fleet"))
+    saved = edge.state.model.load(load_config(edge.config).model.bundle)
     progress = dataclasses.replace(saved.progress, label_map=saved.progress.label_map.add("yes"), learned=3)
-    edge.state.save_model(saved.bundle.weights, saved.listening, progress)
+    edge.state.model.save(saved.bundle.weights, saved.listening, progress)
     write_clips(edge.folder / "recordings", "yes", 3, seed=1)
     write_clips(edge.folder / "recordings", "no", 2, seed=1)
     edge("import", edge.folder / "recordings")
@@ -71,7 +71,7 @@ def test_a_state_comes_back_as_it_was_and_what_came_later_goes(edge):
     assert contents(edge.state.folder) == before
     assert past_events(edge.state.folder / JOURNAL, 10) == heard
     edge.state.mend()
-    assert edge.state.identity().device_id in before["identity.json"].decode()
+    assert edge.state.identity.load().device_id in before["identity.json"].decode()
     assert "yes" in edge("clips")
     assert not (edge.state.folder / ".restore").exists()
 
@@ -147,7 +147,7 @@ def test_a_restore_that_is_killed_anywhere_leaves_the_old_state_or_is_finished(e
     edge("backup", file)
     restored = contents(edge.state.folder)
     edge("clips", "delete", "--label", "yes", "--yes", "--for-good")
-    edge.state.to_send(edge.state.update_path(1), b"an upload")
+    edge.state.outbox.put(edge.state.outbox.update_path(1), b"an upload")
     old = contents(edge.state.folder)
     seen, lines, killed = set(), 0, True
     while killed:

@@ -113,9 +113,9 @@ def test_whoever_may_not_is_told_as_whom_to_run_it(edge):
 
 def knows(edge, label_map):
     """Give the device a model with these labels, and clips of all of them."""
-    saved = edge.state.load_model(load_config(edge.config).model.bundle)
+    saved = edge.state.model.load(load_config(edge.config).model.bundle)
     progress = dataclasses.replace(saved.progress, label_map=label_map, tails={"anna": (0.1, 0.2), "yes": (0.1, 0.2)})
-    edge.state.save_model(saved.bundle.weights, saved.listening, progress)
+    edge.state.model.save(saved.bundle.weights, saved.listening, progress)
     figures = dict.fromkeys(("takes", "misses_of_others", "misses", "false_accepts"), 1) | {"advice": []}
     edge.state.save_expectations([{"label": label, **figures} for label in label_map.labels])
     for label in label_map.labels:
@@ -127,7 +127,7 @@ def knows(edge, label_map):
 
 
 def labels(edge):
-    return edge.state.load_model(load_config(edge.config).model.bundle).progress.label_map.labels
+    return edge.state.model.load(load_config(edge.config).model.bundle).progress.label_map.labels
 
 
 def own(label_map, *names):
@@ -167,12 +167,12 @@ def test_a_label_of_the_fleet_takes_the_fleets_name(edge):
         np.zeros(1, np.int64),
         np.zeros(1, np.bool_),
     )
-    path = edge.state.blob_path(digest(public_set.pack()))
+    path = edge.state.blobs.path(digest(public_set.pack()))
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(public_set.pack())
     edge("clips", "delete", "--yes", "--label", "anna")
     edge("clips", "delete", "--yes", "--label", "bo")
-    found = edge.state.load_model(load_config(edge.config).model.bundle).progress.label_map
+    found = edge.state.model.load(load_config(edge.config).model.bundle).progress.label_map
     assert [(slot.name, slot.class_id) for slot in found.slots] == [("siren", "c7"), ("c8", "c8")]
 
 
@@ -301,14 +301,14 @@ def test_a_name_is_taken_back_with_all_that_moved_and_a_clip_that_both_had_stays
 def test_what_comes_back_after_its_name_left_the_model_is_learned_again(edge):
     knows(edge, own(LabelMap(32), "anna", "yes"))
     bundle = load_config(edge.config).model.bundle
-    saved = edge.state.load_model(bundle)
+    saved = edge.state.model.load(bundle)
     digest_ = store_digest(edge.folder / "state" / "clips")
     progress = dataclasses.replace(saved.progress, taught=digest_)
-    edge.state.save_model(saved.bundle.weights, saved.listening, progress)
+    edge.state.model.save(saved.bundle.weights, saved.listening, progress)
     edge("clips", "delete", "--yes", "--label", "anna")
     edge("clips", "undelete")
     assert store_digest(edge.folder / "state" / "clips") == digest_
-    assert edge.state.taught() != digest_
+    assert edge.state.model.taught() != digest_
 
 
 def test_what_was_deleted_for_good_or_purged_is_named_nowhere(edge):

@@ -46,7 +46,7 @@ def test_a_daemon_has_no_use_for_it(tmp_path, transcribing_bundle, capsys):
     edge = EdgeCommands(tmp_path, capsys, transcribing_bundle)
     message = "(dcnn_ctc) writes down speech and recognises no classes of sounds"
     with pytest.raises(BundleError, match=re.escape(message)):
-        edge.state.load_model(transcribing_bundle)
+        edge.state.model.load(transcribing_bundle)
     assert f"FAIL  bundle         {transcribing_bundle} {message}" in edge.ended(1, "doctor")[0]
 
 

@@ -207,8 +207,8 @@ def test_a_process_that_listens_stays_below_70_mb(bundles, tmp_path):
     config = tmp_path / "edge.toml"
     config.write_text(f'[device]\nname = "shelf"\nstate = "state"\n[model]\nbundle = "{bundles["cnn2"]}"\n')
     state = DeviceState(tmp_path / "state")
-    saved = state.load_model(bundles["cnn2"])
+    saved = state.model.load(bundles["cnn2"])
     label_map = saved.progress.label_map.add("yes").add("no")
     weights = {name: array + 1 for name, array in saved.bundle.weights.items()}
-    state.save_model(saved.bundle.weights, weights, dataclasses.replace(saved.progress, label_map=label_map))
+    state.model.save(saved.bundle.weights, weights, dataclasses.replace(saved.progress, label_map=label_map))
     assert idle_mb(config) < 70

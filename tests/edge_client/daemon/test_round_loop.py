@@ -51,7 +51,7 @@ def test_devices_of_different_architectures_and_labels_learn_together_and_meet_a
     discovered = [info for info in classes if info["discovered_in"] is not None]
     assert [info["discovered_in"] for info in discovered] == [2]
     assert discovered[0]["name"] != "stop"  # the owner's word itself did not travel
-    maps = [d.state().load_model(bundle_of(d)).progress.label_map for d in (first, second)]
+    maps = [d.state().model.load(bundle_of(d)).progress.label_map for d in (first, second)]
     assert maps[0].slots[maps[0].slot_of("stop")].class_id == discovered[0]["class_id"]
     assert discovered[0]["class_id"] in maps[1].class_ids  # and the second knows it too
 
@@ -68,9 +68,9 @@ def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kep
     wait_for(lambda: "contribute" in edge.log(), what="the start of training")
     address = server.url
     server.kill()
-    update = edge.state().update_path(round_id)
+    update = edge.state().outbox.update_path(round_id)
     wait_for(update.exists, what="the finished upload in the outbox")
-    sent = edge.state().waiting(update)
+    sent = edge.state().outbox.read(update)
     wait_for(lambda: "does not answer" in edge.log(), what="a word about the missing aggregator")
     edge.signal(signal.SIGKILL)  # and a power cut on top
     server.start()
@@ -94,11 +94,11 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
         wait_for(lambda: _children(edge.process.pid), what="the training process")
         time.sleep(1.0)
         edge.signal(signal.SIGKILL)
-        assert not edge.state().update_path(round_id).exists()  # it was in the middle of its training
+        assert not edge.state().outbox.update_path(round_id).exists()  # it was in the middle of its training
         edge.start()
     found = finished(server, round_id, seconds=600)  # as long as the training takes on a busy machine
     assert edge.signal(signal.SIGTERM) == 0
-    progress = edge.state().load_model(bundle_of(edge)).progress
+    progress = edge.state().model.load(bundle_of(edge)).progress
     assert (progress.contributed, progress.learned) == (round_id, round_id)
     assert not list(edge.folder.rglob(".*.safetensors.*"))  # nothing half-written stays
 
@@ -107,7 +107,7 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
     with server.client() as client:
         classes = client.get("/v1/classes").json()
         blob = client.get(f"/v1/blobs/{found['public_set']}").content
-    write_durably(edge.state().blob_path(found["public_set"]), blob)
+    write_durably(edge.state().blobs.path(found["public_set"]), blob)
     work = {"kind": "contribute", "round_id": round_id, "plan": found["plan"], "classes": classes}
     work |= {"public_set": found["public_set"], "consensus": None}
     with subprocess.Popen(
@@ -118,7 +118,7 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
         worker.stdin.write(json.dumps(work).encode() + b"\n")
         worker.stdin.flush()
         assert worker.wait(600) == 0
-    sent = edge.state().waiting(edge.state().update_path(round_id))
+    sent = edge.state().outbox.read(edge.state().outbox.update_path(round_id))
     assert digest(sent) == found["participants"][0]["upload"]
 
 

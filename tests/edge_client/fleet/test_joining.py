@@ -63,14 +63,16 @@ def invite(server, **wanted):
 @contextlib.contextmanager
 def client_of(config):
     state = state_of(config)
-    client = ServerClient(load_config(config).server.url, state.identity(), authority=state.membership().authority)
+    client = ServerClient(
+        load_config(config).server.url, state.identity.load(), authority=state.membership.load().authority
+    )
     yield client
     client.close()
 
 
 def look(config):
     with client_of(config) as client:
-        client.look_at_oneself()
+        client.check_enrolment()
 
 
 def edge(config, *arguments, status=0):
@@ -90,24 +92,24 @@ def test_a_device_joins_by_a_link_and_leaves(server, config):
     assert "start it: auricle-edge run" in said
     assert load_config(config).server.url == server.url
     assert (
-        state_of(config).membership().authority
+        state_of(config).membership.load().authority
         == (server.data / "tls" / "authority.pem").read_text().split("-----END PRIVATE KEY-----\n")[1]
     )
-    identity = state_of(config).identity()
+    identity = state_of(config).identity.load()
     with server.client() as admin:
         assert admin.get("/v1/devices").json()[-1]["group"] == "kitchen"
         edge(config, "join", str(link))  # once more changes nothing
         other = device(config.parents[1] / "hall")
         assert "invitation_spent" in edge(other, "join", str(link), status=1)
         assert load_config(other).server is None
-        assert state_of(other).membership() is None
+        assert state_of(other).membership.load() is None
         assert "goes on listening by itself" in edge(config, "leave")
         left = [info for info in admin.get("/v1/devices").json() if info["device_id"] == identity.device_id]
         assert left[0]["revoked_at"] is not None
         assert admin.get("/v1/audit", params={"limit": 1}).json()[0]["what"] == "device_left"
     assert load_config(config).server is None
-    assert state_of(config).membership() is None
-    assert state_of(config).identity().device_id != identity.device_id
+    assert state_of(config).membership.load() is None
+    assert state_of(config).identity.load().device_id != identity.device_id
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_another_aggregator_than_the_one_that_invited_gets_neither_invitation_no
         assert "aur_join" not in other.received
         assert "Authorization" not in other.received
     assert load_config(config).server is None
-    assert state_of(config).membership() is None
+    assert state_of(config).membership.load() is None
 
 
 def server_authority(server):
@@ -171,7 +173,7 @@ def test_a_certificate_that_has_expired_is_named_as_such(server, config):
     join(config, invite(server), insecure_http=False)
     ten_years_ago = datetime.now(UTC) - timedelta(days=3_650)
     with TlsServer(config.parent / "old", made=ten_years_ago) as old:
-        client = ServerClient(old.url, state_of(config).identity(), authority=old.authority)
+        client = ServerClient(old.url, state_of(config).identity.load(), authority=old.authority)
         with pytest.raises(CertificateError, match=r"has expired.*clock"):
             client.work(0.0)
         assert old.received == ""
@@ -180,9 +182,9 @@ def test_a_certificate_that_has_expired_is_named_as_such(server, config):
 def test_a_server_may_change_its_name_and_address(config):
     with TlsServer(config.parent / "moved", names=["elsewhere.example"]) as moved:
         moved.answer("/v1/devices/me", b"{}")
-        ServerClient(moved.url, state_of(config).identity(), authority=moved.authority).look_at_oneself()
+        ServerClient(moved.url, state_of(config).identity.load(), authority=moved.authority).check_enrolment()
         with pytest.raises(CertificateError, match=r"public authority.*auricle-edge join"):
-            ServerClient(moved.url, state_of(config).identity()).look_at_oneself()
+            ServerClient(moved.url, state_of(config).identity.load()).check_enrolment()
         assert moved.asked == ["GET /v1/devices/me"]
 
 
@@ -218,7 +220,7 @@ def test_a_fleet_that_is_gone_can_be_left(start_aggregator, config):
     join(config, invite(gone), insecure_http=False)
     gone.stop()
     with pytest.raises(UnreachableError):
-        leave(config, tell=True)
+        leave(config, notify=True)
     assert load_config(config).server is not None
     edge(config, "leave", "--forget")
     assert load_config(config).server is None
@@ -233,40 +235,40 @@ def test_a_secret_is_changed_and_an_interrupted_change_is_settled(server, config
 
 
 def change_and_settle(state, client):
-    first = state.identity()
-    renew_secret(client, state)
-    second = state.identity()
+    first = state.identity.load()
+    renew_secret(client, state.identity)
+    second = state.identity.load()
     assert (second.device_id, second.next_secret) == (first.device_id, "")
     assert second.secret != first.secret
-    client.look_at_oneself()
+    client.check_enrolment()
     client.show(first.secret)
     with pytest.raises(RefusedError, match="401"):
-        client.look_at_oneself()
+        client.check_enrolment()
 
     client.show(second.secret)
-    state.save_identity(dataclasses.replace(second, next_secret="n" * 40))  # the power failed before the request
-    settle_secret(client, state)
-    assert state.identity() == second
-    state.save_identity(dataclasses.replace(second, next_secret="n" * 40))
+    state.identity.save(dataclasses.replace(second, next_secret="n" * 40))  # the power failed before the request
+    settle_secret(client, state.identity)
+    assert state.identity.load() == second
+    state.identity.save(dataclasses.replace(second, next_secret="n" * 40))
     client.change_secret("n" * 40)  # the power failed before the answer
-    settle_secret(client, state)
-    assert state.identity() == dataclasses.replace(second, secret="n" * 40)
-    client.look_at_oneself()
+    settle_secret(client, state.identity)
+    assert state.identity.load() == dataclasses.replace(second, secret="n" * 40)
+    client.check_enrolment()
 
 
 def test_leaving_forgets_the_fleets_classes_and_keeps_what_was_learned(server, config):
     join(config, invite(server), insecure_http=False)
     state, bundle = state_of(config), find_bundle("cnn1")
-    saved = state.load_model(bundle)
+    saved = state.model.load(bundle)
     labels = saved.progress.label_map.add("kettle", "c4").add("siren")
     progress = dataclasses.replace(saved.progress, label_map=labels, learned=3, contributed=3, taught="clips")
-    state.save_model(saved.bundle.weights, saved.listening, progress)
-    state.to_send(state.update_path(3), b"an upload")
-    leave(config, tell=True)
-    left = state.load_model(bundle).progress
+    state.model.save(saved.bundle.weights, saved.listening, progress)
+    state.outbox.put(state.outbox.update_path(3), b"an upload")
+    leave(config, notify=True)
+    left = state.model.load(bundle).progress
     assert (left.label_map.names, left.label_map.class_ids) == (("kettle", "siren"), (None, None))
     assert (left.learned, left.contributed, left.taught) == (0, 0, "clips")
-    assert not state.unsent()
+    assert state.outbox.is_empty()
 
 
 @contextlib.contextmanager
@@ -301,7 +303,7 @@ def test_a_device_waits_politely_until_it_is_admitted(start_aggregator, config):
     said = edge(config, "join", str(invite(server)))
     assert "an operator has yet to admit this device" in said
     hurry(config)
-    device_id = state_of(config).identity().device_id
+    device_id = state_of(config).identity.load().device_id
     with daemon(config) as log, server.client() as admin:
         wait_for(lambda: "waits to be admitted" in log.read_text(), what="a word about waiting")
         wait_for(lambda: server_status(config).get("waiting"), what="the status to tell")
@@ -319,13 +321,13 @@ def test_a_running_device_changes_its_secret_when_it_is_asked(start_aggregator, 
     server = start_aggregator("asking", "--tls", "auto")
     edge(config, "join", str(invite(server)))
     hurry(config)
-    before = state_of(config).identity()
+    before = state_of(config).identity.load()
     with daemon(config) as log, server.client() as admin:
         wait_for(lambda: server_status(config).get("reachable"), what="the device to ask for work")
         assert "stop it" in edge(config, "leave", status=1)
         admin.post(f"/v1/devices/{before.device_id}/new-secret").raise_for_status()
         wait_for(lambda: "secret was changed" in log.read_text(), what="the change")
-        after = state_of(config).identity()
+        after = state_of(config).identity.load()
         assert after.secret not in (before.secret, "")
         with server.client(after.secret) as device, server.client(before.secret, address="127.0.0.8") as thief:
             assert device.get("/v1/devices/me").status_code == 200

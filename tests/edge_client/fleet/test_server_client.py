@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from edge_client.fleet.server_client import ServerClient, is_local
-from edge_client.storage.device_state import Identity
+from edge_client.storage.identity import Identity
 
 IDENTITY = Identity("1" * 32, "a secret of the tests")
 

@@ -45,7 +45,7 @@ def device(tmp_path, bundles):
     public = build_public_set(tmp_path / "public", PRESETS["gudur"], ["yes", "no"], 3).pack()
     blobs = {"public_set": public, "model": bundles["cnn1"].read_bytes()}
     for data in blobs.values():
-        write_durably(state.blob_path(digest(data)), data)
+        write_durably(state.blobs.path(digest(data)), data)
     classes = (ClassInfo("yes", "yes"), ClassInfo("no", "no"))
     work = Work(
         kind="contribute",

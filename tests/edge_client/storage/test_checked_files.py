@@ -7,7 +7,7 @@ from edge_client.storage.checked_files import (
     copy_of,
     mend_twice,
     read_checked,
-    read_twice,
+    read_file_or_copy,
     write_checked,
     write_twice,
 )
@@ -50,9 +50,9 @@ def test_the_copy_takes_the_place_of_a_damaged_file(path):
     write_twice(path, b"first")
     write_twice(path, b"second")
     flip(path)
-    assert read_twice(path) == (b"second", True)
+    assert read_file_or_copy(path) == (b"second", True)
     assert mend_twice(path) == "file was damaged; its copy took its place"
-    assert read_twice(path) == (b"second", False)
+    assert read_file_or_copy(path) == (b"second", False)
     assert mend_twice(path) == ""
 
 
@@ -82,13 +82,13 @@ def test_what_its_owner_removed_does_not_come_back(path):
     write_twice(path, b"content")
     path.unlink()
     with pytest.raises(FileNotFoundError):
-        read_twice(path)
+        read_file_or_copy(path)
     assert mend_twice(path) == ""
     assert not copy_of(path).exists()
 
 
 def test_a_file_of_an_older_version_is_read_and_gets_its_digest(path):
     path.write_bytes(b"written before there were digests")
-    assert read_twice(path) == (b"written before there were digests", False)
+    assert read_file_or_copy(path) == (b"written before there were digests", False)
     assert mend_twice(path) == ""
     assert read_checked(path) == read_checked(copy_of(path)) == b"written before there were digests"

@@ -41,7 +41,7 @@ class Member(Device):
         self.public = build_public_set(folder / "public", settings, [info.name for info in KNOWN], 12)
 
     def keep(self, data):
-        write_durably(self.state.blob_path(digest(data)), data)
+        write_durably(self.state.blobs.path(digest(data)), data)
         return digest(data)
 
     def work(self, kind="learn", round_id=1, method="fedavg", weights=None, consensus=None, **changes):
@@ -68,7 +68,7 @@ class Member(Device):
         )
 
     def report(self, round_id=1) -> Learned:
-        return parse(Learned, json.loads(self.state.waiting(self.state.learned_path(round_id))))
+        return parse(Learned, json.loads(self.state.outbox.read(self.state.outbox.learned_path(round_id))))
 
     def files(self):
         return [(self.state.folder / name).read_bytes() for name in ("model.safetensors", "outbox/learned-1.json")]
@@ -100,7 +100,7 @@ def same(weights, others):
 
 
 def test_a_good_result_is_taken(member):
-    before = member.state.load_model(member.bundle)
+    before = member.state.model.load(member.bundle)
     saved = member.do(member.work(weights=fleets(before)))
     report = member.report()
     assert not report.kept_own
@@ -112,7 +112,7 @@ def test_a_good_result_is_taken(member):
 def test_what_a_device_heard_before_its_first_model_is_no_figure(tmp_path, bundles, member):
     (tmp_path / "newcomer").mkdir()
     newcomer = Member(tmp_path / "newcomer", bundles["cnn1"], PRESETS["gudur"], microphone=None)
-    weights = fleets(member.state.load_model(member.bundle))
+    weights = fleets(member.state.model.load(member.bundle))
     saved = newcomer.do(newcomer.work(weights=weights))
     first = newcomer.report().metrics
     assert first["held_out_after"] > 80
@@ -125,7 +125,7 @@ def test_what_a_device_heard_before_its_first_model_is_no_figure(tmp_path, bundl
 
 
 def test_a_fleet_of_liars_is_refused_and_what_the_old_model_does_not_know_is_off(member):
-    before = member.state.load_model(member.bundle)
+    before = member.state.model.load(member.bundle)
     work = member.work(weights=fleets(before, wrong=True), classes=(*KNOWN, KETTLE))
     saved = member.do(work)
     assert same(saved.listening, before.listening)
@@ -146,15 +146,15 @@ def test_a_fleet_of_liars_is_refused_and_what_the_old_model_does_not_know_is_off
 
 
 def test_a_device_that_is_killed_while_it_judges_comes_to_the_same_bytes(tmp_path, member):
-    work = member.work(weights=fleets(member.state.load_model(member.bundle), wrong=True))
+    work = member.work(weights=fleets(member.state.model.load(member.bundle), wrong=True))
     shutil.copytree(member.state.folder, tmp_path / "before")
     for pause_s in (0.3, 0.7, 1.1):
         with member.worker(work) as child:
             time.sleep(pause_s)
             child.send_signal(signal.SIGKILL)
-        if member.state.learned_path(1).exists():
+        if member.state.outbox.learned_path(1).exists():
             break
-    if member.state.load_model(member.bundle).progress.learned != 1:  # else the daemon would not ask again
+    if member.state.model.load(member.bundle).progress.learned != 1:  # else the daemon would not ask again
         member.do(work)
     files = member.files()
     shutil.rmtree(member.state.folder)
@@ -167,7 +167,7 @@ def test_wrong_scores_of_the_public_set_are_refused(tmp_path, bundles):
     member = Member(tmp_path, bundles["cnn1"], PRESETS["gudur"], microphone=None)
     how = {"labels": False, "distill_epochs": 60, "distill_learning_rate": 0.02}
     member.do(member.work("contribute", method="zero_shot", settings=how))
-    before = member.state.load_model(member.bundle)
+    before = member.state.model.load(member.bundle)
     wrong = np.eye(3, dtype=np.float32)[[1, 0, 2]][member.public.labels]
     saved = member.do(member.work(method="zero_shot", consensus=wrong, settings=how))
     assert member.report().kept_own
@@ -179,7 +179,7 @@ def test_a_device_with_a_microphone_never_listens_with_what_has_not_gone_over_it
     taught = member.teach()
     assert min(recall(tmp_path, taught, label) for label in ("yes", "no")) > 0.8
     member.do(member.work("contribute"))
-    assert same(member.state.load_model(member.bundle).listening, taught.listening)
+    assert same(member.state.model.load(member.bundle).listening, taught.listening)
     saved = member.do(member.work(weights=fleets(taught, wrong=True)))
     assert {"taught_before", "taught_after"} < member.report().metrics.keys()
     assert min(recall(tmp_path, saved, label) for label in ("yes", "no")) > 0.8
@@ -189,7 +189,7 @@ def test_a_device_with_a_microphone_never_listens_with_what_has_not_gone_over_it
 def false_accepts(member):
     """Share of sounds of no label that the device takes for one, by its own thresholds."""
     loaded = load_listening(member.config)
-    saved = member.state.load_model(member.bundle)
+    saved = member.state.model.load(member.bundle)
     manifest = saved.bundle.manifest
     words = [
         word

@@ -43,12 +43,12 @@ def device(tmp_path, pretrained_bundle):
 def public(device, tmp_path):
     for label in CLASSES:
         write_clips(tmp_path / "public", label, 6, seed=99)
-    settings = device.state.load_model(device.bundle).bundle.manifest.feature_settings
+    settings = device.state.model.load(device.bundle).bundle.manifest.feature_settings
     return build_public_set(tmp_path / "public", settings, list(CLASSES), 6)
 
 
 def kept(device, data):
-    write_durably(device.state.blob_path(digest(data)), data)
+    write_durably(device.state.blobs.path(digest(data)), data)
     return digest(data)
 
 
@@ -98,7 +98,7 @@ def test_it_sends_the_means_of_its_clips_and_their_numbers_the_same_after_a_kill
     work = work_of(device, public)
     do(device, work, ends=False)
     do(device, work)
-    sent = device.state.waiting(device.state.update_path(3))
+    sent = device.state.outbox.read(device.state.outbox.update_path(3))
     arrays, document = unpack(sent)
     assert (document["classes"], document["known"]) == (["yes"], ["yes"])
     (report,) = document["reports"]
@@ -107,10 +107,10 @@ def test_it_sends_the_means_of_its_clips_and_their_numbers_the_same_after_a_kill
         expected = open_front_end(public.settings)(clips.load(clips.clips(label))).mean(axis=0)
         np.testing.assert_allclose(arrays["prototypes"][row], expected, atol=1e-5)
     assert arrays["counts"].tolist() == [4.0, 4.0]
-    saved = device.state.load_model(device.bundle)
+    saved = device.state.model.load(device.bundle)
     assert saved.progress.label_map.names[report["slot"]] == "stop"
     do(device, work)
-    assert device.state.waiting(device.state.update_path(3)) == sent
+    assert device.state.outbox.read(device.state.outbox.update_path(3)) == sent
 
 
 def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_model_after_a_kill(
@@ -121,10 +121,10 @@ def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_mo
     shutil.copytree(device.state.folder, tmp_path / "before")
     do(device, work, ends=False)
     do(device, work)
-    saved = device.state.load_model(device.bundle)
+    saved = device.state.model.load(device.bundle)
     assert saved.progress.provisional_labels == ("sound-2",)
     assert (saved.progress.learned, saved.progress.background_trained) == (3, True)
-    assert json.loads(device.state.waiting(device.state.learned_path(3)))["round_id"] == 3
+    assert json.loads(device.state.outbox.read(device.state.outbox.learned_path(3)))["round_id"] == 3
     assert recall(tmp_path, saved, "yes") > 0.8
     assert recall_as(saved, "down", "sound-2") > 0.5
     model = (device.state.folder / "model.safetensors").read_bytes()
@@ -147,4 +147,4 @@ def test_a_bundle_without_words_of_a_pretraining_is_refused(tmp_path, bundles, p
     folder.mkdir()
     other = Device(folder, bundles["cnn1"])
     with pytest.raises(ModelError, match="words of its front end"):
-        PrototypeRound(other.config, other.state, other.state.load_model(other.bundle), work_of(other, public))
+        PrototypeRound(other.config, other.state, other.state.model.load(other.bundle), work_of(other, public))

@@ -29,16 +29,16 @@ def device(tmp_path):
 def upload(device, round_id, **settings):
     statistics = read_bundle(device.bundle).manifest.embedding_statistics
     features = np.asarray(statistics.means[:2, None])
-    saved = device.state.load_model(device.bundle)
+    saved = device.state.model.load(device.bundle)
     blob = PublicSet(
         saved.bundle.manifest.feature_settings, CLASSES, features, np.arange(2), np.zeros(2, np.bool_)
     ).pack()
     name = digest(blob)
-    write_durably(device.state.blob_path(name), blob)
+    write_durably(device.state.blobs.path(name), blob)
     plan = make_plan(RoundRequest("prototypes", settings=settings))
     work = Work(kind="contribute", round_id=round_id, plan=plan, public_set=name, consensus=None, classes=CLASSES)
     PrototypeRound(device.config, device.state, saved, work).contribute()
-    arrays, document = unpack(device.state.waiting(device.state.update_path(round_id)))
+    arrays, document = unpack(device.state.outbox.read(device.state.outbox.update_path(round_id)))
     assert arrays["counts"].shape == (2,)
     return dict(zip(document["known"], arrays["prototypes"], strict=True))
 

@@ -13,7 +13,7 @@ from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.job import NO_CLIPS
 from edge_client.learning.teaching.negatives import artificial_noise
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import Progress
+from edge_client.storage.saved_model import Progress
 from fleet_protocol.labels import LabelMap
 from tests.support.sounds import melody, write_clips
 from tests.support.taught_device import Device, recall
@@ -104,13 +104,13 @@ def recall_as(saved, sound, label):
 
 def adopted(device):
     """Make the device one that got three words from the fleet in a round, and has no clip of any sound."""
-    saved = device.state.load_model(device.bundle)
+    saved = device.state.model.load(device.bundle)
     manifest = saved.bundle.manifest
     labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).adopt(
         (word, word) for word in ("yes", "no")
     )
     progress = Progress(architecture="linear", label_map=labels, learned=1)
-    device.state.save_model(saved.bundle.weights, saved.listening, progress)
+    device.state.model.save(saved.bundle.weights, saved.listening, progress)
     return manifest.embedding_statistics
 
 

@@ -14,7 +14,7 @@ from edge_client.features.mfcc import Mfcc
 from edge_client.learning.teaching.job import to_teach
 from edge_client.learning.teaching.negatives import artificial_noise
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import Progress
+from edge_client.storage.saved_model import Progress
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.labels import LabelMap
@@ -58,14 +58,14 @@ def grown_up(tmp_path, device, *, public):
     for slot, name in enumerate(linked.names):
         linked = linked.link(slot, name)
     progress = Progress(architecture="cnn2", label_map=linked, contributed=3, learned=2)
-    device.state.save_model(saved.bundle.weights, saved.listening, progress)
+    device.state.model.save(saved.bundle.weights, saved.listening, progress)
     shutil.rmtree(device.clips)
     if public:
         for label in ("yes", "no", "up", "down"):
             write_clips(tmp_path / "public", label, 12, seed=99)
         blob = build_public_set(tmp_path / "public", SETTINGS, ["yes", "no", "up", "down"], 12).pack()
-        write_durably(device.state.blob_path(digest(blob)), blob)
-    return device.state.load_model(device.bundle)
+        write_durably(device.state.blobs.path(digest(blob)), blob)
+    return device.state.model.load(device.bundle)
 
 
 @pytest.mark.parametrize("public", [True, False], ids=["public set", "impressions"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.learning.teaching.embedding_cache import EmbeddingCache, clip_key, forget_clips
+from edge_client.storage.embedding_cache import EmbeddingCache, clip_key, forget_clips
 
 
 def never():

@@ -11,8 +11,8 @@ from typing import Literal
 from edge_client.clips.files import Clip
 from edge_client.clips.labels import is_label, rejected
 from edge_client.clips.trash import KEEP_DAYS
-from edge_client.commands.owner import Teaching
 from edge_client.errors import ClipError
+from edge_client.owner import Teaching
 from edge_client.storage.owner_choices import Move, Renaming, change_choices, forget, read_choices
 
 _DAY_MS = 86_400_000
@@ -23,7 +23,7 @@ class Change:
     """A change that can be undone.
 
     Attributes:
-        kind: What was done.
+        kind: Kind of the change.
         at_ms: Time, milliseconds since 1970; with the kind it names the change.
         label: Label of the clips before.
         new_label: Label of the clips since; "" for a deletion.
@@ -88,13 +88,13 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
             teaching.trash.keep(clips)
         for clip in clips:
             store.delete(clip)
-        told = teaching.forget_emptied(clip.label for clip in clips)
+        messages = teaching.forget_emptied(clip.label for clip in clips)
         teaching.trash.empty()
         if for_good:
             gone = {clip.label for clip in clips} - set(store.labels())
             forget(teaching.state.choices_path, labels=gone)
     teaching.forget_deleted()
-    return told
+    return messages
 
 
 def put_back(teaching: Teaching, clips: Sequence[Clip]) -> None:

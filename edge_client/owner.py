@@ -1,4 +1,4 @@
-"""What the commands that teach share: the configuration, the clip store, and the unknown sounds."""
+"""A device as its owner teaches it, which commands and the owner's page share: configuration, clips, unknown sounds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownC
 from edge_client.config import Config, load_config
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
-from edge_client.learning.teaching.embedding_cache import forget_clips
-from edge_client.storage.device_state import DeviceState, Progress
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.embedding_cache import forget_clips
+from edge_client.storage.saved_model import Progress
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
 
@@ -34,14 +35,14 @@ class Teaching:
     """A device as its owner teaches it.
 
     Attributes:
-        config: of the device.
-        settings: rate and length of the model's clips.
-        progress: what the model learned from, and knows by now.
-        store: its clips.
-        unknown: sounds to be named.
-        detected: sounds to be confirmed or corrected, where the owner has them kept.
-        state: its state folder.
-        trash: clips that were deleted lately.
+        config: Configuration of the device.
+        settings: Feature settings of the model: rate and length of its clips.
+        progress: Progress of the saved model.
+        store: Clip store.
+        unknown: Unknown sounds that wait for a name.
+        detected: Detected sounds to be confirmed or corrected, where the owner has them kept.
+        state: State folder.
+        trash: Clips that were deleted lately.
     """
 
     config: Config
@@ -62,7 +63,7 @@ class Teaching:
         """
         config = load_config(config_path)
         state = DeviceState(config.device.state)
-        saved = state.load_model(config.model.bundle)
+        saved = state.model.load(config.model.bundle)
         settings = saved.bundle.manifest.feature_settings
         store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         unknown = UnknownClips(state.unknown_folder, config.clips, settings.sample_rate_hz)
@@ -191,8 +192,8 @@ class Teaching:
         forget_clips(self.state.embeddings_path, clip_files(self.store.folder))
 
     def after(self, *, terminal: bool = True) -> str:
-        """Say what happens to what was taught; on a terminal, with the command that tells more."""
+        """Say what happens to what was taught; on a terminal, with the command that says more."""
         if self.config.microphone is None:
             return "The next round learns from them."
-        tells = " `auricle-edge status` then tells what to expect." if terminal and self.label_map.reserved else ""
-        return f"The daemon, where it runs, learns from them within a minute or two.{tells}"
+        hint = " `auricle-edge status` then tells what to expect." if terminal and self.label_map.reserved else ""
+        return f"The daemon, where it runs, learns from them within a minute or two.{hint}"

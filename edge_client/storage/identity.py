@@ -1,0 +1,80 @@
+"""Who a device is to its aggregator, and the key of its noise: drawn once, kept twice, never shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_client.errors import DamagedError, StateError
+from edge_client.storage.checked_files import read_twice, remove_twice, write_twice
+
+_NOISE_KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who the device is to its aggregator.
+
+    Attributes:
+        device_id: 32 hex digits, drawn once.
+        secret: The device's bearer token.
+        next_secret: The one that takes its place once the aggregator has it; "" but while it is changed.
+    """
+
+    device_id: str
+    secret: str
+    next_secret: str = ""
+
+
+class IdentityStore:
+    """The files ``identity.json`` and ``noise.key`` of a state folder.
+
+    Attributes:
+        path: Place of the identity.
+        noise_path: Place of the key of the noise.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Read nothing yet."""
+        self.path = folder / "identity.json"
+        self.noise_path = folder / "noise.key"
+
+    def load(self) -> Identity:
+        """Return the device's identity, drawn on first use.
+
+        Raises:
+            StateError: the file is damaged, and so is its copy.
+        """
+        if not self.path.exists():
+            self.save(Identity(secrets.token_hex(16), secrets.token_urlsafe(32)))
+        try:
+            return Identity(**json.loads(read_twice(self.path)))
+        except (DamagedError, ValueError, TypeError) as error:
+            raise StateError(f"{self.path} is damaged ({error}); remove it to enrol as a new device") from error
+
+    def save(self, identity: Identity) -> None:
+        """Replace the device's identity."""
+        write_twice(self.path, json.dumps(dataclasses.asdict(identity)).encode())
+
+    def remove(self) -> None:
+        """Forget who the device was; the next use draws another identity."""
+        remove_twice(self.path)
+
+    def noise_key(self) -> bytes:
+        """Return the 32 bytes from which the noise of prototypes is drawn; drawn on first use, and never sent.
+
+        Raises:
+            StateError: the file is damaged, and so is its copy.
+        """
+        path = self.noise_path
+        if not path.exists():
+            write_twice(path, secrets.token_bytes(_NOISE_KEY_BYTES))
+        key = read_twice(path)
+        if len(key) != _NOISE_KEY_BYTES:
+            raise StateError(
+                f"{path} is damaged ({len(key)} bytes, not {_NOISE_KEY_BYTES}); remove it to draw another key"
+            )
+        return key

@@ -1,0 +1,241 @@
+"""What a device's model learned: weights, label map and round numbers in ONE file, which no power cut can part."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edge_client.errors import DamagedError, StateError
+from edge_client.storage.checked_files import read_twice, write_twice
+from fleet_protocol.bundle import Bundle, Manifest, read_bundle
+from fleet_protocol.errors import LabelError, TensorError
+from fleet_protocol.labels import LabelMap, Slot
+from fleet_protocol.tensors import Arrays, pack, unpack
+
+_KINDS = ("trained/", "listening/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What a model went through.
+
+    Attributes:
+        architecture: Architecture of the bundle from which the model was started.
+        label_map: Label and class of every slot.
+        contributed: Last round for which the model was trained; 0 before the first.
+        learned: Last round whose result the model learned; 0 before the first.
+        taught: Digest of the clip store from which the owner's sounds were last learned; "" before that.
+        fine_tuned: Last round whose result was fine-tuned on the device's own clips; 0 before the first.
+        features: Digest of the front end's settings; "" for those of the bundle.
+        tails: Level and scale of ``edge_client.detection.calibration.Tail`` by label, as last taught.
+        background_trained: Whether the outputs for what is no label are trained in the weights that listen.
+        provisional: Classes of the fleet that too few devices have clips of to rely on, as last learned.
+        unheard: Slots that the weights that listen never learned; they are off.
+        judged: Judgement of the last round's result: ``kept_own``, 1 or 0, and the metrics of
+            ``edge_client.learning.rounds.guard``; empty before the first.
+    """
+
+    architecture: str
+    label_map: LabelMap
+    contributed: int = 0
+    learned: int = 0
+    taught: str = ""
+    fine_tuned: int = 0
+    features: str = ""
+    tails: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    background_trained: bool = False
+    provisional: tuple[str, ...] = ()
+    unheard: tuple[int, ...] = ()
+    judged: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def provisional_labels(self) -> tuple[str, ...]:
+        """The labels whose class is provisional."""
+        return tuple(slot.name for slot in self.label_map.slots if slot.class_id in self.provisional)
+
+    @property
+    def listening_labels(self) -> LabelMap:
+        """The labels for listening: without the outputs that the weights that listen never learned."""
+        reserved = self.label_map.reserved if self.background_trained else 0
+        return dataclasses.replace(self.label_map, reserved=reserved, off=self.unheard)
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A device's model.
+
+    Attributes:
+        bundle: Bundle with the weights that the device trained on its own clips. Rounds go on from these, so that
+            devices stay different and their consensus stays better than each of them.
+        listening: Weights that recognise sounds: the best that a round or the owner's teaching made.
+        progress: Rounds and clips from which the model learned.
+    """
+
+    bundle: Bundle
+    listening: Arrays
+    progress: Progress
+
+    @property
+    def listening_bundle(self) -> Bundle:
+        """The bundle with the weights that recognise sounds."""
+        return dataclasses.replace(self.bundle, weights=self.listening)
+
+
+class ModelStore:
+    """The file ``model.safetensors`` of a state folder.
+
+    Attributes:
+        path: Its place.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Read nothing yet."""
+        self.path = folder / "model.safetensors"
+        # The document of the file, and the file's identity when it was read.
+        self._read: tuple[tuple[int, int, int], dict[str, Any]] | None = None
+
+    def load(self, bundle_path: Path) -> SavedModel:
+        """Return what the device last saved; the bundle's own weights where it never did.
+
+        Raises:
+            BundleError: the bundle cannot be read.
+            StateError: the saved model is damaged, or belongs to another bundle.
+        """
+        bundle = read_bundle(bundle_path)
+        path, manifest = self.path, bundle.manifest
+        if not path.exists():
+            return SavedModel(bundle, bundle.weights, _start(manifest))
+        try:
+            arrays, document = unpack(read_twice(path))
+            progress = Progress(
+                architecture=str(document["architecture"]),
+                label_map=LabelMap.from_json(document["label_map"]),
+                contributed=int(document["contributed"]),
+                learned=int(document["learned"]),
+                taught=str(document.get("taught", "")),
+                fine_tuned=int(document.get("fine_tuned", 0)),
+                features=str(document.get("features", "")) or manifest.feature_settings.digest,
+                tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document.get("tails", {})).items()},
+                background_trained=bool(document.get("background_trained", False)),
+                provisional=tuple(map(str, document.get("provisional", ()))),
+                unheard=tuple(int(slot) for slot in document.get("unheard", ())),
+                judged={str(name): float(value) for name, value in dict(document.get("judged", {})).items()},
+            )
+        except (DamagedError, TensorError, LabelError, KeyError, ValueError, TypeError) as error:
+            raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
+        shapes = {kind + name: shape for kind in _KINDS for name, shape in manifest.weight_shapes.items()}
+        fits = {name: array.shape for name, array in arrays.items()} == shapes
+        labels = progress.label_map
+        if not fits or (labels.capacity, labels.reserved) != (manifest.capacity, len(manifest.background)):
+            raise StateError(
+                f"{path} holds a {progress.architecture} that does not fit {bundle_path} "
+                f"({manifest.architecture}, capacity {manifest.capacity}); put the old bundle back, or remove the file "
+                "to start from the new one"
+            )
+        if progress.features != manifest.feature_settings.digest:
+            raise StateError(
+                f"{path} was trained on another front end than that of {bundle_path}; start the daemon, which begins "
+                "anew with the bundle and learns the owner's clips again, or put the old bundle back"
+            )
+        trained, listening = ({name: arrays[kind + name] for name in manifest.weight_shapes} for kind in _KINDS)
+        return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
+
+    def follow_front_end(self, bundle_path: Path) -> bool:
+        """Begin anew from a bundle whose front end is another than that of the saved model, as after an upgrade.
+
+        What the model learned is worth nothing on other features. The owner's clips are learned again, because none
+        count as taught; the numbers of the rounds stay.
+
+        Returns:
+            Whether it was so.
+
+        Raises:
+            BundleError: the bundle cannot be read.
+        """
+        document = self._document()
+        if not document:
+            return False  # there is no model, or load says what is wrong
+        bundle = read_bundle(bundle_path)
+        start = _start(bundle.manifest)
+        same = document.get("features", "") in ("", start.features)
+        if same or document.get("architecture") != start.architecture:
+            return False
+        contributed, learned = (int(document.get(name, 0)) for name in ("contributed", "learned"))
+        progress = dataclasses.replace(start, contributed=contributed, learned=learned)
+        self.save(bundle.weights, bundle.weights, progress)
+        return True
+
+    def taught(self) -> str:
+        """Return the digest of the clips that the saved model learned last, without opening the bundle.
+
+        It is "" where there are none, and where the model cannot be read.
+        """
+        return str(self._document().get("taught", ""))
+
+    def lacks_background(self) -> bool:
+        """Return whether the saved model has labels and outputs for what is no label, which are not trained."""
+        document = self._document()
+        label_map = document.get("label_map") or {}
+        has_both = bool(label_map.get("reserved") and label_map.get("slots"))
+        return has_both and not document.get("background_trained")
+
+    def _document(self) -> dict[str, Any]:
+        """Return what the saved model's file says beside the weights; nothing where it cannot be read.
+
+        It is asked for every few seconds, so the file is read again only once it is another one.
+        """
+        key = self.key()
+        if key is None:
+            return {}
+        try:
+            if self._read is None or self._read[0] != key:
+                self._read = key, unpack(read_twice(self.path))[1]
+        except (OSError, DamagedError, TensorError):
+            return {}
+        return self._read[1]
+
+    def key(self) -> tuple[int, int, int] | None:
+        """Return what changes whenever the model is saved, by whatever process; None where there is none."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def save(self, trained: Arrays, listening: Arrays, progress: Progress) -> None:
+        """Replace both sets of weights and the progress together."""
+        document = dataclasses.asdict(progress) | {"label_map": progress.label_map.to_json()}
+        sets = zip(_KINDS, (trained, listening), strict=True)
+        arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
+        write_twice(self.path, pack(arrays, document))
+
+    def forget_fleet(self, bundle_path: Path) -> None:
+        """Forget which labels were which of the fleet's classes, and its rounds.
+
+        Raises:
+            BundleError: the bundle cannot be read.
+            StateError: the saved model is damaged.
+        """
+        if not self.path.exists():
+            return
+        saved = self.load(bundle_path)
+        label_map = saved.progress.label_map
+        progress = dataclasses.replace(
+            saved.progress,
+            label_map=dataclasses.replace(label_map, slots=tuple(Slot(slot.name) for slot in label_map.slots)),
+            contributed=0,
+            learned=0,
+            fine_tuned=0,
+            provisional=(),
+            judged={},
+        )
+        self.save(saved.bundle.weights, saved.listening, progress)
+
+
+def _start(manifest: Manifest) -> Progress:
+    """Return the progress of a model that has not learned anything."""
+    labels = LabelMap(manifest.capacity, reserved=len(manifest.background))
+    return Progress(architecture=manifest.architecture, label_map=labels, features=manifest.feature_settings.digest)

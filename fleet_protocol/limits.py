@@ -1,0 +1,18 @@
+"""Bounds that devices and aggregator both keep (docs/protocol.md). Those of one side alone stand with that side."""
+
+from __future__ import annotations
+
+# Bodies, in bytes: a JSON message; an upload; a public set, or the consensus on it; a model, its weights or prototypes.
+MESSAGE_BYTES = 2**20
+UPDATE_BYTES = 64 * 2**20
+PUBLIC_SET_BYTES = 512 * 2**20
+MODEL_BYTES = 64 * 2**20
+
+# Characters.
+NAME_LENGTH = 200  # of a device's, a class's or a label's name, and of a class's identifier
+VERSION_LENGTH = 100  # of each text in which a device says what it runs
+
+# Counts.
+LABELS = 4_096  # of a device
+REPORTS = 32  # new sounds in one upload; a device with more of them reports the others in later rounds
+CLASSES_OF_WORK = 10_000  # in one piece of work

@@ -1,0 +1,103 @@
+"""What a model learned comes back whole, or is refused with a reason."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from edge_client.errors import StateError
+from edge_client.storage.checked_files import copy_of, read_checked
+from edge_client.storage.saved_model import ModelStore, Progress
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.tensors import pack, unpack
+
+
+def test_model_and_progress_come_back_together(tmp_path, bundles):
+    store = ModelStore(tmp_path)
+    first = store.load(bundles["cnn1"])
+    features = first.bundle.manifest.feature_settings.digest
+    assert first.progress == Progress(architecture="cnn1", label_map=LabelMap(32), features=features)
+    assert first.listening == first.bundle.weights
+    trained = {name: array + 1 for name, array in first.bundle.weights.items()}
+    listening = {name: array + 2 for name, array in first.bundle.weights.items()}
+    labels = LabelMap(32).add("yes", "yes").add("siren")
+    saved = Progress(
+        architecture="cnn1",
+        label_map=labels,
+        contributed=3,
+        learned=2,
+        taught="0123456789abcdef",
+        fine_tuned=1,
+        features=features,
+        tails={"yes": (3.5, 0.75)},
+        unheard=(1,),
+        judged={"kept_own": 1.0, "public_after": 30.5},
+    )
+    store.save(trained, listening, saved)
+    again = store.load(bundles["cnn1"])
+    assert again.progress == saved
+    assert store.taught() == "0123456789abcdef"
+    assert again.progress.listening_labels.mask[:3].tolist() == [1, 0, 0]  # what it never learned is off
+    assert all(np.array_equal(again.bundle.weights[name], trained[name]) for name in trained)
+    assert all(np.array_equal(again.listening[name], listening[name]) for name in trained)
+
+
+def test_a_model_that_was_saved_before_there_was_teaching_or_fine_tuning_still_loads(tmp_path, bundles):
+    store = ModelStore(tmp_path)
+    saved = store.load(bundles["cnn1"])
+    store.save(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, contributed=4))
+    arrays, document = unpack(read_checked(tmp_path / "model.safetensors"))
+    copy_of(tmp_path / "model.safetensors").unlink()
+    for name in ("taught", "fine_tuned", "features", "tails", "unheard", "judged"):
+        del document[name]
+    write_durably(tmp_path / "model.safetensors", pack(arrays, document))
+    assert store.load(bundles["cnn1"]).progress == Progress(
+        architecture="cnn1", label_map=LabelMap(32), contributed=4, features=saved.progress.features
+    )
+
+
+def test_a_model_of_another_front_end_is_refused_until_the_daemon_begins_anew(tmp_path):
+    old, new = find_bundle("base"), find_bundle("base_int8")  # the same head on features that only look the same
+    store = ModelStore(tmp_path)
+    assert not store.follow_front_end(old)
+    saved = store.load(old)
+    labels = saved.progress.label_map.add("siren")
+    progress = dataclasses.replace(saved.progress, label_map=labels, contributed=3, learned=2, taught="0123")
+    store.save(saved.bundle.weights, {name: array + 1 for name, array in saved.listening.items()}, progress)
+    with pytest.raises(StateError, match=r"another front end than that of .*base_int8"):
+        store.load(new)
+    assert not store.follow_front_end(old)
+    assert store.follow_front_end(new)
+    again = store.load(new)
+    assert (again.progress.contributed, again.progress.learned) == (3, 2)
+    assert again.progress.label_map.names == ()
+    assert store.taught() == ""
+    assert all(np.array_equal(again.listening[name], again.bundle.weights[name]) for name in again.listening)
+    assert not store.follow_front_end(new)
+
+
+def test_a_model_of_another_architecture_is_kept_when_a_daemon_starts(tmp_path, bundles):
+    store = ModelStore(tmp_path)
+    saved = store.load(bundles["cnn1"])
+    store.save(saved.bundle.weights, saved.listening, saved.progress)
+    assert not store.follow_front_end(find_bundle("base"))
+    with pytest.raises(StateError, match="cnn1 that does not fit"):
+        store.load(find_bundle("base"))
+    assert store.taught() == ""
+
+
+def test_a_model_of_another_bundle_is_refused_and_kept(tmp_path, bundles):
+    store = ModelStore(tmp_path)
+    saved = store.load(bundles["cnn1"])
+    store.save(saved.bundle.weights, saved.listening, saved.progress)
+    with pytest.raises(StateError, match="cnn1 that does not fit"):
+        store.load(bundles["cnn3"])
+    assert store.load(bundles["cnn1"]).progress == saved.progress
+
+
+def test_a_damaged_model_is_named(tmp_path, bundles):
+    (tmp_path / "model.safetensors").write_bytes(b"not one")
+    with pytest.raises(StateError, match=r"model\.safetensors is damaged"):
+        ModelStore(tmp_path).load(bundles["cnn1"])
