@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from edge_client.storage.device_state import DeviceState, Identity
+from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT
 
 
@@ -37,6 +39,7 @@ class EdgeDaemon:
     def __init__(self, folder: Path, bundle: Path, sections: str):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.config, self.state = folder, folder / "edge.toml", folder / "state"
+        self.bundle = bundle
         self.runtime = folder / "run"
         self.runtime.mkdir(exist_ok=True)
         self.process = None
@@ -55,9 +58,24 @@ class EdgeDaemon:
         )
         return self
 
-    def end(self, number) -> int:
+    def end(self, number=signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(120)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """End it where a test failed before it did."""
+        if self.process is not None and self.process.poll() is None:
+            self.end(signal.SIGKILL)
+
+    def device_state(self) -> DeviceState:
+        return DeviceState(self.state)
+
+    def progress(self):
+        """What it knows by now of sounds and rounds."""
+        return self.device_state().load_model(find_bundle(str(self.bundle))).progress
 
     def command(self, *arguments, check=True):
         return subprocess.run(

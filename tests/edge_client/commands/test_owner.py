@@ -1,10 +1,10 @@
-"""The commands by which an owner teaches a device, as programs of their own; recording hears what is really played."""
+"""The commands by which an owner teaches a device; recording hears what is really played."""
 
 import json
+import os
 import re
 import shutil
-import subprocess
-import sys
+import signal
 import time
 
 import numpy as np
@@ -14,10 +14,9 @@ import soundfile
 from edge_client.audio.recordings import Recordings
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
-from edge_client.storage.device_state import DeviceState
 from fleet_protocol.feature_settings import PRESETS
-from tests.support.checkout import ROOT
-from tests.support.edge_process import wait_for
+from tests.support.edge_commands import EdgeCommands
+from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE as MELODY_RATE
 from tests.support.sounds import melody, write_clips
@@ -27,35 +26,15 @@ pytestmark = pytest.mark.slow
 SETTINGS = PRESETS["gudur"]
 
 
-class Edge:
-    def __init__(self, folder, bundle):
-        self.folder, self.bundle = folder, bundle
-        self.config = folder / "edge.toml"
-        self.config.write_text(
-            f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundle}"\n'
-            '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n'
-        )
-        self.clips = folder / "state" / "clips"
-
-    def start(self, *arguments):
-        command = [sys.executable, "-m", "edge_client.cli", *map(str, arguments), "--config", str(self.config)]
-        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def run(self, *arguments, status=0):
-        child = self.start(*arguments)
-        out, errors = child.communicate(timeout=180)
-        assert "Traceback" not in errors
-        assert child.returncode == status, out + errors
-        return out if status == 0 else errors
-
-    def count(self, label):
-        folder = self.clips / label
-        return len(list(folder.glob("*.wav"))) if folder.is_dir() else 0
-
-
 @pytest.fixture
-def edge(tmp_path, bundles):
-    return Edge(tmp_path, bundles["cnn1"])
+def edge(tmp_path, bundles, capsys):
+    return device(tmp_path, capsys, bundles["cnn1"])
+
+
+def device(folder, capsys, bundle):
+    edge = EdgeCommands(folder, capsys, bundle)
+    edge.config.write_text(edge.config.read_text() + '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n')
+    return edge
 
 
 def player(sound_server, loud=1.0):
@@ -78,41 +57,37 @@ def test_takes_are_recorded_from_a_real_microphone_cut_and_stored(edge, sound_se
     assert child.returncode == 0, out + errors
     assert "take 2 of 2: kept" in out
     assert "2 takes were kept; 'whistle' has 2" in out
-    recordings = Recordings(edge.clips, SETTINGS)
+    recordings = Recordings((edge.state.folder / "clips"), SETTINGS)
     assert recordings.labels() == ("whistle",)
     for path in recordings.clips("whistle"):
         assert soundfile.info(path).frames == SETTINGS.clip_samples
     assert np.abs(recordings.load(recordings.clips("whistle"))).max(axis=1).min() > 0.05
     assert edge.count("_background_") == 1  # three seconds of the same digital silence
-    for path in (edge.folder / "state").rglob("*"):
+    for path in (edge.state.folder).rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_a_running_daemon_lends_its_microphone_and_learns_what_was_recorded(edge, sound_server):
-    log = edge.folder / "log"
-    with log.open("w") as out:
-        command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(edge.config)]
-        daemon = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
+def test_a_running_daemon_lends_its_microphone_and_learns_what_was_recorded(edge, sound_server, bundles):
+    daemon = EdgeDaemon(edge.folder, bundles["cnn1"], '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n')
+    daemon.start(dict(os.environ))
     try:
-        wait_for(lambda: "recording from" in log.read_text())
+        wait_for(lambda: "recording from" in daemon.log())
         child = edge.start("record", "--label", "whistle", "--count", "1")
         assert "be quiet" in child.stdout.readline()
         assert child.stdout.readline().startswith("The room has")
         player(sound_server)
         out, errors = child.communicate(timeout=180)
         assert child.returncode == 0, out + errors
-        wait_for(lambda: "took the microphone back" in log.read_text())
-        wait_for(lambda: "learned from 1 clips" in log.read_text())
+        wait_for(lambda: "took the microphone back" in daemon.log())
+        wait_for(lambda: "learned from 1 clips" in daemon.log())
     finally:
-        daemon.terminate()
-        assert daemon.wait(180) == 0
-    saved = DeviceState(edge.folder / "state").load_model(edge.bundle)
-    assert saved.progress.label_map.names == ("whistle",)
-    assert "Traceback" not in log.read_text()
+        assert daemon.end(signal.SIGTERM) == 0
+    assert edge.state.load_model(bundles["cnn1"]).progress.label_map.names == ("whistle",)
+    assert "Traceback" not in daemon.log()
 
 
 def test_a_label_that_cannot_be_one_is_refused_before_anything_is_recorded(edge):
-    assert "cannot be a label" in edge.run("record", "--label", "a/b", status=1)
+    assert "cannot be a label" in edge("record", "--label", "a/b", status=1)
 
 
 def test_recordings_are_imported_once_each_and_bad_ones_are_named(edge, tmp_path):
@@ -129,47 +104,45 @@ def test_recordings_are_imported_once_each_and_bad_ones_are_named(edge, tmp_path
     long = np.concatenate([rng.normal(scale=0.01, size=30_000), 0.5 * np.sin(np.arange(22_050) / 10), np.zeros(9_000)])
     soundfile.write(source / "no" / "long.ogg", np.stack([long, long], axis=1), 22_050)
 
-    out = edge.run("import", source)
+    out = edge("import", source)
     assert "no: 3 clips\nyes: 3 clips\n6 stored, 0 were there already, 4 refused" in out
     assert edge.count("yes") == edge.count("no") == 3
-    recordings = Recordings(edge.clips, SETTINGS)
+    recordings = Recordings((edge.state.folder / "clips"), SETTINGS)
     assert {soundfile.info(path).samplerate for path in recordings.clips("no")} == {SETTINGS.sample_rate_hz}
     assert {soundfile.info(path).frames for path in recordings.clips("no")} == {SETTINGS.clip_samples}
     levels = np.sqrt((recordings.load(recordings.clips("no")) ** 2).mean(axis=1))
     assert levels.max() == pytest.approx(0.5 / np.sqrt(2), rel=0.05)  # of the long one the loud second
 
-    assert "0 stored, 6 were there already" in edge.run("import", source)
-    flat = edge.run("import", source / "yes", "--label", "ja")
+    assert "0 stored, 6 were there already" in edge("import", source)
+    flat = edge("import", source / "yes", "--label", "ja")
     assert "ja: 3 clips" in flat
-    assert "no folders of recordings" in edge.run("import", source / "yes", status=1)
-    assert "is not a folder" in edge.run("import", source / "gone", status=1)
+    assert "no folders of recordings" in edge("import", source / "yes", status=1)
+    assert "is not a folder" in edge("import", source / "gone", status=1)
 
 
 def test_clips_are_listed_relabelled_and_deleted(edge, tmp_path):
     source = tmp_path / "recordings"
     write_clips(source, "yes", 3, seed=1)
     write_clips(source, "no", 2, seed=1)
-    edge.run("import", source)
-    listed = edge.run("clips")
+    edge("import", source)
+    listed = edge("clips")
     assert re.search(r"^no +2 +2\.0 +0\.06$", listed, re.MULTILINE)
     assert re.search(r"^yes +3 +3\.0 +0\.09$", listed, re.MULTILINE)
     assert "0.1 of 500 MB are used" in listed
-    first, *_ = (line.split()[0] for line in edge.run("clips", "--label", "yes").splitlines())
-    assert "'yes' is 'nein' now" in edge.run("clips", "relabel", first[:8], "nein")
+    first, *_ = (line.split()[0] for line in edge("clips", "--label", "yes").splitlines())
+    assert "'yes' is 'nein' now" in edge("clips", "relabel", first[:8], "nein")
     assert (edge.count("yes"), edge.count("nein")) == (2, 1)
-    assert "name one clip" in edge.run("clips", "relabel", "nein", status=1)
-    assert "labels: nein, no, yes" in edge.run("clips", "relabel", "--label", "stop", "no", status=1)
-    assert edge.run("clips", "relabel", "--label", "nein", "ja").count("'nein' is 'ja' now") == 1
-    assert edge.run("clips", "relabel", "--label", "ja", "nein").count("'ja' is 'nein' now") == 1
+    assert "name one clip" in edge("clips", "relabel", "nein", status=1)
+    assert "labels: nein, no, yes" in edge("clips", "relabel", "--label", "stop", "no", status=1)
+    assert edge("clips", "relabel", "--label", "nein", "ja").count("'nein' is 'ja' now") == 1
+    assert edge("clips", "relabel", "--label", "ja", "nein").count("'ja' is 'nein' now") == 1
     assert (edge.count("yes"), edge.count("nein")) == (2, 1)
-    assert "1 clips deleted" in edge.run("clips", "delete", "--yes", first)
-    assert "2 clips deleted" in edge.run("clips", "delete", "--yes", "--label", "yes")
-    assert not (edge.clips / "yes").exists()
-    assert "labels: no" in edge.run("clips", "delete", "--yes", "--label", "yes", status=1)
-    assert "no clip is called 'zz'" in edge.run("clips", "relabel", "zz", "no", status=1)
-    assert "cannot be a label" in edge.run(
-        "clips", "relabel", edge.run("clips", "--label", "no").split()[0], "", status=1
-    )
+    assert "1 clips deleted" in edge("clips", "delete", "--yes", first)
+    assert "2 clips deleted" in edge("clips", "delete", "--yes", "--label", "yes")
+    assert not ((edge.state.folder / "clips") / "yes").exists()
+    assert "labels: no" in edge("clips", "delete", "--yes", "--label", "yes", status=1)
+    assert "no clip is called 'zz'" in edge("clips", "relabel", "zz", "no", status=1)
+    assert "cannot be a label" in edge("clips", "relabel", edge("clips", "--label", "no").split()[0], "", status=1)
 
 
 def first_shared(names):
@@ -187,25 +160,25 @@ def beginning(name, names):
 
 def test_every_command_takes_the_beginning_of_an_identifier_that_means_one_thing(edge, tmp_path, sound_server):
     write_clips(tmp_path / "recordings", "yes", 17, seed=3)
-    edge.run("import", tmp_path / "recordings")
-    names = [item["id"] for item in json.loads(edge.run("clips", "--label", "yes", "--json"))]
-    assert "more of its identifier" in edge.run("clips", "delete", "--yes", first_shared(names), status=1)
+    edge("import", tmp_path / "recordings")
+    names = [item["id"] for item in json.loads(edge("clips", "--label", "yes", "--json"))]
+    assert "more of its identifier" in edge("clips", "delete", "--yes", first_shared(names), status=1)
     assert edge.count("yes") == 17
     first, second, third, *_ = names
-    assert edge.run("clips", "play", beginning(first, names)) == ""
-    renamed = json.loads(edge.run("clips", "relabel", beginning(second, names), "no", "--json"))
+    assert edge("clips", "play", beginning(first, names)) == ""
+    renamed = json.loads(edge("clips", "relabel", beginning(second, names), "no", "--json"))
     assert [item["id"] for item in renamed] == [second]
-    deleted = json.loads(edge.run("clips", "delete", "--yes", f"yes/{beginning(third, names)}", "--json"))
+    deleted = json.loads(edge("clips", "delete", "--yes", f"yes/{beginning(third, names)}", "--json"))
     assert [item["id"] for item in deleted] == [third]
-    ring = UnknownClips(edge.folder / "state" / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
+    ring = UnknownClips(edge.state.folder / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
     rng = np.random.default_rng(3)
     for number in range(17):
         ring.add(time.time() - number, 0.25, rng.uniform(-0.5, 0.5, SETTINGS.clip_samples).astype(np.float32))
-    sounds = [item["id"] for item in json.loads(edge.run("label", "--json"))]
-    assert "more of its identifier" in edge.run("label", first_shared(sounds), "kettle", status=1)
-    assert edge.run("label", "--play", beginning(sounds[0], sounds)) == ""
-    edge.run("label", beginning(sounds[0], sounds), "kettle")
-    assert sounds[0] not in edge.run("label")
+    sounds = [item["id"] for item in json.loads(edge("label", "--json"))]
+    assert "more of its identifier" in edge("label", first_shared(sounds), "kettle", status=1)
+    assert edge("label", "--play", beginning(sounds[0], sounds)) == ""
+    edge("label", beginning(sounds[0], sounds), "kettle")
+    assert sounds[0] not in edge("label")
     assert (edge.count("yes"), edge.count("no"), edge.count("kettle")) == (15, 1, 1)
 
 
@@ -213,56 +186,56 @@ def test_a_clip_is_played_where_there_is_an_output_and_named_where_there_is_none
     edge, tmp_path, sound_server, monkeypatch
 ):
     write_clips(tmp_path / "recordings", "yes", 1, seed=1)
-    edge.run("import", tmp_path / "recordings")
-    name = edge.run("clips", "--label", "yes").split()[0]
-    assert edge.run("clips", "play", name) == ""
+    edge("import", tmp_path / "recordings")
+    name = edge("clips", "--label", "yes").split()[0]
+    assert edge("clips", "play", name) == ""
     monkeypatch.setenv("ALSA_CONFIG_PATH", "/dev/null")
-    refused = edge.run("clips", "play", name, status=1)
+    refused = edge("clips", "play", name, status=1)
     assert "cannot play on this device" in refused
     assert f"{name}.wav" in refused
 
 
 def test_unknown_sounds_are_listed_and_named(edge):
-    assert "no unknown sounds" in edge.run("label")
-    ring = UnknownClips(edge.folder / "state" / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
+    assert "no unknown sounds" in edge("label")
+    ring = UnknownClips(edge.state.folder / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
     rng = np.random.default_rng(0)
     for number in range(3):
         ring.add(time.time() - number, 0.25, rng.uniform(-0.5, 0.5, SETTINGS.clip_samples).astype(np.float32))
-    lines = edge.run("label").splitlines()
+    lines = edge("label").splitlines()
     assert len(lines) == 3
     assert "dB  best score 0.25" in lines[0]
     ids = [line.split()[0] for line in lines]
-    assert "says too little" in edge.run("label", ids[0], status=1)
-    assert "2 clips of 'kettle' more, 2 altogether" in edge.run("label", *ids[:2], "kettle")
+    assert "says too little" in edge("label", ids[0], status=1)
+    assert "2 clips of 'kettle' more, 2 altogether" in edge("label", *ids[:2], "kettle")
     assert edge.count("kettle") == 2
-    assert edge.run("label").split()[0] == ids[2]
-    assert "no unknown sound is called" in edge.run("label", ids[0], "kettle", status=1)
+    assert edge("label").split()[0] == ids[2]
+    assert "no unknown sound is called" in edge("label", ids[0], "kettle", status=1)
 
 
-def test_what_is_not_a_sound_is_imported_and_labelled_as_such(tmp_path, pretrained_bundle, bundles):
+def test_what_is_not_a_sound_is_imported_and_labelled_as_such(tmp_path, pretrained_bundle, bundles, capsys):
     (tmp_path / "a").mkdir()
-    edge = Edge(tmp_path / "a", pretrained_bundle)
+    edge = device(tmp_path / "a", capsys, pretrained_bundle)
     for label in ("stop", "no"):
         write_clips(tmp_path / "recordings", label, 3, seed=1)
-    edge.run("import", tmp_path / "recordings" / "stop", "--label", "stop")
-    assert "no sound is called 'halt'" in edge.run("import", tmp_path / "recordings" / "no", "--not", "halt", status=1)
+    edge("import", tmp_path / "recordings" / "stop", "--label", "stop")
+    assert "no sound is called 'halt'" in edge("import", tmp_path / "recordings" / "no", "--not", "halt", status=1)
     one = next((tmp_path / "recordings" / "no").glob("*.wav"))
-    assert "_not_/stop: 1 clips" in edge.run("import", one, "--not", "stop")
-    ring = UnknownClips(edge.folder / "state" / "unknown", ClipsConfig(), 16_000)
+    assert "_not_/stop: 1 clips" in edge("import", one, "--not", "stop")
+    ring = UnknownClips(edge.state.folder / "unknown", ClipsConfig(), 16_000)
     ring.add(time.time(), 0.25, np.random.default_rng(0).uniform(-0.5, 0.5, 16_000).astype(np.float32))
-    name = edge.run("label").split()[0]
-    assert "1 clips of '_not_/stop' more, 2 altogether" in edge.run("label", name, "--not", "stop")
-    assert re.search(r"^_not_/stop +2 ", edge.run("clips"), re.MULTILINE)
-    assert "2 clips deleted" in edge.run("clips", "delete", "--yes", "--label", "_not_/stop")
+    name = edge("label").split()[0]
+    assert "1 clips of '_not_/stop' more, 2 altogether" in edge("label", name, "--not", "stop")
+    assert re.search(r"^_not_/stop +2 ", edge("clips"), re.MULTILINE)
+    assert "2 clips deleted" in edge("clips", "delete", "--yes", "--label", "_not_/stop")
     (tmp_path / "b").mkdir()
-    other = Edge(tmp_path / "b", bundles["cnn1"])
-    other.run("import", one, "--label", "stop")
-    assert "has no output for what is no label" in other.run("import", one, "--not", "stop", status=1)
+    other = device(tmp_path / "b", capsys, bundles["cnn1"])
+    other("import", one, "--label", "stop")
+    assert "has no output for what is no label" in other("import", one, "--not", "stop", status=1)
 
 
 def test_a_label_for_which_the_model_has_no_slot_is_refused(edge, tmp_path):
     for number in range(32):
         write_clips(tmp_path / "recordings", "yes", 1, seed=number)
         (tmp_path / "recordings" / "yes").rename(tmp_path / "recordings" / f"sound {number}")
-    edge.run("import", tmp_path / "recordings")
-    assert "no slot is free for 'one more'" in edge.run("record", "--label", "one more", status=1)
+    edge("import", tmp_path / "recordings")
+    assert "no slot is free for 'one more'" in edge("record", "--label", "one more", status=1)
