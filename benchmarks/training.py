@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.bundles import ARCHITECTURES, build_bundles
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import preset
-from model_export.layers.normalisation import Normalisation
+from model_export.feature_statistics import Normalisation
 from model_export.specification import Specification
 
 ENGINES = {"keras": "tensorflow", "litert": "ai_edge_litert", "tflite-runtime": "tflite_runtime"}

@@ -22,8 +22,8 @@ from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
 from model_export import plain, speed
 from model_export.errors import ExportError
+from model_export.feature_statistics import Normalisation
 from model_export.front_ends import PRECISIONS, SHIPPED, TRAINED, find_front_end
-from model_export.layers.normalisation import Normalisation
 from model_export.pretraining import command as pretraining
 from model_export.quiet import native_output_hidden
 from model_export.ready_bundles import listing

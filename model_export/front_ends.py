@@ -18,7 +18,7 @@ from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FeatureSettings, FrozenNetwork, NetworkSettings
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
-from model_export.layers.normalisation import Normalisation
+from model_export.feature_statistics import Normalisation
 from model_export.pretraining import front_end_file
 from model_export.pretraining.front_end_file import SUFFIX, FrontEndFile
 from model_export.specification import Pretrained

@@ -16,7 +16,7 @@ from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
 from model_export.errors import ExportError
-from model_export.layers.normalisation import Normalisation
+from model_export.feature_statistics import Normalisation
 from model_export.recordings import features_of
 from model_export.specification import Specification
 

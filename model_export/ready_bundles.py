@@ -21,8 +21,8 @@ from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.ready_bundles import FOLDER, SUFFIX
 from fleet_protocol.tensors import digest
 from model_export.errors import ExportError
+from model_export.feature_statistics import Normalisation
 from model_export.front_ends import SHIPPED, find_front_end
-from model_export.layers.normalisation import Normalisation
 from model_export.pretraining import front_end_file
 from model_export.specification import Specification
 

@@ -15,7 +15,7 @@ from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.tensors import Arrays
 from model_export.errors import ExportError
-from model_export.layers.normalisation import Normalisation
+from model_export.feature_statistics import Normalisation
 from model_export.zoo.registry import ARCHITECTURES
 
 if TYPE_CHECKING:

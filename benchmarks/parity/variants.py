@@ -6,8 +6,8 @@ import numpy as np
 
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
+from model_export.feature_statistics import Normalisation
 from model_export.front_ends import find_front_end
-from model_export.layers.normalisation import Normalisation
 from model_export.specification import Specification
 from model_export.zoo.convolutional import MODELS as BLOCKS
 from model_export.zoo.crnn import MODELS as RECURRENT

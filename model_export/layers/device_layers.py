@@ -6,7 +6,7 @@ from keras.layers import Add
 
 from model_export.layers.attention import MultiHeadAttention
 from model_export.layers.feed_forward import Conv2D, Dense, DepthwiseConv2D, Flatten, ReLU, Reshape, SeparableConv2D
-from model_export.layers.group_normalisation import GroupNormalization, LayerNormalization
+from model_export.layers.normalisation import GroupNormalization, LayerNormalization
 from model_export.layers.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling1D, MaxPooling2D
 from model_export.layers.sequence import GRU, Bidirectional, Conv1D, Cropping1D
 

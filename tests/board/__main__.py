@@ -69,7 +69,7 @@ def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
     device = Device(board)
     with Clock("the board has started"):
         board.power_on()
-        board.run("true", 300)
+        board.run("true")
     with Clock("dpkg --install"):
         device.install()
     aggregator.start()
@@ -87,7 +87,7 @@ def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
     peaks["before it was killed"] = device.memory()
     with Clock("it was killed; systemd has started it again, and it trains again"):
         device.kill()
-        board.wait(lambda: device.training() not in (None, trains), 300, "the device trains again")
+        board.wait(lambda: device.training() not in (None, trains), "the device trains again")
     time.sleep(_INTO_TRAINING_S)
     peaks["before the power cut"] = device.memory()
     if device.training() is None:
@@ -97,7 +97,7 @@ def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
         board.power_on()
         device.wait_until_it_listens()
     with Clock("it trains again"):
-        device.wait_for_training(limit_s=600)
+        device.wait_for_training()
     with Clock("the round is done, and the board has learned from it"):
         wait_until_done(board, aggregator, round_id)
     peaks["at the end"] = device.memory()
@@ -107,7 +107,7 @@ def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
 def aggregator_knows(board: Board, aggregator: Aggregator) -> None:
     """Wait until a device has enrolled."""
     with aggregator.client() as client:
-        board.wait(lambda: client.get("/v1/devices").json(), 300, "the board enrols")
+        board.wait(lambda: client.get("/v1/devices").json(), "the board enrols")
 
 
 def report(device: Device, peaks: dict[str, dict[str, float]]) -> None:

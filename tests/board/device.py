@@ -84,7 +84,7 @@ class Device:
 
     def install(self) -> None:
         """Install it as its owner would who has no network."""
-        said = self._board.run("dpkg --install /share/auricle-edge_*_armhf.deb", 2400)
+        said = self._board.run("dpkg --install /share/auricle-edge_*_armhf.deb")
         if "enable --now auricle-edge" not in said:
             raise Armv7Error(f"the package does not say what is left to do:\n{said}")
 
@@ -103,7 +103,7 @@ class Device:
 
     def start(self) -> None:
         """Start it, now and at every boot; returns when it says that it is ready."""
-        self._board.run("systemctl enable --now auricle-edge || { journalctl -u auricle-edge; exit 1; }", 300)
+        self._board.run("systemctl enable --now auricle-edge || { journalctl -u auricle-edge; exit 1; }")
 
     def training(self) -> int | None:
         """Return the process that trains for a round."""
@@ -122,22 +122,22 @@ class Device:
             status = self.status()
             return len(status["model"]["labels"]) == len(LABELS) and status["training"]["training"] is None
 
-        self._board.wait(taught, 600, "the device learns what its owner taught")
+        self._board.wait(taught, "the device learns what its owner taught")
 
-    def wait_for_training(self, limit_s: float = 300) -> int:
+    def wait_for_training(self) -> int:
         """Wait until it trains for a round; return the process."""
-        self._board.wait(self.training, limit_s, "the device trains")
+        self._board.wait(self.training, "the device trains")
         return self.training() or 0
 
-    def wait_until_it_listens(self, limit_s: float = 600) -> None:
+    def wait_until_it_listens(self) -> None:
         """Wait until it hears something and knows its labels, which nobody but systemd can have started."""
 
         def listens() -> bool:
-            found = self._board.run(f"cat {_STATUS}", limit_s, check=False)  # of this start: /run is in memory
+            found = self._board.run(f"cat {_STATUS}", check=False)  # of this start: /run is in memory
             status = json.loads(found) if found.startswith("{") else {}
             return bool((status.get("listening") or {}).get("frames")) and len(status["model"]["labels"]) == len(LABELS)
 
-        self._board.wait(listens, limit_s, "the device listens")
+        self._board.wait(listens, "the device listens")
 
     def kill(self) -> None:
         """Kill the daemon and all that it started."""
@@ -154,7 +154,7 @@ class Device:
 
     def is_well(self) -> None:
         """Raise Armv7Error unless it hears something, and says itself that it is well."""
-        said = self._board.run("auricle-edge status", 120)
+        said = self._board.run("auricle-edge status")
         listening = self.status()["listening"]
         if not listening or not listening["frames"]:
             raise Armv7Error(f"the device hears nothing:\n{said}")
@@ -167,6 +167,5 @@ class Device:
             "if systemctl is-active auricle-edge; then exit 1; fi\n"
             "test ! -e /opt/auricle-edge -a ! -e /usr/local/bin/auricle-edge\n"
             "test -e /var/lib/auricle/identity.json -a -e /etc/auricle/edge.toml; getent passwd auricle\n"
-            "dpkg --purge auricle-edge; test ! -e /var/lib/auricle -a ! -e /etc/auricle; ! getent passwd auricle",
-            180,
+            "dpkg --purge auricle-edge; test ! -e /var/lib/auricle -a ! -e /etc/auricle; ! getent passwd auricle"
         )

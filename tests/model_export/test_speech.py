@@ -11,7 +11,7 @@ from fleet_protocol.feature_settings import preset
 from fleet_protocol.ready_bundles import find_bundle
 from model_export.cli import main
 from model_export.errors import ExportError
-from model_export.layers.normalisation import Normalisation
+from model_export.feature_statistics import Normalisation
 from model_export.specification import ALPHABET, Specification
 from tests.support.checkout import run_python
 

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
 from model_export.bundle import build_bundle
+from model_export.feature_statistics import Normalisation
 from model_export.front_ends import find_front_end
-from model_export.layers.normalisation import Normalisation
 from model_export.specification import Specification
 
 NUMBERS = 16

@@ -4,7 +4,7 @@ import json
 
 from fleet_protocol.feature_settings import preset
 from model_export import network
-from model_export.layers.normalisation import Normalisation
+from model_export.feature_statistics import Normalisation
 from model_export.specification import Specification
 
 if __name__ == "__main__":
