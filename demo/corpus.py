@@ -175,7 +175,8 @@ def _backgrounds(rng: np.random.Generator) -> list[Floats]:
     """Return half a minute of noise of every colour, power falling as 1 / f^colour, each with an RMS of 1."""
     frequencies = np.maximum(np.fft.rfftfreq(30 * RATE_HZ, 1 / RATE_HZ), 50.0)
     spectra = (np.fft.rfft(rng.standard_normal(30 * RATE_HZ)) * frequencies ** (-colour / 2) for colour in _COLOURS)
-    return [(noise / noise.std()).astype(np.float32) for noise in map(np.fft.irfft, spectra)]
+    noises = [np.fft.irfft(spectrum) for spectrum in spectra]
+    return [(noise / noise.std()).astype(np.float32) for noise in noises]
 
 
 def _with_background(clip: Floats, backgrounds: list[Floats], rng: np.random.Generator) -> Floats:
