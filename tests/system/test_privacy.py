@@ -40,7 +40,14 @@ pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs" / "privacy.md"
 # Of each method those settings that it has; where there are steps, they count and the epochs do not.
-SHORT = {"epochs": 2, "steps": 8, "private_epochs": 1, "augmented_copies": 1, "impressions": 4, "impression_steps": 10}
+SHORT = {
+    "epochs": 6,
+    "steps": 20,
+    "private_epochs": 2,
+    "augmented_copies": 1,
+    "impressions": 4,
+    "impression_steps": 30,
+}
 SECRET_LABEL = "grandmother's kettle"
 WINDOW = 32  # bytes: 16 samples, or 8 of them as float32
 
@@ -118,8 +125,7 @@ def taught_device(folder: Path, bundle: Path, url: str) -> Path:
     config.write_text(
         f'[device]\nname = "shelf"\nstate = "state"\n[model]\nbundle = "{bundle}"\n'
         f'[recordings]\nevaluation = "evaluation"\n'
-        f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 0.5\nlongest_pause_s = 1\n'
-        f"{BRISK}teach_epochs = 3\n"
+        f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 0.5\nlongest_pause_s = 1\n{BRISK}'
     )
     give_identity(folder / "state", "shelf")
     state = DeviceState(folder / "state")
