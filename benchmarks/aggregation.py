@@ -95,12 +95,7 @@ def write_uploads(folder: Path, devices: int) -> Uploads:
         spread = np.float32(0.5 if number % 10 == 7 else 0.01)
         weights = {n: a + spread * rng.standard_normal(a.shape, np.float32) for n, a in fleet.items()}
         update = Update(
-            round_id=1,
-            device_id=f"device-{number:04d}",
-            features="0" * 64,
-            public_set="0" * 64,
-            classes=(),
-            clips=size,
+            round_id=1, device_id=f"device-{number:04d}", features="0" * 64, public_set="0" * 64, classes=(), clips=size
         )
         digests.append(blobs.put(pack(weights, asdict(update))))
     return Uploads(blobs, tuple(digests), tuple(sizes))

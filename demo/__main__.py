@@ -15,9 +15,8 @@ from typing import Any
 from demo import DemoError
 from demo.corpus import cached
 from demo.deal import KEYWORDS, deal
-from demo.fleets import PRETRAINED, PUBLISHED
 from demo.page import write_page
-from demo.play import Options, play
+from demo.play import PRETRAINED, PUBLISHED, Options, play
 from demo.split import ROUNDS, Split, read_labels, split
 from demo.tables import discovery_table, listening_table, recognition_table
 from demo.terminal import Terminal
@@ -46,11 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in setting:
             terminal.say(line)
         fleets = {}
-        with terminal:
-            for kind in _FLEETS:
-                order = Options(options.rounds, options.seed, dict(options.set), folder / kind.key)
-                fleets[kind.key] = play(order, kind, parts, terminal)
-                fleets[kind.key]["seconds"] = time.monotonic() - started
+        for kind in _FLEETS:
+            order = Options(options.rounds, options.seed, dict(options.set), folder / kind.key)
+            fleets[kind.key] = play(order, kind, parts, terminal) | {"seconds": time.monotonic() - started}
         tables = [table(fleets) for table in (listening_table, discovery_table, recognition_table)]
         for table in tables:
             terminal.table(table)

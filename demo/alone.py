@@ -26,15 +26,9 @@ from fleet_protocol.public_set import PublicSet
 def train_alone(
     devices: Sequence[Device], split: Split, public_set: PublicSet, plan: RoundPlan, rounds: int, folder: Path
 ) -> list[Device]:
-    """Train a twin of every device by itself.
+    """Train a twin of every device by itself, with the clips with which its device begins, by the first round's plan.
 
-    Args:
-        devices: of the fleet.
-        split: of the recordings; a twin gets those with which its device begins.
-        public_set: of the fleet; it says which labels are the fleet's classes, nothing else of it is used.
-        plan: of the fleet's first round.
-        rounds: number of the fleet's rounds.
-        folder: of the twins; it must not exist.
+    Of the public set nothing is used but which labels are the fleet's classes.
 
     Raises:
         DemoError: a training failed.
@@ -52,17 +46,8 @@ def train_alone(
     if plan.local.name == "zero_shot":
         own = dataclasses.replace(plan, local=Choice("zero_shot", {**plan.local.settings, "labels": False}))
         jobs = [
-            RoundWork(
-                Work(
-                    kind="contribute",
-                    round_id=number,
-                    plan=dataclasses.replace(own, seed=plan.seed + number - 1),
-                    public_set=digest,
-                    consensus=None,
-                    classes=public_set.classes,
-                )
-            )
-            for number in range(1, rounds + 1)
+            RoundWork(Work("contribute", number, dataclasses.replace(own, seed=seed), digest, None, public_set.classes))
+            for number, seed in enumerate(range(plan.seed, plan.seed + rounds), 1)
         ]
     with ThreadPoolExecutor(len(twins)) as threads:
         list(threads.map(lambda twin: _work(twin, jobs), twins))

@@ -63,12 +63,7 @@ def cached(build: Path, labels: Sequence[str], speakers: int, takes: int, seed: 
 
 
 def synthesise(
-    folder: Path,
-    labels: Sequence[str],
-    speakers: int,
-    takes: int,
-    seed: int,
-    accents: tuple[str, ...] = ACCENTS,
+    folder: Path, labels: Sequence[str], speakers: int, takes: int, seed: int, accents: tuple[str, ...] = ACCENTS
 ) -> None:
     """Write ``<label>/<speaker>_nohash_<take>.wav``, one second each, 16 kHz, 16 bit; all of them or none.
 
@@ -87,27 +82,18 @@ def synthesise(
             raise DemoError(f"{label!r} cannot be a label: it must be a folder's name and not start with '.' or '_'")
     folder.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    command = [sys.executable, "-m", "demo.corpus", str(making)]
+    root, request = Path(__file__).resolve().parent.parent, json.dumps(dataclasses.asdict(corpus))
     try:
-        _run_child(making, corpus)
+        child = subprocess.run(command, input=request, cwd=root, capture_output=True, text=True, check=False)
+        if child.returncode != 0:
+            raise DemoError(f"speech synthesis failed (status {child.returncode}): {child.stderr.strip()[-500:]}")
         making.rename(folder)
     except OSError as error:
         if not folder.is_dir():  # else another process made the same corpus first
             raise DemoError(f"cannot write {folder}: {error}") from error
     finally:
         shutil.rmtree(making, ignore_errors=True)
-
-
-def _run_child(folder: Path, corpus: Corpus) -> None:
-    child = subprocess.run(
-        [sys.executable, "-m", "demo.corpus", str(folder)],
-        input=json.dumps(dataclasses.asdict(corpus)),
-        cwd=Path(__file__).resolve().parent.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if child.returncode != 0:
-        raise DemoError(f"speech synthesis failed (status {child.returncode}): {child.stderr.strip()[-500:]}")
 
 
 class Synthesiser:
@@ -187,13 +173,10 @@ def _speak(voices: Synthesiser, corpus: Corpus, rng: np.random.Generator) -> Flo
 
 def _backgrounds(rng: np.random.Generator) -> list[Floats]:
     """Return half a minute of noise of every colour, power falling as 1 / f^colour, each with an RMS of 1."""
-    frequencies = np.fft.rfftfreq(30 * RATE_HZ, 1 / RATE_HZ)
-    backgrounds = []
-    for colour in _COLOURS:
-        spectrum = np.fft.rfft(rng.standard_normal(30 * RATE_HZ)) * np.maximum(frequencies, 50.0) ** (-colour / 2)
-        noise = np.fft.irfft(spectrum)
-        backgrounds.append((noise / noise.std()).astype(np.float32))
-    return backgrounds
+    frequencies = np.maximum(np.fft.rfftfreq(30 * RATE_HZ, 1 / RATE_HZ), 50.0)
+    spectra = (np.fft.rfft(rng.standard_normal(30 * RATE_HZ)) * frequencies ** (-colour / 2) for colour in _COLOURS)
+    noises = [np.fft.irfft(spectrum) for spectrum in spectra]
+    return [(noise / noise.std()).astype(np.float32) for noise in noises]
 
 
 def _with_background(clip: Floats, backgrounds: list[Floats], rng: np.random.Generator) -> Floats:
@@ -215,8 +198,5 @@ def _write_wav(path: Path, clip: Floats) -> None:
 
 
 if __name__ == "__main__":
-    request = json.load(sys.stdin)
-    _write_corpus(
-        Path(sys.argv[1]),
-        Corpus(**{**request, "labels": tuple(request["labels"]), "accents": tuple(request["accents"])}),
-    )
+    given = json.load(sys.stdin)
+    _write_corpus(Path(sys.argv[1]), Corpus(**given | {key: tuple(given[key]) for key in ("labels", "accents")}))

@@ -10,16 +10,8 @@ from demo import DemoError
 DEVICES = 3
 KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 SOUNDS = (
-    "air_conditioner",
-    "car_horn",
-    "children_playing",
-    "dog_bark",
-    "drilling",
-    "engine_idling",
-    "gun_shot",
-    "jackhammer",
-    "siren",
-    "street_music",
+    *("air_conditioner", "car_horn", "children_playing", "dog_bark", "drilling", "engine_idling", "gun_shot"),
+    *("jackhammer", "siren", "street_music"),
 )
 
 
@@ -69,11 +61,8 @@ class Deal:
 def deal(labels: Sequence[str], new: Sequence[str] | None = None) -> Deal:
     """Deal labels to the devices in contiguous runs of which neighbours overlap.
 
-    The paper's keywords overlap by two labels, its sounds by one; other labels as the keywords do.
-
-    Args:
-        labels: what there are recordings of.
-        new: the two that devices meet later; None: the last two.
+    The paper's keywords overlap by two labels, its sounds by one; other labels as the keywords do. ``new`` are the two
+    that devices meet later; None: the last two.
 
     Raises:
         DemoError: fewer than four labels, or two new ones are not among them.

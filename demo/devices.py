@@ -100,14 +100,10 @@ class Device:
         return self.state.model.load(self.bundle).progress.listening_labels
 
     def heard_as(self, held_out: Mapping[str, Floats], mask: Floats) -> dict[str, Ints]:
-        """Return the slot that the model with which it listens prefers for every recording.
+        """Return the slot that the model with which it listens prefers for every recording, int64 [n] by label.
 
-        Args:
-            held_out: features by label, float32 [n, frames, coefficients].
-            mask: float32 [slots], 1 for the slots to choose from.
-
-        Returns:
-            int64 [n] by label.
+        ``held_out`` has features by label, float32 [n, frames, coefficients]; ``mask``, float32 [slots], is 1 for the
+        slots to choose from.
         """
         model = ModelRuntime(self.state.model.load(self.bundle).listening_bundle)
         return {label: model.predict(model.normalise(rows), mask).argmax(axis=1) for label, rows in held_out.items()}
@@ -116,10 +112,8 @@ class Device:
 def own_accuracy(device: Device, held_out: Mapping[str, Floats], *, with_new: bool) -> float:
     """Return how many recordings of the labels that a device knew from the start it names rightly, in percent.
 
-    Args:
-        device: the device.
-        held_out: features of all held-out recordings, by label.
-        with_new: whether it chooses among all that it listens for, or without the labels that came later.
+    ``held_out`` has features of all held-out recordings, by label. It chooses among all that it listens for, or, unless
+    ``with_new``, without the labels that came later.
     """
     label_map = device.listening_labels()
     mask = label_map.listening_mask

@@ -38,12 +38,7 @@ class Fleet:
     """
 
     def __init__(self, folder: Path, round_s: float) -> None:
-        """Start nothing yet.
-
-        Args:
-            folder: of the aggregator's data and of all logs.
-            round_s: seconds after which a round that is not done, or not learned, has failed.
-        """
+        """Start nothing yet; a round that is not done, or not learned, after ``round_s`` seconds has failed."""
         self.url, self.enrol_token = "", secrets.token_urlsafe(24)
         self._data, self._logs, self._round_s = folder / "aggregator", folder / "logs", round_s
         self._processes: list[tuple[str, subprocess.Popen[str], Path]] = []
@@ -93,12 +88,10 @@ class Fleet:
             f"{', '.join(sorted(names))} to enrol",
         )
 
-    def run_round(self, request: dict[str, Any], progress: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    def run_round(self, request: dict[str, Any]) -> dict[str, Any]:
         """Open a round, wait until every device has learned its result, and return its description.
 
-        Args:
-            request: the body of ``POST /v1/rounds``.
-            progress: is told the round's description whenever it was asked for.
+        ``request`` is the body of ``POST /v1/rounds``.
 
         Raises:
             DemoError: the round failed, a process died, or it takes too long.
@@ -109,7 +102,6 @@ class Fleet:
             detail: dict[str, Any] = self._ask("GET", f"/v1/rounds/{number}")
             if detail["summary"]["state"] == "failed":
                 raise DemoError(f"round {number} failed: {detail['summary']['reason']}; logs: {self._logs}")
-            progress(detail)
             return detail if all(item["learned"] for item in detail["participants"]) else None
 
         return self._wait(learned, 2 * self._round_s, f"round {number} to be done and learned")

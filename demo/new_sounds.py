@@ -49,12 +49,7 @@ class NewClass:
 
 
 def reports_of(detail: Mapping[str, Any], names: Mapping[str, Mapping[int, str]]) -> list[Report]:
-    """Read the reports of a round.
-
-    Args:
-        detail: body of ``GET /v1/rounds/{id}``.
-        names: the owner's word for every slot, by user.
-    """
+    """Read the reports of a round, the body of ``GET /v1/rounds/{id}``, with the owners' words for slots by user."""
     if not (discovery := detail["discovery"]):
         return []
     by_id = {item["device_id"]: item["name"] for item in detail["participants"]}
@@ -67,12 +62,7 @@ def reports_of(detail: Mapping[str, Any], names: Mapping[str, Mapping[int, str]]
 
 
 def new_classes(reports: Sequence[Report], owners: Mapping[str, tuple[str, ...]]) -> list[NewClass]:
-    """Compare what the aggregator made of the reports with the truth.
-
-    Args:
-        reports: of all rounds, in order.
-        owners: the users whose devices met each new label.
-    """
+    """Compare what the aggregator made of all rounds' reports with the truth: whose devices met each new label."""
     given: dict[tuple[str, str], Report] = {}
     for report in reports:
         if report.class_id is not None:
@@ -92,10 +82,7 @@ def new_classes(reports: Sequence[Report], owners: Mapping[str, tuple[str, ...]]
 def recognition(devices: Sequence[Device], held_out: Mapping[str, Floats], found: Sequence[NewClass]) -> list[Any]:
     """Measure how each device recognises each new sound among all classes that it knows.
 
-    Args:
-        devices: of the fleet.
-        held_out: features of the held-out recordings by label, float32 [n, frames, coefficients].
-        found: the new sounds.
+    ``held_out`` has features of the held-out recordings by label, float32 [n, frames, coefficients].
 
     Returns:
         For each sound and device that has a class for it: ``label``, ``user``, ``heard`` (whether the device ever had

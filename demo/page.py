@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from demo.fleets import FleetKind
+from demo.play import FleetKind
 from demo.tables import Fleets, Table
 from fleet_protocol.atomic_files import write_durably
 

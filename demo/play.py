@@ -12,7 +12,6 @@ from typing import Any
 from demo.alone import train_alone
 from demo.devices import Device, link, own_accuracy, read_held_out
 from demo.fleet import Fleet
-from demo.fleets import FleetKind
 from demo.new_sounds import NewClass, new_classes, recognition, reports_of
 from demo.split import Split
 from demo.terminal import Terminal
@@ -26,6 +25,30 @@ from fleet_protocol.ready_bundles import find_bundle
 _ROUND_S = 600.0
 
 Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FleetKind:
+    """What the devices of a fleet listen with.
+
+    Attributes:
+        key: Name in tables and in the figures as JSON.
+        title: Description for people.
+        bundles: Ready bundle of each device.
+        strategy: Strategy of its rounds; None: the recommended one.
+    """
+
+    key: str
+    title: str
+    bundles: tuple[str, str, str]
+    strategy: str | None = None
+
+
+# Gudur & Perepu 2021, table 1.
+PUBLISHED = FleetKind(
+    "published", "cepstra, networks trained from scratch (as published)", ("cnn2", "cnn3", "dscnn3"), "zero_shot"
+)
+PRETRAINED = FleetKind("base", "pretrained front end 'base', heads alone are trained", ("base", "base_hidden", "base"))
 
 
 @dataclass(frozen=True)
@@ -48,12 +71,6 @@ class Options:
 def play(options: Options, kind: FleetKind, split: Split, terminal: Terminal) -> Figures:
     """Start a fleet, run all rounds, stop, and measure what was learned.
 
-    Args:
-        options: how.
-        kind: what the devices listen with.
-        split: of the recordings.
-        terminal: is told what happens.
-
     Returns:
         ``users``, ``average``, ``rounds``, ``new_classes`` and ``recognition``, as JSON; accuracies are percentages,
         and None where the strategy does not measure them.
@@ -68,9 +85,9 @@ def play(options: Options, kind: FleetKind, split: Split, terminal: Terminal) ->
         Device(f"user {number}", name, labels, options.folder / f"user-{number}", find_bundle(name))
         for number, (name, labels) in enumerate(zip(kind.bundles, split.deal.devices, strict=True), 1)
     ]
-    terminal.stage(f"{kind.key}: the public set's features are computed")
+    terminal.say(f"{kind.key}: the public set's features are computed")
     public_set = _public_set(options, split, devices[0].bundle)
-    terminal.stage(f"{kind.key}: the aggregator and the devices start")
+    terminal.say(f"{kind.key}: the aggregator and the devices start")
     with Fleet(options.folder, _ROUND_S) as fleet:
         fleet.publish(public_set)
         for index, device in enumerate(devices):
@@ -79,9 +96,9 @@ def play(options: Options, kind: FleetKind, split: Split, terminal: Terminal) ->
             fleet.start_device(device.name, device.config)
         fleet.wait_for_devices({device.name for device in devices})
         plan, rounds, found = _rounds(options, kind, fleet, devices, split, terminal)
-    terminal.stage(f"{kind.key}: a twin of every device learns by itself")
+    terminal.say(f"{kind.key}: a twin of every device learns by itself")
     twins = train_alone(devices, split, public_set, plan, options.rounds, options.folder / "alone")
-    terminal.stage(f"{kind.key}: the devices' models are asked for what they know")
+    terminal.say(f"{kind.key}: the devices' models are asked for what they know")
     held_out = read_held_out(test, devices[0].bundle)
     recognised = recognition(devices, held_out, found)
     users = [
@@ -126,9 +143,10 @@ def _rounds(
             device = devices[arrival.device]
             device.add({arrival.label: arrival.clips})
             owners[arrival.label] = tuple(dict.fromkeys((*owners[arrival.label], device.name)))
-            terminal.arrival(number, device.name, arrival.label, len(arrival.clips))
+            met = f"{device.name} has {len(arrival.clips)} recordings of '{arrival.label}'"
+            terminal.say(f"before round {number}: {met}", "yellow")
         before = time.monotonic()
-        detail = fleet.run_round(_request(options, kind, number), terminal.watch)
+        detail = fleet.run_round(_request(options, kind, number))
         plans.append(parse(RoundPlan, detail["plan"]))
         by_name = {item["name"]: item for item in detail["participants"]}
         rounds.append(

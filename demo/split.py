@@ -113,11 +113,7 @@ def read_labels(folder: Path) -> Clips:
 def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int, rounds: int = ROUNDS) -> Split:
     """Give every speaker to the public set, the test or one device, so that each part gets its share of each label.
 
-    Args:
-        clips: recordings of every label of the plan.
-        plan: who knows what.
-        seed: of everything random; not negative.
-        rounds: how many; new sounds appear before the fourth and the eighth of ten.
+    New sounds appear before the fourth and the eighth of ten rounds.
 
     Raises:
         DemoError: some part would get too few clips of a label; names the label and the count.
@@ -164,10 +160,7 @@ def _targets(clips: Mapping[str, Sequence[Path]], plan: Deal) -> Doubles:
 
 
 def _assign(
-    clips: Mapping[str, Sequence[Path]],
-    labels: Sequence[str],
-    targets: Doubles,
-    rng: np.random.Generator,
+    clips: Mapping[str, Sequence[Path]], labels: Sequence[str], targets: Doubles, rng: np.random.Generator
 ) -> list[Clips]:
     """Return each part's clips, shuffled: groups go, largest first, to the part that lacks most of what they have."""
     groups: dict[str, dict[str, list[Path]]] = {}

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.prototype_privacy.attacker import (
-    Attacker,
-    area_under_curve,
-    closeness,
-    found_at,
-    log_likelihood_ratios,
-)
+from benchmarks.prototype_privacy.attacker import Attacker, area_under_curve, closeness, found_at, log_likelihood_ratios
 from benchmarks.prototype_privacy.corpus import WORDS, Corpus
 from edge_client.learning.prototype_noise import private_mean, sensitivity
 from fleet_protocol.arrays import Doubles, Ints

@@ -46,10 +46,7 @@ def attacked(found: dict[str, Rows]) -> list[Line]:
         ("other clips of the word", "others", 20, 20): "one of 20 speakers",
     }
     lines = _curves(
-        found,
-        "membership",
-        "auc",
-        lambda row: names.get((row["known"], row["outside"], row["speakers"], row["clips"])),
+        found, "membership", "auc", lambda row: names.get((row["known"], row["outside"], row["speakers"], row["clips"]))
     )
     bound = [(one["epsilon"], one["area_at_most"]) for one in found["accounts"]]
     return [*lines, ("no attack on a clip exceeds", sorted(bound))]

@@ -250,13 +250,8 @@ def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
     failed(command("devices", "revoke", "nobody", *data), "there is no device 'nobody'")
     kinds = [entry["what"] for entry in json.loads(printed("audit", "--json", "--limit", "7", *data))]
     assert kinds == [
-        "authentication_failed",
-        "device_revoked",
-        "device_released",
-        "device_quarantined",
-        "secret_requested",
-        "device_admitted",
-        "device_enrolled",
+        *("authentication_failed", "device_revoked", "device_released", "device_quarantined", "secret_requested"),
+        *("device_admitted", "device_enrolled"),
     ]
     table = printed("audit", "--what", "device_admitted", *data).splitlines()
     assert "command line" in table[1]

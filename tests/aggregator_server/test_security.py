@@ -8,10 +8,8 @@ import pytest
 
 from aggregator_server import errors
 from aggregator_server.cli import parser
-from aggregator_server.fleet.devices import describe_device, enrol, identify, revoke
+from aggregator_server.fleet.devices import describe_device, enrol
 from aggregator_server.security import draw, load_tokens
-from aggregator_server.store import Store
-from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Enrolment, Versions
 from tests.support.aggregator_process import SETTINGS, FakeDevice
 
@@ -71,51 +69,6 @@ def test_a_secret_is_kept_as_a_hash_alone(fleet):
     content = b"".join(path.read_bytes() for path in fleet.store.blobs.path("00").parents[2].glob("auricle.db*"))
     assert DEVICE.secret.encode() not in content
     assert hashlib.sha256(DEVICE.secret.encode()).hexdigest().encode() in content
-
-
-def test_a_secret_opens_its_own_device_and_another_secret_none(fleet):
-    assert identify(fleet.store, DEVICE.secret).device_id == DEVICE.device_id
-    with pytest.raises(errors.NotAuthenticatedError, match="POST /v1/devices"):
-        identify(fleet.store, DEVICE.secret + "x")
-
-
-def test_a_revoked_device_stays_out(fleet):
-    revoke(fleet.store, DEVICE.device_id, 5.0)
-    revoke(fleet.store, DEVICE.device_id, 6.0)
-    assert describe_device(fleet.store, DEVICE.device_id).revoked_at.timestamp() == 5.0
-    with pytest.raises(errors.DeviceRevokedError):
-        identify(fleet.store, DEVICE.secret)
-    with pytest.raises(errors.DeviceRevokedError, match="new identifier"):
-        enrol(fleet.store, enrolment(), 7.0)
-    with pytest.raises(errors.DeviceNotFoundError):
-        revoke(fleet.store, "f" * 32, 8.0)
-
-
-def test_enrolling_again_brings_the_device_up_to_date(fleet):
-    enrol(fleet.store, enrolment(name="kitchen", labels=["kettle"]), 9.0)
-    info = describe_device(fleet.store, DEVICE.device_id)
-    assert (info.name, info.labels, info.enrolled_at.timestamp()) == ("kitchen", ("kettle",), 0.0)
-
-
-def test_identifier_and_secret_belong_together(fleet):
-    with pytest.raises(errors.DeviceTakenError, match=DEVICE.device_id):
-        enrol(fleet.store, enrolment(secret="x" * 32), 9.0)
-    with pytest.raises(errors.SecretTakenError):
-        enrol(fleet.store, enrolment(device_id="f" * 32), 9.0)
-
-
-def test_foreign_features_are_refused_with_both_settings(fleet):
-    other = PRESETS["hello_edge"]
-    with pytest.raises(errors.ForeignFeaturesError) as refused:
-        enrol(fleet.store, enrolment(FakeDevice(8, ()), features=other.to_json()), 9.0)
-    assert SETTINGS.describe() in str(refused.value)
-    assert other.describe() in str(refused.value)
-
-
-def test_a_device_may_enrol_before_there_is_a_public_set(tmp_path):
-    store = Store(tmp_path / "empty")
-    assert enrol(store, enrolment(), 1.0).classes == ()
-    store.close()
 
 
 @pytest.mark.parametrize(

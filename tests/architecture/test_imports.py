@@ -11,61 +11,20 @@ import pytest
 
 from tests.support.checkout import ROOT
 
-PACKAGES = {
-    "edge_client",
-    "aggregator_server",
-    "model_export",
-    "fleet_protocol",
-    "fleet_simulator",
-    "benchmarks",
-    "demo",
-    "studies",
-}
 STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type checkers alone
 BASE = {"numpy", "safetensors", "dacite"}
 ALLOWED = {
     "fleet_protocol": BASE | {"argcomplete"},
     "edge_client": BASE
-    | {
-        "fleet_protocol",
-        "httpx",
-        "sounddevice",
-        "soundfile",
-        "tflite_runtime",
-        "ai_edge_litert",
-        "paho",
-        "prometheus_client",
-        "rich",
-        "wyoming",
-        "zeroconf",
-        "starlette",
-        "uvicorn",
-        "jinja2",
-    },
+    | {"fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho", "rich"}
+    | {"prometheus_client", "wyoming", "zeroconf", "starlette", "uvicorn", "jinja2"},
     "aggregator_server": BASE
-    | {
-        "fleet_protocol",
-        "fastapi",
-        "starlette",
-        "pydantic",
-        "sqlalchemy",
-        "alembic",
-        "uvicorn",
-        "kmedoids",
-        "anyio",
-        "h11",
-        "cryptography",
-        "segno",
-        "prometheus_client",
-        "rich",
-        "zeroconf",
-        "ifaddr",
-        "jinja2",
-        "markupsafe",
-        "markdown_it",
-    },
+    | {"fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio"}
+    | {"h11", "cryptography", "segno", "prometheus_client", "rich", "zeroconf", "ifaddr", "jinja2", "markupsafe"}
+    | {"markdown_it"},
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }
+PACKAGES = {*ALLOWED, "fleet_simulator", "benchmarks", "demo", "studies"}
 
 
 def imported_by(path: Path) -> set[str]:

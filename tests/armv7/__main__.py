@@ -84,7 +84,7 @@ def prepare() -> None:
     start = time.monotonic()
     machine.run(sys.executable, "-m", "tests.support.parity_references", cwd=CHECKOUT)
     built_here = ("tests/edge_client/features/test_embedding.py", "tests/edge_client/speech/test_training.py")
-    machine.run(sys.executable, "-m", "pytest", *built_here, cwd=CHECKOUT)
+    machine.run(sys.executable, "-m", "pytest", "--setup-only", *built_here, cwd=CHECKOUT)  # their fixtures build
     print(f"bundles and their references are ready after {time.monotonic() - start:.0f} s", flush=True)
 
 

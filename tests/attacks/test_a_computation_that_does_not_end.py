@@ -34,14 +34,8 @@ STRATEGY = dataclasses.replace(zero_shot.STRATEGY, name="stubborn", aggregate=ag
 def fleet(tmp_path, monkeypatch):
     install_package(tmp_path, "stubborn", STUBBORN, "auricle.strategies", "stubborn = stubborn:STRATEGY", monkeypatch)
     monkeypatch.setenv("STUBBORN", str(tmp_path))
-    aggregator = Aggregator(tmp_path / "data").start()
-    fleet = Fleet(aggregator, [FakeDevice(number, ("c0", "c1")) for number in (1, 2)])
-    fleet.publish()
-    fleet.enrol()
-    yield fleet
-    fleet.close()
-    if aggregator.process is not None:
-        aggregator.kill()
+    with Aggregator(tmp_path / "data").start() as aggregator:
+        yield Fleet(aggregator, [FakeDevice(number, ("c0", "c1")) for number in (1, 2)]).ready()
 
 
 def computing(folder: Path, other_than: int = 0) -> int:

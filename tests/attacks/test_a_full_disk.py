@@ -32,13 +32,8 @@ def disk(tmp_path):
 
 @pytest.fixture
 def fleet(disk):
-    aggregator = Aggregator(disk / "data").start()
-    fleet = Fleet(aggregator, [FakeDevice(number, ("c0", "c1")) for number in (1, 2)])
-    fleet.publish()
-    fleet.enrol()
-    yield fleet
-    fleet.close()
-    aggregator.stop()
+    with Aggregator(disk / "data").start() as aggregator:
+        yield Fleet(aggregator, [FakeDevice(number, ("c0", "c1")) for number in (1, 2)]).ready()
 
 
 def fill(disk: Path, leave: int) -> Path:

@@ -17,11 +17,8 @@ SHAPES = {"body/kernel": (2, 3), "head/kernel": (3, 8), "head/bias": (8,)}
 
 def started(aggregator, kind, count=3):
     """A fleet at a server, enrolled, with a public set and a shared model."""
-    fleet = Fleet(aggregator, [kind(number, ("c0", "c1", "c2", "c3")) for number in range(1, count + 1)])
-    fleet.publish().raise_for_status()
-    fleet.admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
-    fleet.enrol()
-    return fleet
+    devices = [kind(number, ("c0", "c1", "c2", "c3")) for number in range(1, count + 1)]
+    return Fleet(aggregator, devices).ready(tiny_bundle())
 
 
 def body(device, work, change=None, **document):
@@ -51,9 +48,7 @@ def refusal(fleet, device, work, data):
     ],
 )
 def test_scores_and_descriptions_that_no_device_computes_are_refused(start_aggregator, change, words):
-    fleet = Fleet(start_aggregator(), devices(2))
-    fleet.publish().raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(start_aggregator(), devices(2)).ready()
     round_id = fleet.open_round()
     liar, honest = fleet.devices
     work = fleet.work(liar)
@@ -62,7 +57,6 @@ def test_scores_and_descriptions_that_no_device_computes_are_refused(start_aggre
         fleet.upload(device, fleet.work(device)).raise_for_status()
     assert fleet.work(honest)["kind"] == "learn"
     assert fleet.round(round_id)["summary"]["state"] == "done"
-    fleet.close()
 
 
 def test_weights_as_large_as_float32_holds_are_refused(start_aggregator):
@@ -73,7 +67,6 @@ def test_weights_as_large_as_float32_holds_are_refused(start_aggregator):
     largest = body(liar, work, lambda a: a["weights/body/kernel"].fill(3.4e38), clips=MOST_CLIPS)
     assert "3.4e+38; at most 1e+06 is taken" in refusal(fleet, liar, work, largest)
     assert fleet.round(round_id)["summary"]["uploaded"] == 0
-    fleet.close()
 
 
 @pytest.mark.parametrize("rule", ["weighted_mean", "lpa"])
@@ -89,14 +82,10 @@ def test_a_false_number_of_clips_does_not_make_a_device_the_fleet(start_aggregat
     weights, _ = unpack(fleet.admin.get(f"/v1/blobs/{fleet.work(liar)['weights']}").content)
     np.testing.assert_allclose(weights["body/kernel"], (3 * rows[0] + rows[1] + rows[2]) / 5, rtol=1e-5)
     assert len(honest) == 2
-    fleet.close()
 
 
 def test_by_default_a_false_number_of_clips_weighs_no_more_than_the_usual_one(start_aggregator):
-    fleet = Fleet(start_aggregator(), [alike(number) for number in range(1, 7)])
-    fleet.publish().raise_for_status()
-    fleet.admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(start_aggregator(), [alike(number) for number in range(1, 7)]).ready(tiny_bundle())
     round_id = fleet.open_round(strategy="fedavg")
     liar, rows = fleet.devices[0], []
     for device in fleet.devices:
@@ -106,7 +95,6 @@ def test_by_default_a_false_number_of_clips_weighs_no_more_than_the_usual_one(st
     weights, _ = unpack(fleet.admin.get(f"/v1/blobs/{fleet.work(liar)['weights']}").content)
     assert fleet.round(round_id)["aggregation"]["screened"] == {}
     np.testing.assert_allclose(weights["body/kernel"], np.mean(rows, axis=0), rtol=1e-5)
-    fleet.close()
 
 
 def test_a_false_number_of_clips_does_not_make_a_device_the_consensus(start_aggregator):
@@ -118,7 +106,6 @@ def test_a_false_number_of_clips_does_not_make_a_device_the_consensus(start_aggr
         fleet.upload(device, work, body(device, work, clips=MOST_CLIPS if device is liar else 40)).raise_for_status()
     scores, _ = unpack(fleet.admin.get(f"/v1/blobs/{fleet.work(liar)['consensus']}").content)
     assert scores["scores"].max() <= 3 * 40 / 24  # no more than three times what an honest device can add
-    fleet.close()
 
 
 def far_off(arrays):
@@ -157,10 +144,7 @@ def alike(number):
 
 
 def test_a_device_that_lies_in_every_round_is_screened_then_quarantined_and_an_operator_sees_why(start_aggregator):
-    fleet = Fleet(start_aggregator(), [alike(number) for number in range(1, 7)])
-    fleet.publish().raise_for_status()
-    fleet.admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(start_aggregator(), [alike(number) for number in range(1, 7)]).ready(tiny_bundle())
     liar = fleet.devices[2]
 
     def shown():
@@ -191,7 +175,6 @@ def test_a_device_that_lies_in_every_round_is_screened_then_quarantined_and_an_o
     assert shown()["counted"] == 1
     whats = [entry["what"] for entry in fleet.admin.get("/v1/audit").json()]
     assert whats.count("device_quarantined") == whats.count("device_released") == 1
-    fleet.close()
 
 
 def test_refused_uploads_count_once_a_round_and_a_round_does_not_wait_for_a_device_in_quarantine(start_aggregator):
@@ -218,7 +201,6 @@ def test_refused_uploads_count_once_a_round_and_a_round_does_not_wait_for_a_devi
     assert fleet.round(round_id)["summary"]["state"] == "done"
     response = fleet.upload(liar, work, body(liar, work))
     assert response.status_code in (403, 409)
-    fleet.close()
 
 
 def test_an_operator_puts_a_device_in_quarantine_while_a_round_waits_for_it(start_aggregator):
@@ -249,7 +231,6 @@ def test_an_operator_puts_a_device_in_quarantine_while_a_round_waits_for_it(star
     for action in ("quarantine", "release"):
         response = fleet.clients[suspect.number].post(f"/v1/devices/{suspect.device_id}/{action}", json={"reason": "x"})
         assert response.status_code in (401, 403)
-    fleet.close()
 
 
 def trained_round(fleet, weights, flips=None):
@@ -301,4 +282,3 @@ def test_a_device_that_is_honest_first_and_flips_its_sign_weakly_later_is_caught
     for _ in range(2):
         found, weights = trained_round(fleet, weights, flips=liar)
         assert "turned" not in found["aggregation"]["screened"].get(liar.device_id, {})
-    fleet.close()

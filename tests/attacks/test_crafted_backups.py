@@ -16,6 +16,24 @@ from edge_client import cli as edge
 from edge_client.storage.backup import unpack_backup
 
 TERABYTE = 2**40
+# {} is a folder of the program's own.
+NAMES = (
+    *(".", "..", "", "./", "/", "//", "../beside", "{}/../../../beside", "/{}/x", "./{}/x", "{}/./x", "{}//x"),
+    *("{}/x/", "{}/x\n", "{}/\x1b[2Jx", "{}/\x7f", "{}/\udcff", "{}/" + "x" * 256, "{}/" + "x/" * 20 + "x"),
+)
+LINKS = (
+    *((tarfile.SYMTYPE, name) for name in ("/etc/passwd", "nowhere")),
+    *((tarfile.LNKTYPE, name) for name in ("nowhere", "identity.json", "auricle.db")),
+    *((kind, "") for kind in (tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.CONTTYPE, b"Z")),
+)
+MANIFESTS = (
+    *(b"[" * 100_000, b'{"files":' + b"[" * 100_000, b'{"a":' * 10 + b"1" + b"}" * 10, b"[" + b"1," * 2**18 + b"1]"),
+    *(b"[]", b"null", b"1", b"{}", b'{"format": 1, "files": []}', b"\xff", b"x" * (2**24 + 1), b"NaN", b"1" * 10_000),
+)
+HEADERS = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.GNUTYPE_SPARSE, tarfile.REGTYPE),
+)
 
 
 @dataclass
@@ -106,50 +124,13 @@ def test_what_the_attacks_begin_with_is_a_backup(program, tmp_path):
     assert all((folder / name).read_bytes() == data for name, data in program.files.items())
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        ".",
-        "..",
-        "",
-        "./",
-        "/",
-        "//",
-        "../beside",
-        "{}/../../../beside",
-        "/{}/x",
-        "./{}/x",
-        "{}/./x",
-        "{}//x",
-        "{}/x/",
-        "{}/x\n",
-        "{}/\x1b[2Jx",
-        "{}/\x7f",
-        "{}/\udcff",
-        "{}/" + "x" * 256,
-        "{}/" + "x/" * 20 + "x",
-    ],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_name_leads_to_a_file_within_and_is_written_in_one_way(program, tmp_path, capsys, name):
     program.write(tmp_path / "evil.tar", plain(name.format(program.deeper), b"evil"))
     refused(program, tmp_path / "evil.tar", capsys)
 
 
-@pytest.mark.parametrize(
-    ("kind", "link"),
-    [
-        (tarfile.SYMTYPE, "/etc/passwd"),
-        (tarfile.SYMTYPE, "nowhere"),
-        (tarfile.LNKTYPE, "nowhere"),
-        (tarfile.LNKTYPE, "identity.json"),
-        (tarfile.LNKTYPE, "auricle.db"),
-        (tarfile.DIRTYPE, ""),
-        (tarfile.FIFOTYPE, ""),
-        (tarfile.CHRTYPE, ""),
-        (tarfile.CONTTYPE, ""),
-        (b"Z", ""),
-    ],
-)
+@pytest.mark.parametrize(("kind", "link"), LINKS)
 def test_only_plain_files_are_taken(program, tmp_path, capsys, kind, link):
     program.write(tmp_path / "evil.tar", of_type(f"{program.deeper}/x", kind, link))
     assert "is no plain file" in refused(program, tmp_path / "evil.tar", capsys)
@@ -168,15 +149,8 @@ def test_nothing_is_in_it_twice_or_both_file_and_folder(program, tmp_path, capsy
 def test_ten_kilobytes_that_say_they_are_a_terabyte_do_not_fill_the_disk(program, tmp_path, capsys):
     holes, _ = plain(f"{program.deeper}/x")
     data = b"0\n".ljust(512, b"\0")  # a map without any data
-    holes.size, holes.pax_headers = (
-        len(data),
-        {
-            "GNU.sparse.major": "1",
-            "GNU.sparse.minor": "0",
-            "GNU.sparse.name": holes.name,
-            "GNU.sparse.realsize": str(TERABYTE),
-        },
-    )
+    sparse = {"major": "1", "minor": "0", "name": holes.name, "realsize": str(TERABYTE)}
+    holes.size, holes.pax_headers = len(data), {f"GNU.sparse.{key}": value for key, value in sparse.items()}
     program.write(tmp_path / "evil.tar", (holes, data))
     assert (tmp_path / "evil.tar").stat().st_size <= 20_480
     assert "is no plain file" in refused(program, tmp_path / "evil.tar", capsys)
@@ -200,25 +174,7 @@ def test_a_backup_larger_than_the_disk_is_refused_before_a_byte_is_written(progr
     assert "MB are free in" in refused(program, tmp_path / "evil.tar", capsys)
 
 
-@pytest.mark.parametrize(
-    "manifest",
-    [
-        b"[" * 100_000,
-        b'{"files":' + b"[" * 100_000,
-        b'{"a":' * 10 + b"1" + b"}" * 10,
-        b"[]",
-        b"null",
-        b"1",
-        b"{}",
-        b'{"format": 1, "files": []}',
-        b"\xff",
-        b"x" * (2**24 + 1),
-        b"[" + b"1," * 2**18 + b"1]",
-        b"NaN",
-        b"1" * 10_000,
-    ],
-    ids=lambda manifest: f"{manifest[:20]!r}, {len(manifest)}",
-)
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda manifest: f"{manifest[:20]!r}, {len(manifest)}")
 def test_a_manifest_is_small_flat_and_one(program, tmp_path, capsys, manifest):
     program.write(tmp_path / "evil.tar", manifest=manifest)
     refused(program, tmp_path / "evil.tar", capsys)
@@ -244,17 +200,7 @@ def header(kind: bytes, size: int) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        tarfile.XHDTYPE,
-        tarfile.XGLTYPE,
-        tarfile.GNUTYPE_LONGNAME,
-        tarfile.GNUTYPE_LONGLINK,
-        tarfile.GNUTYPE_SPARSE,
-        tarfile.REGTYPE,
-    ],
-)
+@pytest.mark.parametrize("kind", HEADERS)
 @pytest.mark.parametrize("size", [-512, -(2**60), 2**31, 2**62, 2**66])
 def test_a_header_that_lies_about_its_length_neither_fills_the_memory_nor_goes_on_for_ever(
     program, tmp_path, capsys, kind, size

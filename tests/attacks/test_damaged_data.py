@@ -11,11 +11,7 @@ from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, Fleet
 
 @pytest.fixture
 def fleet(start_aggregator):
-    fleet = Fleet(start_aggregator(), [FakeDevice(number, ("c0", "c1")) for number in range(1, 5)])
-    fleet.publish().raise_for_status()
-    fleet.enrol()
-    yield fleet
-    fleet.close()
+    return Fleet(start_aggregator(), [FakeDevice(number, ("c0", "c1")) for number in range(1, 5)]).ready()
 
 
 @pytest.mark.parametrize("bit", [0, 7 * 8 + 3, 900, 50_000 % 4096])

@@ -10,22 +10,11 @@ from tests.support.aggregator_process import Aggregator, read_answer
 from tests.support.dashboard_visitor import Visitor
 
 # Every address that takes a form, as docs/dashboard.md has its buttons; {} is a number.
+DEVICE = f"/fleet/{1:032x}"
 FORMS = (
-    "/sign-in",
-    "/sign-out",
-    "/rounds",
-    "/rounds/1/cancel",
-    "/rounds/1/restore",
-    "/classes/c1/rename",
-    "/classes/c1/merge",
-    "/classes/c1/approve",
-    "/classes/c1/retire",
-    "/fleet",
-    f"/fleet/{1:032x}/admit",
-    f"/fleet/{1:032x}/quarantine",
-    f"/fleet/{1:032x}/release",
-    f"/fleet/{1:032x}/revoke",
-    "/invitations",
+    *("/sign-in", "/sign-out", "/rounds", "/rounds/1/cancel", "/rounds/1/restore", "/fleet", "/invitations"),
+    *(f"/classes/c1/{action}" for action in ("rename", "merge", "approve", "retire")),
+    *(f"{DEVICE}/{action}" for action in ("admit", "quarantine", "release", "revoke")),
     "/invitations/1/revoke",
 )
 

@@ -15,12 +15,9 @@ SIZE = 64 * 2**20 - 1024
 
 @pytest.fixture(scope="module")
 def fleet(aggregator):
-    fleet = Fleet(aggregator, devices())
-    fleet.publish().raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(aggregator, devices()).ready()
     fleet.open_round()
-    yield fleet
-    fleet.close()
+    return fleet
 
 
 def with_document(text):

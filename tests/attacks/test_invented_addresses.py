@@ -46,12 +46,7 @@ def test_only_the_proxy_that_was_named_is_believed(start_aggregator):
     assert guess(server, forwarded(3), "127.0.0.3") == 401
     # Behind two proxies, and a client that wrote the first address itself.
     assert guess(server, {"X-Forwarded-For": "192.0.2.1, 198.51.0.99, 127.9.0.1"}, "127.0.0.2") == 401
-    assert [entry["address"] for entry in audit(server)] == [
-        "198.51.0.99",
-        "127.0.0.3",
-        "198.51.0.3",
-        "198.51.0.2",
-    ]
+    assert [entry["address"] for entry in audit(server)] == ["198.51.0.99", "127.0.0.3", "198.51.0.3", "198.51.0.2"]
 
 
 def test_a_proxy_is_known_to_a_server_that_listens_for_both_kinds_of_addresses(start_aggregator):

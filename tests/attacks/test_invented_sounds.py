@@ -14,12 +14,7 @@ CAPACITY = 16
 @pytest.fixture
 def fleet(start_aggregator):
     devices = [SharingDevice(number, ("c0", "c1"), capacity=CAPACITY) for number in (1, 2, 3)]
-    fleet = Fleet(start_aggregator(), devices)
-    assert fleet.publish().status_code == 200
-    fleet.enrol()
-    assert fleet.admin.put("/v1/model", content=tiny_bundle(CAPACITY)).status_code == 200
-    yield fleet
-    fleet.close()
+    return Fleet(start_aggregator(), devices).ready(tiny_bundle(CAPACITY))
 
 
 def test_an_upload_with_forty_invented_sounds_is_refused(fleet):
@@ -66,9 +61,7 @@ def test_a_round_looks_at_so_many_sounds_and_at_those_of_every_device(start_aggr
     """Class discovery compares every new sound with every other one."""
     attackers = [FakeDevice(number, ("c0", "c1")) for number in range(1, 12)]
     honest = FakeDevice(12, ("c0", "c1"), reports=(ClassReport(3, None, 5),), known=("c0",), sounds={3: 7})
-    fleet = Fleet(start_aggregator(), [*attackers, honest])
-    fleet.publish()
-    fleet.enrol()
+    fleet = Fleet(start_aggregator(), [*attackers, honest]).ready()
     round_id = fleet.open_round()
     for device in fleet.devices:
         work = fleet.work(device)
@@ -84,4 +77,3 @@ def test_a_round_looks_at_so_many_sounds_and_at_those_of_every_device(start_aggr
     assert honest.device_id in recognised
     assert len(recognised) <= REPORTS_PER_ROUND
     assert len(fleet.admin.get("/v1/classes").json()) <= CLASSES
-    fleet.close()

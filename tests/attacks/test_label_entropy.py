@@ -18,12 +18,8 @@ HOSTILE = [float("-inf"), float("inf"), float("nan"), -1.0, 20.1, 1e308]
 
 @pytest.fixture
 def fleet(start_aggregator):
-    fleet = Fleet(start_aggregator(), [SharingDevice(1, ("c0", "c1")), SharingDevice(2, ("c1", "c2"))])
-    assert fleet.publish().status_code == 200
-    fleet.enrol()
-    assert fleet.admin.put("/v1/model", content=tiny_bundle()).status_code == 200
-    yield fleet
-    fleet.close()
+    devices = [SharingDevice(1, ("c0", "c1")), SharingDevice(2, ("c1", "c2"))]
+    return Fleet(start_aggregator(), devices).ready(tiny_bundle())
 
 
 def test_such_an_upload_is_refused_by_every_strategy_and_the_field_is_named(fleet):

@@ -16,13 +16,9 @@ PIECE = 2**20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    aggregator = Aggregator(tmp_path_factory.mktemp("aggregator"), STALL_S=1.0, BODY_S=2.0, DRAIN_S=2.0).start()
-    fleet = Fleet(aggregator, devices())
-    fleet.publish().raise_for_status()
-    fleet.enrol()
-    yield fleet
-    fleet.close()
-    aggregator.stop()
+    limits = {"STALL_S": 1.0, "BODY_S": 2.0, "DRAIN_S": 2.0}
+    with Aggregator(tmp_path_factory.mktemp("aggregator"), **limits).start() as aggregator:
+        yield Fleet(aggregator, devices()).ready()
 
 
 @pytest.fixture
@@ -108,9 +104,7 @@ def test_a_stalled_upload_is_ended_and_says_why(fleet):
 def test_all_uploads_together_have_a_bound_and_who_is_beyond_it_is_told_when_to_come_back(start_aggregator):
     room = 3 * PIECE
     server = start_aggregator(INCOMING_BYTES=room, STALL_S=600.0, BODY_S=600.0, TURN_S=0.05)
-    fleet = Fleet(server, devices(8))
-    fleet.publish().raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(server, devices(8)).ready()
     fleet.open = fleet.open_round()
     work = fleet.work(fleet.devices[7])
     refused = 0
@@ -128,7 +122,6 @@ def test_all_uploads_together_have_a_bound_and_who_is_beyond_it_is_told_when_to_
         assert refused == 3
     wait_for(lambda: incoming(fleet) == [], what="the removal of what came")
     fleet.upload(fleet.devices[7], work).raise_for_status()  # the room is free again
-    fleet.close()
 
 
 def test_an_upload_that_trickles_is_ended(fleet):

@@ -34,11 +34,7 @@ def poisoned(device, work, samples):
 
 def sharing_fleet(server):
     members = [SharingDevice(number, ("c0", "c1"), capacity=CAPACITY) for number in (1, 2, 3)]
-    fleet = Fleet(server, members)
-    fleet.publish().raise_for_status()
-    fleet.enrol()
-    fleet.admin.put("/v1/model", content=tiny_bundle(CAPACITY)).raise_for_status()
-    return fleet
+    return Fleet(server, members).ready(tiny_bundle(CAPACITY))
 
 
 def largest_weight(fleet, round_id):
@@ -84,7 +80,6 @@ def test_a_spoiled_round_is_undone_by_one_request_without_the_attacker_s_upload(
     assert fleet.run_round(**SHARED)["weights"] == fleet.round(restored)["result_weights"]
     answer = fleet.admin.post(f"/v1/rounds/{good['summary']['round_id']}/restore")
     assert fleet.round(answer.json()["round_id"])["result_weights"] == good["result_weights"]
-    fleet.close()
 
 
 def test_a_class_that_should_not_be_there_is_gone_after_one_request_and_a_restart(start_aggregator):
@@ -101,13 +96,10 @@ def test_a_class_that_should_not_be_there_is_gone_after_one_request_and_a_restar
     work = fleet.work(fleet.devices[1])
     assert work["kind"] == "learn"
     assert work["retired"] == ["c4"]
-    fleet.close()
 
 
 def test_new_sounds_wait_for_an_operator_where_the_server_runs_so(start_aggregator):
-    fleet = Fleet(start_aggregator("server", "--review-classes"), devices())
-    fleet.publish().raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(start_aggregator("server", "--review-classes"), devices()).ready()
     fleet.run_round()
     assert class_ids(fleet) == ["c0", "c1", "c2", "c3"]
     waiting = [item for item in fleet.admin.get("/v1/class-history").json() if item["state"] == "proposed"]
@@ -118,4 +110,3 @@ def test_new_sounds_wait_for_an_operator_where_the_server_runs_so(start_aggregat
     assert class_ids(fleet) == ["c0", "c1", "c2", "c3", "c4"]
     told = [fleet.work(device)["assignments"] for device in fleet.devices]
     assert told == [[{"slot": 2, "class_id": "c4"}]] * 2 + [[{"slot": 2, "class_id": "c5"}], []]
-    fleet.close()

@@ -48,17 +48,8 @@ def test_rows_are_means_over_seeds_beside_what_devices_have_without_a_fleet(scal
     found = {name: [tiny(name, seed) for seed in (1, 2)] for name in fleet.methods}
     rows = dict(shared_weights.rows(fleet, found))
     assert list(rows) == [
-        "alone",
-        "public only",
-        "own and public",
-        "recommended, without the guard",
-        "recommended",
-        "fedavg",
-        "fedprox",
-        "fedopt",
-        "fedmmd",
-        "fedmlac",
-        "fedkws_ui",
+        *("alone", "public only", "own and public", "recommended, without the guard", "recommended", "fedavg"),
+        *("fedprox", "fedopt", "fedmmd", "fedmlac", "fedkws_ui"),
     ]
     assert rows["alone"]["worse_than_alone"] == 0
     for seed, figures in enumerate(found[fleet.judge]):

@@ -17,25 +17,8 @@ EMULATED = "AURICLE_TESTS_EMULATED"  # set where these tests themselves run unde
 def measured(bundles, tmp_path_factory):
     """What a small run of the benchmark prints, and writes to its file."""
     file = tmp_path_factory.mktemp("bench") / "new" / "figures.json"
-    output = run_python(
-        "-m",
-        "benchmarks.pi",
-        "--bundles",
-        str(bundles["cnn1"].parent),
-        "--architectures",
-        "cnn1",
-        "ann3",
-        "--threads",
-        "1",
-        "2",
-        "--samples",
-        "40",
-        "--clips",
-        "3",
-        "--output",
-        str(file),
-        "--json",
-    )
+    options = f"--architectures cnn1 ann3 --threads 1 2 --samples 40 --clips 3 --output {file} --json"
+    output = run_python("-m", "benchmarks.pi", "--bundles", str(bundles["cnn1"].parent), *options.split())
     return output, json.loads(file.read_text())
 
 
@@ -71,21 +54,8 @@ def test_the_report_says_which_machine_it_is_of(measured):
 
 def test_a_board_without_tensorflow_measures_the_ready_bundles(tmp_path):
     hidden = "import sys; sys.modules['tensorflow'] = None; from benchmarks.pi.__main__ import main; sys.exit(main())"
-    output = run_python(
-        "-c",
-        hidden,
-        "--architectures",
-        "cnn2",
-        "--threads",
-        "1",
-        "--samples",
-        "32",
-        "--clips",
-        "1",
-        "--output",
-        str(tmp_path / "figures.json"),
-        "--json",
-    )
+    options = f"--architectures cnn2 --threads 1 --samples 32 --clips 1 --output {tmp_path / 'figures.json'} --json"
+    output = run_python("-c", hidden, *options.split())
     [result] = json.loads(output.splitlines()[-1])["results"]
     assert result["bundle_kb"] == find_bundle("cnn2").stat().st_size / 1000
     assert result["train_seconds_per_epoch"] > 0

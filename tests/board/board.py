@@ -1,13 +1,16 @@
 """An emulated board: QEMU with two Cortex-A7 and 1 GB: a Raspberry Pi 2 but for its chipset, and a shared folder."""
 
 import itertools
-import shutil
 import subprocess
 import time
 from pathlib import Path
 
 from tests.armv7.machine import Armv7Error
 
+_MACHINE = (
+    "-machine virt -cpu cortex-a7 -smp 2 -m 1024 -nographic -no-reboot -device virtio-blk-device,drive=disk "
+    "-device virtio-9p-device,fsdev=share,mount_tag=share -device virtio-net-device,netdev=net"
+)
 # Bounds a hang alone: installing the package takes half of it where other programs keep the machine busy.
 HANG_S = 3600
 
@@ -29,37 +32,15 @@ class Board:
         """Start the board; its console is appended to console.log."""
         for path in self._jobs.iterdir():
             path.unlink()
-        command = [
-            "qemu-system-arm",
-            "-machine",
-            "virt",
-            "-cpu",
-            "cortex-a7",
-            "-smp",
-            "2",
-            "-m",
-            "1024",
-            "-nographic",
-            "-no-reboot",
-            "-kernel",
-            self._system / "kernel",
-            "-initrd",
-            self._system / "initramfs",
-            "-append",
-            "console=ttyAMA0 quiet panic=-1 net.ifnames=0 systemd.show_status=no",
-            "-drive",
-            f"file={self._folder / 'disk.img'},format=raw,if=none,id=disk",
-            "-device",
-            "virtio-blk-device,drive=disk",
-            "-fsdev",
-            f"local,id=share,path={self.share},security_model=none",
-            "-device",
-            "virtio-9p-device,fsdev=share,mount_tag=share",
-            "-netdev",
-            "user,id=net",
-            "-device",
-            "virtio-net-device,netdev=net",
-        ]
+        options = {
+            "-kernel": self._system / "kernel",
+            "-initrd": self._system / "initramfs",
+            "-append": "console=ttyAMA0 quiet panic=-1 net.ifnames=0 systemd.show_status=no",
+            "-drive": f"file={self._folder / 'disk.img'},format=raw,if=none,id=disk",
+            "-fsdev": f"local,id=share,path={self.share},security_model=none",
+            "-netdev": "user,id=net",
+        }
+        command = ["qemu-system-arm", *_MACHINE.split(), *(word for pair in options.items() for word in pair)]
         with (self._folder / "console.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -91,8 +72,3 @@ class Board:
             if time.monotonic() > deadline:
                 raise Armv7Error(f"gave up after {HANG_S} s ({what})")
             time.sleep(0.5)
-
-    def remove(self) -> None:
-        """Cut the power and throw the disk away."""
-        self.cut_power()
-        shutil.rmtree(self._folder, ignore_errors=True)

@@ -160,10 +160,6 @@ class Device:
             raise Armv7Error(f"the device hears nothing:\n{said}")
         print(said)
 
-    def journal(self) -> str:
-        """Return what the service logged since the board started."""
-        return self._board.run("journalctl --no-pager --boot --unit auricle-edge --output cat")
-
     def uninstall(self) -> None:
         """Remove it while it runs: its data stays; then with all that is its own."""
         self._board.run(

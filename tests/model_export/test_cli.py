@@ -50,29 +50,12 @@ def built(tmp_path_factory, recordings, bundles):
     shapes |= {"head/kernel": (32, 6), "head/bias": (6,)}
     weights = {name: generator.normal(size=shape).astype(np.float32) * 0.3 for name, shape in shapes.items()}
     (folder / "trained.safetensors").write_bytes(pack(weights, {}))
-    result = export(
-        "build",
-        "ann3",
-        "--features",
-        "gudur",
-        "--capacity",
-        6,
-        "--batch",
-        8,
-        "--activation",
-        "softmax",
-        "--seed",
-        5,
-        "--recordings",
-        recordings,
-        "--weights",
-        folder / "trained.safetensors",
-        "--labels",
-        "hiss,rumble,hum",
-        "--tflite",
-        "-o",
-        folder / "model.auricle",
+    options = (
+        "build ann3 --features gudur --capacity 6 --batch 8 --activation softmax --seed 5 --labels hiss,rumble,hum"
     )
+    weights_file = folder / "trained.safetensors"
+    files = ("--recordings", recordings, "--weights", weights_file, "--tflite", "-o", folder / "model.auricle")
+    result = export(*options.split(" "), *files)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     return folder, weights, result.stdout

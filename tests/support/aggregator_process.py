@@ -50,6 +50,7 @@ class Aggregator:
         self.data, self.options, self.files, self.tokens, self.limits = data, options, files, tokens, limits
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
+        self._clients: list[httpx.Client] = []
 
     def start(self) -> "Aggregator":
         changes = "".join(f"limits.{name} = {value!r}; " for name, value in self.limits.items())
@@ -76,9 +77,10 @@ class Aggregator:
             options["transport"] = httpx.HTTPTransport(verify=options.get("verify", True), local_address=address)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         hooks = {"response": [_note]}
-        return httpx.Client(
-            base_url=self.url, headers=headers, timeout=180, trust_env=False, event_hooks=hooks, **options
+        self._clients.append(
+            httpx.Client(base_url=self.url, headers=headers, timeout=180, trust_env=False, event_hooks=hooks, **options)
         )
+        return self._clients[-1]
 
     def memory_mb(self) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -101,6 +103,15 @@ class Aggregator:
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
+
+    def __exit__(self, *_) -> None:
+        """Close every client, and end the process where it runs."""
+        for client in self._clients:
+            client.close()
+        self.kill()
+
+    def __enter__(self) -> "Aggregator":
+        return self
 
     def _end(self, number: signal.Signals) -> int:
         if self.process is None:
@@ -281,6 +292,14 @@ class Fleet:
         with self.aggregator.client(ENROL) as client:
             for device in self.devices:
                 client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+
+    def ready(self, model: bytes | None = None) -> "Fleet":
+        """Publish a public set, and a model where one is given, and enrol every device."""
+        self.publish().raise_for_status()
+        if model is not None:
+            self.admin.put("/v1/model", content=model).raise_for_status()
+        self.enrol()
+        return self
 
     def open_round(self, **request) -> int:
         response = self.admin.post("/v1/rounds", json={"strategy": "zero_shot"} | request)

@@ -12,6 +12,12 @@ from tests.support.aggregator_process import ADMIN, Aggregator
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+# Every page, on the fleet of tests/support/pictured_fleet.py.
+PAGES = (
+    *("/", "/fleet", f"/fleet/{6:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new"),
+    *("/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations"),
+)
+
 
 def sign_in(page: Page, url: str) -> None:
     """Have the administrator sign in with a browser's page."""

@@ -2,51 +2,33 @@
 
 import json
 import os
-import subprocess
-import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from edge_client.clips.public_set import build_public_set
-from edge_client.storage.device_state import DeviceState
-from tests.support.aggregator_process import ENROL, SETTINGS
+from fleet_protocol.bundle import read_bundle
+from tests.support.aggregator_process import ENROL
 from tests.support.checkout import ROOT
-from tests.support.edge_process import BRISK, give_identity, wait_for
+from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
 from tests.support.sounds import write_clips
 
 WORDS = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"
 SETTINGS_OF_ROUND = {"epochs": 12, "augmented_copies": 1, "impressions": 8, "impression_steps": 60}
 
 
-class Device:
-    """A folder with a configuration, and the daemon on it."""
+class Device(EdgeDaemon):
+    """One of a fleet's devices: an owner's clips, and the daemon on them."""
 
     def __init__(self, folder: Path, bundle: Path, url: str, **recordings):
-        self.folder, self.process = folder, None
-        self.clips = folder / "clips"
-        self.clips.mkdir(parents=True)
-        give_identity(folder / "state", folder.name)
         lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in recordings.items())
-        (folder / "edge.toml").write_text(
-            f'[device]\nname = "{folder.name}"\nstate = "state"\n'
-            f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 5\nlongest_pause_s = 1\n'
-            f'[model]\nbundle = "{bundle}"\n[recordings]\nfolder = "clips"\n{lines}{BRISK}'
-        )
+        server = f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 5\nlongest_pause_s = 1\n'
+        super().__init__(folder, bundle, f'{server}[recordings]\nfolder = "clips"\n{lines}{BRISK}')
+        self.clips = folder / "clips"
+        self.clips.mkdir()
+        give_identity(self.state, folder.name)
 
     def start(self):
-        log = (self.folder / "log").open("a")
-        command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(self.folder / "edge.toml")]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-        return self
-
-    def signal(self, number) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(120)
-
-    def log(self) -> str:
-        return (self.folder / "log").read_text()
-
-    def state(self) -> DeviceState:
-        return DeviceState(self.folder / "state")
+        return super().start(dict(os.environ))
 
 
 def device_fleet(
@@ -57,12 +39,14 @@ def device_fleet(
     write=write_clips,
     public=12,
     own=16,
-    settings=SETTINGS,
+    settings=None,
 ):
     """Yield an aggregator with a public set, and a function that makes devices; all are ended afterwards.
 
-    ``write(folder, label, count, seed)`` writes clips: ``public`` of each label, ``own`` for each label of a device.
+    ``settings`` are of the features, else those of the first bundle. ``write(folder, label, count, seed)`` writes
+    clips: ``public`` of each label, ``own`` for each label of a device.
     """
+    settings = settings or read_bundle(next(iter(bundles.values()))).manifest.feature_settings
     server = start_aggregator()
     for label in labels:
         write(tmp_path / "public", label, public, seed=99)
@@ -71,18 +55,16 @@ def device_fleet(
         client.put("/v1/public-set", content=shared.pack()).raise_for_status()
     devices = []
 
-    def device(name, architecture, labels, **recordings):
-        made = Device(tmp_path / name, bundles[architecture], server.url, **recordings)
-        for label in labels:
-            write(made.clips, label, own, seed=len(devices))
-        devices.append(made)
-        return made
+    with ExitStack() as running:
 
-    yield server, device
-    for made in devices:
-        if made.process is not None and made.process.poll() is None:
-            made.process.kill()
-            made.process.wait()
+        def device(name, architecture, labels, **recordings):
+            made = running.enter_context(Device(tmp_path / name, bundles[architecture], server.url, **recordings))
+            for label in labels:
+                write(made.clips, label, own, seed=len(devices))
+            devices.append(made)
+            return made
+
+        yield server, device
 
 
 def link_words(folder: Path, label: str, count: int, seed: int) -> None:
@@ -117,7 +99,3 @@ def finished(server, round_id, learned=True, seconds=600):
             return found if over and (not learned or all(d["learned"] for d in found["participants"])) else None
 
         return wait_for(done, seconds, f"the end of round {round_id}")
-
-
-def bundle_of(device):
-    return Path((device.folder / "edge.toml").read_text().split('bundle = "')[1].split('"')[0])

@@ -35,25 +35,32 @@ class EdgeCommands:
 
     def ended(self, status: int, *arguments: object) -> tuple[str, str]:
         """Return what a command writes to its standard output and its standard error; it must end with a status."""
-        self._capsys.readouterr()
-        found = main([*map(str, arguments), "--config", str(self.config)])
-        out, errors = self._capsys.readouterr()
+        found, out, errors = self.tried(*arguments)
         assert found == status, out + errors
         return out, errors
+
+    def tried(self, *arguments: object) -> tuple[int, str, str]:
+        """Run a command; return its status and what it wrote."""
+        self._capsys.readouterr()
+        status = main([*map(str, arguments), "--config", str(self.config)])
+        return status, *self._capsys.readouterr()
 
     def answered(self, answer: bytes, *arguments: str) -> tuple[int, str, str]:
         """Run a command at a terminal, and answer its questions; return its status and what it wrote."""
         terminal, other = pty.openpty()
-        child = subprocess.Popen(
-            [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(self.config)],
-            cwd=ROOT,
-            stdin=other,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        child = self.start(*arguments, stdin=other)
         os.write(terminal, answer)
         out, errors = child.communicate(timeout=180)
         os.close(terminal)
         os.close(other)
         return child.returncode, out, errors
+
+    def start(self, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
+        """Start a command as a program of its own."""
+        command = [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(self.config)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=ROOT, stdin=stdin, stdout=pipe, stderr=pipe, text=True)
+
+    def count(self, label: str) -> int:
+        """Number of the owner's clips of a label."""
+        return len(list((self.state.folder / "clips" / label).glob("*.wav")))

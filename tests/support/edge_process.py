@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Identity
+from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT
 
 
@@ -38,6 +40,7 @@ class EdgeDaemon:
     def __init__(self, folder: Path, bundle: Path, sections: str):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.config, self.state = folder, folder / "edge.toml", folder / "state"
+        self.bundle = bundle
         self.runtime = folder / "run"
         self.runtime.mkdir(exist_ok=True)
         self.process = None
@@ -56,9 +59,24 @@ class EdgeDaemon:
         )
         return self
 
-    def end(self, number) -> int:
+    def end(self, number=signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(120)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """End it where a test failed before it did."""
+        if self.process is not None and self.process.poll() is None:
+            self.end(signal.SIGKILL)
+
+    def device_state(self) -> DeviceState:
+        return DeviceState(self.state)
+
+    def progress(self):
+        """What it knows by now of sounds and rounds."""
+        return self.device_state().model.load(find_bundle(str(self.bundle))).progress
 
     def command(self, *arguments, check=True):
         return subprocess.run(

@@ -1,6 +1,6 @@
 """Words as a made-up network embeds them: each has a centre, and its clips scatter about it alike."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -10,21 +10,8 @@ from fleet_protocol.public_set import PublicSet
 from tests.support.aggregator_process import FakeDevice
 
 NUMBERS = 12
-_MEL = {
-    name: getattr(PRESETS["log_mel"], name)
-    for name in (
-        "sample_rate_hz",
-        "clip_s",
-        "window_s",
-        "hop_s",
-        "frames",
-        "mel_bands",
-        "fft_size",
-        "low_hz",
-        "high_hz",
-    )
-}
-SETTINGS = EmbeddingSettings(preset="any", **_MEL, numbers=NUMBERS, network=FrozenNetwork.of(b"a network"))
+_MEL = asdict(PRESETS["log_mel"]) | {"preset": "any"}
+SETTINGS = EmbeddingSettings(**_MEL, numbers=NUMBERS, network=FrozenNetwork.of(b"a network"))
 WORDS = ("yes", "no", "up", "down")
 SPREAD = np.random.default_rng(4).normal(size=(NUMBERS, NUMBERS)) / 3
 CENTRES = dict(zip((*WORDS, "stop", "go"), 4 * np.random.default_rng(1).normal(size=(6, NUMBERS)), strict=True))

@@ -6,6 +6,7 @@ that ships with the project.
 """
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import keras
@@ -34,26 +35,8 @@ def network() -> bytes:
 def main(folder: Path) -> None:
     data = network()
     (folder / "front_end.tflite").write_bytes(data)
-    base = PRESETS["log_mel"]
-    settings = EmbeddingSettings(
-        preset="untrained",
-        **{
-            name: getattr(base, name)
-            for name in (
-                "sample_rate_hz",
-                "clip_s",
-                "window_s",
-                "hop_s",
-                "frames",
-                "mel_bands",
-                "fft_size",
-                "low_hz",
-                "high_hz",
-            )
-        },
-        numbers=NUMBERS,
-        network=FrozenNetwork.of(data),
-    )
+    mel = asdict(PRESETS["log_mel"]) | {"preset": "untrained"}
+    settings = EmbeddingSettings(**mel, numbers=NUMBERS, network=FrozenNetwork.of(data))
     scale = Normalisation(tuple(np.zeros(NUMBERS)), tuple(np.full(NUMBERS, 0.1)))
     for name, architecture in (("embedding", "linear"), ("embedding-hidden", "hidden")):
         bundle = build_bundle(Specification(architecture, settings, scale))

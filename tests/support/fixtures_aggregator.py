@@ -1,29 +1,34 @@
-"""Fixtures: ``start_aggregator(...)`` starts real server processes, and ends those that a test leaves running."""
+"""Fixtures that start real servers, alone or with whole devices, and end what a test leaves running."""
+
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from tests.support.aggregator_process import Aggregator
+from tests.support.device_fleet import device_fleet
 
 
 @pytest.fixture
 def start_aggregator(tmp_path):
-    started = []
+    with ExitStack() as running:
 
-    def start(name="server", *options, **limits):
-        aggregator = Aggregator(tmp_path / name, *options, **limits)
-        started.append(aggregator)
-        return aggregator.start()
+        def start(name="server", *options, **limits):
+            return running.enter_context(Aggregator(tmp_path / name, *options, **limits)).start()
 
-    yield start
-    for aggregator in started:
-        if aggregator.process is not None and aggregator.process.poll() is None:
-            aggregator.kill()
+        yield start
 
 
 @pytest.fixture(scope="module")
 def aggregator(tmp_path_factory):
     """One server for a module's tests that do not kill it."""
-    process = Aggregator(tmp_path_factory.mktemp("aggregator")).start()
-    yield process
-    if process.process is not None:
+    with Aggregator(tmp_path_factory.mktemp("aggregator")).start() as process:
+        yield process
         assert process.stop() == 0
+
+
+@pytest.fixture
+def fleet_of(tmp_path, start_aggregator):
+    """(bundles by name, options of device_fleet) -> an aggregator, and a function that makes devices."""
+    with ExitStack() as running:
+        enter = contextmanager(device_fleet)
+        yield lambda bundles, **options: running.enter_context(enter(tmp_path, bundles, start_aggregator, **options))

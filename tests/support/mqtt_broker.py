@@ -11,12 +11,19 @@ import time
 import pytest
 
 from benchmarks.first_round import free_port
+from edge_client.events import Event
 from edge_client.events.mqtt import MqttSection
+
+DEVICE = "0123456789abcdef0123456789abcdef"
 
 # Debian puts it where a plain user's PATH does not look.
 MOSQUITTO = shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin")
 PASSWD = shutil.which("mosquitto_passwd")
 needs_broker = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed: apt install mosquitto")
+
+
+def event(label="siren"):
+    return Event(1_700_000_000.5, "detected", label, "c7", 0.91, -24.0)
 
 
 class Broker:

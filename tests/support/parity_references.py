@@ -13,8 +13,9 @@ from tests.support.checkout import built, run_python
 
 # All steps of the large networks take minutes; `python -m benchmarks.parity` takes them.
 FEW_STEPS, SMALL_BATCH = 5, 3
-# One of each kind, the deepest of its kind where that is affordable; the benchmark has all.
-FEWER_LARGER = tuple(name for name in LARGER if name not in ("crnn_mid", "crnn_base", "dscnn_172"))
+# One of each kind; the benchmark has all.
+_TWINS = {"crnn_tiny", "crnn_mid", "crnn_base", "crnn_deep", "dscnn_172", "linear-last-block"}
+FEWER_LARGER = tuple(name for name in LARGER if name not in _TWINS)
 
 
 def references() -> Path:

@@ -23,10 +23,7 @@ FIRES = {
     "AuricleDeviceQuarantined": ({f"auricle_devices_quarantined{{{SERVER}}}": "2x5"}, "3m"),
     "AuricleRoundFailed": ({f'auricle_rounds{{state="failed", {SERVER}}}': "0x10 1x10"}, "15m"),
     "AuricleRoundLasts": ({f"auricle_open_round{{{SERVER}}}": "3x1500"}, "1450m"),
-    "AuricleWrongTokens": (
-        {f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "0+5x20"},
-        "16m",
-    ),
+    "AuricleWrongTokens": ({f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "0+5x20"}, "16m"),
     "AuricleDeviceDown": ({f"up{{{DEVICE}}}": "0x30"}, "20m"),
     "AuricleDeviceLoopFails": ({f'auricle_loop_well{{loop="listening", {DEVICE}}}': "0x30"}, "15m"),
     "AuricleDeviceDeaf": ({f"auricle_last_frame_age_seconds{{{DEVICE}}}": "0+60x30"}, "15m"),

@@ -7,7 +7,7 @@ import pytest
 
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.sounds import write_clips
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -26,10 +26,8 @@ def bundle(request) -> Path:
     return request.getfixturevalue("speech_bundles") / "linear.auricle"
 
 
-def test_devices_with_an_embedding_take_part_in_every_kind_of_round(tmp_path, bundle, start_aggregator):
-    settings = read_bundle(bundle).manifest.feature_settings
-    running = device_fleet(tmp_path, {"linear": bundle}, start_aggregator, settings=settings)
-    server, device = next(running)
+def test_devices_with_an_embedding_take_part_in_every_kind_of_round(bundle, fleet_of):
+    server, device = fleet_of({"linear": bundle})
     with server.client() as client:
         client.put("/v1/model", content=bundle.read_bytes()).raise_for_status()
     first = device("first", "linear", ("yes", "no", "up")).start()
@@ -52,14 +50,11 @@ def test_devices_with_an_embedding_take_part_in_every_kind_of_round(tmp_path, bu
         classes = client.get("/v1/classes").json()
     assert [info["discovered_in"] is not None for info in classes] == [False] * 4 + [True]
     assert "Traceback" not in first.log()
-    next(running, None)
 
 
-def test_devices_train_the_last_block_of_a_pretrained_network_together(tmp_path, embedding_bundles, start_aggregator):
+def test_devices_train_the_last_block_of_a_pretrained_network_together(embedding_bundles, fleet_of):
     path = embedding_bundles / "last-block.auricle"
-    manifest = read_bundle(path).manifest
-    running = device_fleet(tmp_path, {"last": path}, start_aggregator, settings=manifest.feature_settings)
-    server, device = next(running)
+    server, device = fleet_of({"last": path})
     with server.client() as client:
         client.put("/v1/model", content=path.read_bytes()).raise_for_status()
     first = device("first", "last", ("yes", "no", "up")).start()
@@ -72,8 +67,9 @@ def test_devices_train_the_last_block_of_a_pretrained_network_together(tmp_path,
     learned = [taken["learned_metrics"]["global_accuracy"] for taken in found["participants"]]
     assert min(learned) > 60
     assert "Traceback" not in first.log()
-    next(running, None)
+    assert first.end() == 0
+    manifest = read_bundle(path).manifest
     assert {layer.name for layer in manifest.layers} == {"block2a", "block2b", "block2c", "head"}
-    stored = first.state().model.load(path).bundle.weights
+    stored = first.device_state().model.load(path).bundle.weights
     assert {name: array.shape for name, array in stored.items()} == manifest.weight_shapes
     assert np.abs(stored["block2a/kernel"] - read_bundle(path).weights["block2a/kernel"]).max() > 1e-4

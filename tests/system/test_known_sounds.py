@@ -1,14 +1,9 @@
 """A sound that the fleet knows under another name: whole devices and a real aggregator, and an owner who disagrees."""
 
-import subprocess
-import sys
-
 import pytest
 
-from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.checkout import ROOT
-from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
@@ -23,14 +18,12 @@ def teach_halt(device):
 
 
 def linked(device):
-    slots = device.state().model.load(find_bundle("base")).progress.label_map.slots
+    slots = device.progress().label_map.slots
     return {slot.name: slot.class_id for slot in slots}
 
 
-def test_a_sound_under_another_name_joins_its_class_until_the_owner_relabels_it(tmp_path, start_aggregator):
-    settings = read_bundle(find_bundle("base")).manifest.feature_settings
-    running = device_fleet(tmp_path, {"base": find_bundle("base")}, start_aggregator, settings=settings)
-    server, device = next(running)
+def test_a_sound_under_another_name_joins_its_class_until_the_owner_relabels_it(fleet_of):
+    server, device = fleet_of({"base": find_bundle("base")})
     first = device("first", "base", ("yes", "no"))
     teach_halt(first)
     first.start()
@@ -43,11 +36,9 @@ def test_a_sound_under_another_name_joins_its_class_until_the_owner_relabels_it(
     with server.client() as client:
         assert [info["name"] for info in client.get("/v1/classes").json()] == ["yes", "no", "up", "down"]
 
-    command = [sys.executable, "-m", "edge_client.cli", "clips", "relabel", "--config", str(first.folder / "edge.toml")]
-    subprocess.run([*command, "--label", "halt", "horn"], cwd=ROOT, check=True)
+    first.command("clips", "relabel", "--label", "halt", "horn")
     found = finished(server, open_round(server, settings=SETTINGS))
     (group,) = found["discovery"]["groups"]
     assert (group["class_id"], group["known"]) == ("c4", False)
     assert linked(first)["horn"] == "c4"
     assert "Traceback" not in first.log()
-    next(running, None)

@@ -14,7 +14,7 @@ from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
 from tests.support.checkout import ROOT
 from tests.support.dashboard_visitor import Visitor
-from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.edge_process import wait_for
 from tests.support.packages import install_wheel, pip_install, run_installed
 from tests.support.simulated_fleet import write_experiment
@@ -71,10 +71,7 @@ def test_pip_installs_the_package_as_it_is_and_the_strategy_can_be_used(tmp_path
 
 def test_the_rule_and_its_settings_on_a_server(tmp_path, monkeypatch, start_aggregator):
     install(tmp_path / "package", monkeypatch)
-    fleet = Fleet(start_aggregator(), [SharingDevice(n, ("c0", "c1")) for n in (1, 2)])
-    fleet.publish().raise_for_status()
-    fleet.admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(start_aggregator(), [SharingDevice(n, ("c0", "c1")) for n in (1, 2)]).ready(tiny_bundle())
     refused = fleet.admin.post("/v1/rounds", json={"strategy": "gentle", "aggregation": {"power": 2.0}})
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_plan")
     refused = fleet.admin.post("/v1/rounds", json={"strategy": "gental"}).json()["error"]["message"]
@@ -86,15 +83,11 @@ def test_the_rule_and_its_settings_on_a_server(tmp_path, monkeypatch, start_aggr
     weights, _ = unpack(fleet.admin.get(f"/v1/blobs/{found['result_weights']}").content)
     expected = (shares[0] * own[0] + shares[1] * own[1]) / shares.sum()
     np.testing.assert_allclose(weights["body/kernel"], expected, rtol=1e-5)
-    fleet.close()
 
 
 def test_the_form_that_opens_a_round_shows_and_takes_them(tmp_path, monkeypatch, start_aggregator):
     install(tmp_path / "package", monkeypatch)
-    fleet = Fleet(start_aggregator(), [SharingDevice(1, ("c0", "c1"))])
-    fleet.publish().raise_for_status()
-    fleet.admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(start_aggregator(), [SharingDevice(1, ("c0", "c1"))]).ready(tiny_bundle())
     visitor = Visitor(fleet.aggregator, **{"Accept-Language": "de"})
     visitor.sign_in()
     page = visitor.get("/rounds/new?strategy=gentle").text
@@ -116,13 +109,11 @@ def test_the_form_that_opens_a_round_shows_and_takes_them(tmp_path, monkeypatch,
     assert plan["local"]["settings"]["label_smoothing"] == 0.25
     assert {part: plan[part]["name"] for part in chosen} == chosen
     visitor.close()
-    fleet.close()
 
 
-def test_all_five_with_real_devices(tmp_path, monkeypatch, bundles, start_aggregator):
+def test_all_five_with_real_devices(tmp_path, monkeypatch, bundles, fleet_of):
     install(tmp_path / "package", monkeypatch)
-    running = device_fleet(tmp_path, bundles, start_aggregator)
-    server, device = next(running)
+    server, device = fleet_of(bundles)
     with server.client() as client:
         client.put("/v1/model", content=bundles["cnn2"].read_bytes()).raise_for_status()
     for name in ("first", "second"):
@@ -142,7 +133,6 @@ def test_all_five_with_real_devices(tmp_path, monkeypatch, bundles, start_aggreg
     assert plan["personalisation"]["settings"]["share"] == 0.25
     learned = wait_for(lambda: learned_by_all(server), 300, "the personal models")
     assert all({"kept", "personal_accuracy"} <= set(metrics) for metrics in learned)
-    next(running, None)
 
 
 def learned_by_all(server) -> list[dict[str, float]] | None:

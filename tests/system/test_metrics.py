@@ -50,8 +50,7 @@ def server(aggregator):
             ask()
     wait_for(lambda: fleet.round(round_id)["summary"]["state"] == "done", what="the end of the round")
     ask()
-    yield aggregator, told
-    fleet.close()
+    return aggregator, told
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import unpack
-from tests.support.device_fleet import bundle_of, device_fleet, enrolled, finished, open_round
+from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips
 
@@ -28,16 +28,14 @@ DEVICES = {
 
 
 @pytest.fixture
-def fleet(tmp_path, bundles, start_aggregator):
+def fleet(bundles, fleet_of):
     """Two devices with the shared model's network, two with another."""
-    running = device_fleet(tmp_path, bundles, start_aggregator, labels=("yes", "no", "up"))
-    server, device = next(running)
+    server, device = fleet_of(bundles, labels=("yes", "no", "up"))
     with server.client() as client:
         client.put("/v1/model", content=bundles["cnn2"].read_bytes()).raise_for_status()
         devices = {name: device(name, *what).start() for name, what in DEVICES.items()}
         enrolled(server, len(devices))
         yield server, client, devices
-    next(running, None)
 
 
 def learned_by(client, round_id, names):
@@ -53,7 +51,7 @@ def learned_by(client, round_id, names):
 
 def classes_of(device):
     """The classes that a device has a slot for."""
-    return set(device.state().model.load(bundle_of(device)).progress.label_map.class_ids)
+    return set(device.progress().label_map.class_ids)
 
 
 def blob(client, sha256):
@@ -70,9 +68,9 @@ def test_one_round_holds_both_kinds_and_what_either_is_taught_becomes_a_class_of
 
     write_clips(devices["weights-1"].clips, "down", 16, seed=7)  # their owners teach them
     write_clips(devices["scores-1"].clips, "stop", 16, seed=8)
-    devices["scores-2"].signal(signal.SIGKILL)  # for good
+    devices["scores-2"].end(signal.SIGKILL)  # for good
     second_id = open_round(server, **REQUEST, new_classes=2)  # melodies are too much alike to be told apart unasked
-    devices["scores-1"].signal(signal.SIGKILL)  # wherever it is in its work
+    devices["scores-1"].end(signal.SIGKILL)  # wherever it is in its work
     devices["scores-1"].start()
     absent = next(one["device_id"] for one in first["participants"] if one["name"] == "scores-2")
     client.delete(f"/v1/devices/{absent}").raise_for_status()
@@ -94,5 +92,5 @@ def test_one_round_holds_both_kinds_and_what_either_is_taught_becomes_a_class_of
     for one in second["participants"]:  # every device judged what the round made of its model
         assert one["name"] == "scores-2" or {"public_after", "held_out_after"} & set(one["learned_metrics"]), one
     for device in present.values():
-        assert device.signal(signal.SIGTERM) == 0
+        assert device.end() == 0
         assert "Traceback" not in device.log()

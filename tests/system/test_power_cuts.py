@@ -1,6 +1,6 @@
 """Power cuts: everything on a device is killed at random instants while it records, is taught, trains and uploads.
 
-20 cuts here; `make soak` makes 200 of them (AURICLE_POWER_CUTS).
+12 cuts here; `make soak` makes 200 of them (AURICLE_POWER_CUTS).
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from tests.support.edge_process import ROOT, EdgeDaemon, wait_for
 from tests.support.power_cut import kill_all
 from tests.support.sounds import write_clips
 
-CUTS = int(os.environ.get("AURICLE_POWER_CUTS", "20"))
+CUTS = int(os.environ.get("AURICLE_POWER_CUTS", "12"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 60 * CUTS)]
 KNOWN = ("yes", "no", "up", "down")
 # Adds clips to the store as fast as a very quick owner would, and says of each, once it is safe, that it is finished.

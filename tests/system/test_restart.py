@@ -53,15 +53,20 @@ def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_p
     for device in fleet.devices[:2] if what == "continuous" else fleet.devices:
         fleet.upload(device)
     fleet.store.close()
-    command = [sys.executable, "-m", "tests.support.kill_at_every_step", str(tmp_path / "data"), "40", "7"]
+    outcome = killed_at(tmp_path / "data", 24)
+    assert outcome["lines"] > 200
+    assert outcome["undisturbed"].startswith("('done', ")
+
+
+def killed_at(data, kills, *action):
+    """Kill a process at so many lines; return what tests/support/kill_at_every_step.py saw."""
+    command = [sys.executable, "-m", "tests.support.kill_at_every_step", str(data), str(kills), "7", *action]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     printed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert printed.returncode == 0, printed.stderr
     outcome = json.loads(printed.stdout)
-    assert outcome["killed"] == 40
-    assert outcome["lines"] > 200
-    assert outcome["undisturbed"].startswith("('done', ")
-    assert outcome["others"] == []
+    assert (outcome["killed"], outcome["others"]) == (kills, [])
+    return outcome
 
 
 def test_killed_at_any_line_of_a_schedules_step_it_has_opened_one_round_in_the_end(tmp_path):
@@ -85,14 +90,8 @@ def test_killed_at_any_line_of_an_undo_it_has_done_all_of_it_or_nothing(tmp_path
     fleet.publish_model()
     fleet.run_round(strategy="fedavg")
     fleet.store.close()
-    command = [sys.executable, "-m", "tests.support.kill_at_every_step", str(tmp_path / "data"), "20", "7", action]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    printed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert printed.returncode == 0, printed.stderr
-    outcome = json.loads(printed.stdout)
-    assert outcome["killed"] == 20
+    outcome = killed_at(tmp_path / "data", 16, action)
     assert f"operation='{'retire' if action == 'retire' else 'restore'}'" in outcome["undisturbed"]
-    assert outcome["others"] == []
 
 
 def closed(fleet, round_id):
@@ -113,9 +112,7 @@ def result_of(fleet, round_id):
 def prepared(start_aggregator, name):
     """A server with a round that lacks only the last device's upload."""
     server = start_aggregator(name)
-    fleet = Fleet(server, devices(), SAMPLES)
-    fleet.publish().raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(server, devices(), SAMPLES).ready()
     fleet.open_round()
     *early, last = fleet.devices
     for device in early:
@@ -164,9 +161,7 @@ def send_and_ignore(fleet, device, work, body):
 
 def test_a_deadline_that_passed_while_the_server_was_down_closes_the_round_at_the_start(start_aggregator):
     server = start_aggregator()
-    fleet = Fleet(server, devices(2))
-    fleet.publish()
-    fleet.enrol()
+    fleet = Fleet(server, devices(2)).ready()
     round_id = fleet.open_round(deadline_s=8, quorum=0.5)  # enough for an upload on a busy machine
     device = fleet.devices[0]
     fleet.upload(device, fleet.work(device)).raise_for_status()
@@ -176,25 +171,19 @@ def test_a_deadline_that_passed_while_the_server_was_down_closes_the_round_at_th
     server.start()
     fleet.reconnect()
     assert result_of(fleet, round_id)[0] == "done"
-    fleet.close()
 
 
 def test_a_deadline_closes_a_round_that_nobody_touches(start_aggregator):
-    fleet = Fleet(start_aggregator(), devices(2))
-    fleet.publish()
-    fleet.enrol()
+    fleet = Fleet(start_aggregator(), devices(2)).ready()
     round_id = fleet.open_round(deadline_s=0.5, quorum=0.5)
     summary = wait_for(lambda: closed(fleet, round_id), what="the deadline")["summary"]
     assert summary["state"] == "failed"
     assert "0 of 2" in summary["reason"]
-    fleet.close()
 
 
 def test_sigterm_sends_waiting_devices_home_and_loses_nothing(start_aggregator):
     server = start_aggregator()
-    fleet = Fleet(server, [FakeDevice(1, ("c0",))])
-    fleet.publish()
-    fleet.enrol()
+    fleet = Fleet(server, [FakeDevice(1, ("c0",))]).ready()
     answers = []
     waiting = threading.Thread(target=lambda: answers.append(fleet.work(fleet.devices[0], wait_s=60)))
     waiting.start()
@@ -207,7 +196,6 @@ def test_sigterm_sends_waiting_devices_home_and_loses_nothing(start_aggregator):
     fleet.reconnect()
     assert len(fleet.admin.get("/v1/devices").json()) == 1
     assert fleet.admin.get("/v1/public-set").json()["samples"] == len(public_set().labels)
-    fleet.close()
 
 
 def test_a_second_server_on_the_same_folder_does_not_start(start_aggregator):

@@ -1,7 +1,5 @@
 """Whole devices as processes of their own share a model with a real aggregator, by every method."""
 
-import signal
-
 import numpy as np
 import pytest
 
@@ -10,16 +8,7 @@ from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import SETTINGS, Aggregator
-from tests.support.device_fleet import (
-    WORDS,
-    bundle_of,
-    device_fleet,
-    enrolled,
-    finished,
-    link_words,
-    open_round,
-    wait_for,
-)
+from tests.support.device_fleet import WORDS, device_fleet, enrolled, finished, link_words, open_round, wait_for
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
@@ -41,7 +30,7 @@ def fleet(tmp_path_factory, bundles):
     enrolled(server, 2)
     yield server, device, first, second
     for made in (first, second):
-        assert made.signal(signal.SIGTERM) == 0
+        assert made.end() == 0
         assert "Traceback" not in made.log()
     next(running, None)
     server.kill()
@@ -104,11 +93,8 @@ def recall(server, found, bundle, folder, label, slot, classes) -> float:
     return float((scores.argmax(axis=1) == slot).mean())
 
 
-def test_a_new_sound_gets_a_slot_of_the_shared_model_and_the_old_ones_are_not_forgotten(
-    tmp_path, bundles, start_aggregator
-):
-    running = device_fleet(tmp_path, bundles, start_aggregator)
-    server, device = next(running)
+def test_a_new_sound_gets_a_slot_of_the_shared_model_and_the_old_ones_are_not_forgotten(tmp_path, bundles, fleet_of):
+    server, device = fleet_of(bundles)
     publish(server, bundles["cnn2"])
     first = device("first", "cnn2", ("yes", "no", "up")).start()
     second = device("second", "cnn2", ("no", "up", "down")).start()
@@ -134,15 +120,13 @@ def test_a_new_sound_gets_a_slot_of_the_shared_model_and_the_old_ones_are_not_fo
 
     assert old(found) > old(before) - 10  # on recordings of the four old classes, the new one among the answers
     assert recall(server, found, bundles["cnn2"], tmp_path / "fresh", "stop", slot=4, classes=5) >= 0.5
-    maps = [made.state().model.load(bundle_of(made)).progress.label_map for made in (first, second)]
+    maps = [made.progress().label_map for made in (first, second)]
     assert maps[0].slots[maps[0].slot_of("stop")].class_id == classes[4]["class_id"]
     assert set(maps[1].class_ids) == {info["class_id"] for info in classes}  # who never heard it knows it too
-    next(running, None)
 
 
-def test_mutual_learning_takes_any_architecture_and_fedavg_says_that_it_does_not(tmp_path, bundles, start_aggregator):
-    running = device_fleet(tmp_path, bundles, start_aggregator)
-    server, device = next(running)
+def test_mutual_learning_takes_any_architecture_and_fedavg_says_that_it_does_not(bundles, fleet_of):
+    server, device = fleet_of(bundles)
     publish(server, bundles["cnn1"])
     first = device("first", "cnn2", ("yes", "no", "up", "down")).start()
     device("second", "dscnn3", ("yes", "no", "up", "down")).start()
@@ -151,8 +135,7 @@ def test_mutual_learning_takes_any_architecture_and_fedavg_says_that_it_does_not
     assert [found["summary"]["state"] for found in rounds] == ["done", "done"]
     untrained = rounds[0]["participants"][0]["metrics"]["global_accuracy"]
     assert rounds[1]["participants"][0]["learned_metrics"]["global_accuracy"] > untrained + 10
-    kept = first.state().model.load(bundle_of(first))
+    kept = first.device_state().model.load(first.bundle)
     assert kept.bundle.manifest.architecture == "cnn2"
     open_round(server, strategy="fedavg", settings=EPOCHS, deadline_s=30, replace_model=True)
     wait_for(lambda: "'fedmlac' or 'zero_shot'" in first.log(), what="an explanation")
-    next(running, None)

@@ -42,11 +42,7 @@ class Listener(Protocol):
 
 def serve(listener: Listener, source: BinaryIO, sink: BinaryIO) -> None:
     """Answer requests until there are no more; samples that fill no whole hop wait for the next request."""
-    about = {
-        "labels": listener.labels,
-        "hop_s": listener.hop_samples / RATE_HZ,
-        "threshold": listener.threshold,
-    }
+    about = {"labels": listener.labels, "hop_s": listener.hop_samples / RATE_HZ, "threshold": listener.threshold}
     sink.write(json.dumps(about).encode() + b"\n")
     sink.flush()
     waiting = np.zeros(0, np.int16)

@@ -26,13 +26,7 @@ def combined(fleet, sizes, start=START, **values):
 
 
 # Around (1, 1, 1, 1, 1, 1): a and b a little off, c right on it, d off in the head alone, e off in all.
-FIVE = [
-    [1.1, 1, 1, 1, 1.1, 1],
-    [1, 1.1, 1, 1.1, 1, 1],
-    [1, 1, 1, 1, 1, 1],
-    [1, 1, 1.1, 1, 1, 1.9],
-    [3, 3, 3, 3, 3, 3],
-]
+FIVE = [[1.1, 1, 1, 1, 1.1, 1], [1, 1.1, 1, 1.1, 1, 1], [1, 1, 1, 1, 1, 1], [1, 1, 1.1, 1, 1, 1.9], [3, 3, 3, 3, 3, 3]]
 
 
 def test_distances_are_counted_in_medians_layer_by_layer():

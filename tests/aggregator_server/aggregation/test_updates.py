@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from aggregator_server.aggregation import Updates, stack_updates
 from aggregator_server.aggregation.updates import floor_of, in_blocks, stable_order
 from aggregator_server.errors import AggregationError
-from tests.support.update_sets import LAYOUT, updates
+from tests.support.update_sets import LAYOUT
 
 ARRAYS = {
     "head.kernel": np.array([[4, 5, 6]], np.float32),
@@ -100,7 +100,3 @@ def test_values_that_differ_more_are_sorted_as_ever(values):
 @pytest.mark.parametrize(("share", "count", "expected"), [(0.29, 100, 29), (0.1, 9, 0), (0.3, 10, 3), (0.0, 5, 0)])
 def test_shares_are_rounded_down_as_people_would(share, count, expected):
     assert floor_of(share, count) == expected
-
-
-def test_a_fleet_knows_how_many_devices_it_has():
-    assert len(updates(np.zeros((3, 6)))) == 3

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
-from tests.support.update_sets import fleets, updates
+from tests.support.update_sets import updates
 
 
 def test_a_device_counts_as_much_as_it_has_clips():
@@ -19,21 +18,6 @@ def test_a_device_without_clips_does_not_count_unless_nobody_has_any():
     fleet = updates([[1] * 6, [3] * 6, [100] * 6])
     np.testing.assert_array_equal(weighted_mean(fleet, np.array([1.0, 1.0, 0.0])), [2] * 6)
     np.testing.assert_allclose(weighted_mean(fleet, np.zeros(3)), [104 / 3] * 6, rtol=1e-7)
-
-
-@settings(derandomize=True, deadline=None)
-@given(fleets(most=40))
-def test_it_is_numpys_mean_in_float64_to_the_last_digits(case):
-    fleet, sizes = case
-    expected = np.average(fleet.matrix.astype(np.float64), axis=0, weights=sizes if sizes.any() else None)
-    np.testing.assert_allclose(weighted_mean(fleet, sizes), expected, rtol=1e-6, atol=3e-5)
-
-
-@settings(derandomize=True, deadline=None)
-@given(fleets(most=1))
-def test_one_device_alone_is_the_mean_to_the_last_bit(case):
-    fleet, sizes = case
-    assert weighted_mean(fleet, sizes).tobytes() == fleet.matrix[0].tobytes()
 
 
 def test_the_largest_weights_that_float32_holds_do_not_overflow():

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from aggregator_server.aggregation import aggregate_weights
 from aggregator_server.aggregation.rule import rules, weight_rules
 from aggregator_server.errors import AggregationError
-from aggregator_server.strategies.plan_methods import complete
-from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice
 from tests.support.checkout import ROOT
 from tests.support.update_sets import LAYOUT, fleets, updates, uploaded
@@ -105,26 +103,6 @@ def test_the_details_name_whom_the_rule_dropped_or_chose():
     dropped = combine("lpa", fleet, np.ones(5), v_l=0.0, v_h=0.2)[2]
     assert dropped == {"dropped_lowest": {"conv": [], "head": []}, "dropped_highest": {"conv": ["e"], "head": ["e"]}}
     assert combine("krum", fleet, np.ones(5))[2] == {"chosen": ["b"]}
-
-
-@pytest.mark.parametrize(
-    ("choice", "words"),
-    [
-        (
-            Choice("mean"),
-            ["'mean'", "krum", "label_wise", "lpa", "median", "multi_krum", "trimmed_mean", "weighted_mean"],
-        ),
-        (Choice("lpa", {"v": 0.1}), ["'v'", "v_l", "v_h", "clip_norm", "server_optimiser"]),
-        (Choice("lpa", {"v_h": 0.5}), ["'v_h'", "0.49", "0.5"]),
-        (Choice("trimmed_mean", {"trim": 0.5}), ["'trim'", "0.49"]),
-        (Choice("median", {"server_optimiser": "sgd"}), ["'server_optimiser'", "none, adam, yogi, adagrad", "'sgd'"]),
-        (Choice("median", {"clip_norm": -1}), ["'clip_norm'", "-1"]),
-    ],
-)
-def test_a_bad_plan_is_refused_with_what_is_allowed(choice, words):
-    with pytest.raises(PlanError) as refused:
-        complete("aggregation", choice)
-    assert all(word in str(refused.value) for word in words)
 
 
 def test_a_rule_for_scores_is_refused_for_weights():

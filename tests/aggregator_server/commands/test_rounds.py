@@ -31,8 +31,7 @@ def fleet(aggregator):
     )
     found.publish().raise_for_status()
     found.enrol()
-    yield found
-    found.close()
+    return found
 
 
 class OfTheModelsNetwork(FakeDevice):
@@ -58,22 +57,8 @@ def learn(fleet, device):
 
 
 def test_a_round_is_started_watched_and_listed(fleet, here):
-    opened = answer(
-        "round",
-        "start",
-        "zero_shot",
-        "--set",
-        "epochs=3",
-        "--deadline",
-        "20m",
-        "--quorum",
-        "1",
-        "--seed",
-        "5",
-        "--selection",
-        "uniform:fraction=1.0",
-        *here,
-    )
+    words = "round start zero_shot --set epochs=3 --deadline 20m --quorum 1 --seed 5 --selection uniform:fraction=1.0"
+    opened = answer(*words.split(" "), *here)
     detail = fleet.round(opened["round_id"])
     plan = detail["plan"]
     assert (plan["deadline_s"], plan["quorum"], plan["seed"]) == (1200, 1, 5)
@@ -112,9 +97,7 @@ def silence(fleet, device, seconds):
 
 @pytest.mark.slow
 def test_nobody_waits_for_a_device_that_is_away(start_aggregator):
-    fleet = Fleet(start_aggregator("away"), [FakeDevice(1, WORDS), FakeDevice(2, WORDS)])
-    fleet.publish().raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(start_aggregator("away"), [FakeDevice(1, WORDS), FakeDevice(2, WORDS)]).ready()
     here = ("--data", fleet.aggregator.data)
     there, away = fleet.devices
     for device in fleet.devices:
@@ -145,7 +128,6 @@ def test_nobody_waits_for_a_device_that_is_away(start_aggregator):
     output, errors = watching.communicate(timeout=180)
     assert (watching.returncode, errors) == (0, "device 2 has not applied the result: last heard of 5 minutes ago\n")
     assert "device 2: gave nothing" in output
-    fleet.close()
 
 
 def test_a_watched_round_that_fails_ends_with_another_status(fleet, here):
@@ -246,16 +228,12 @@ def test_a_class_is_named_by_the_beginning_of_its_id_where_no_other_one_has_it(s
         failed(command("classes", *words, *here), several, "write more of the id")
     failed(command("classes", "retire", "", *here), "there is no class ''")
     assert [item["name"] for item in answer("classes", *here)] == ["sound 0", "break"]
-    fleet.close()
 
 
 @pytest.mark.slow
 def test_models_are_replaced_only_when_that_is_confirmed(start_aggregator):
     server = start_aggregator("live")
-    fleet = Fleet(server, [FakeDevice(1, WORDS), OfTheModelsNetwork(2, WORDS)])
-    fleet.publish().raise_for_status()
-    fleet.admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
-    fleet.enrol()
+    fleet = Fleet(server, [FakeDevice(1, WORDS), OfTheModelsNetwork(2, WORDS)]).ready(tiny_bundle())
     fleet.run_round()
     here = ("--data", server.data)
     for strategy in ("fedavg", None):  # by name, and where it is the recommended one
@@ -270,7 +248,6 @@ def test_models_are_replaced_only_when_that_is_confirmed(start_aggregator):
     assert answer("round", "start", "fedmlac", *here)["state"] == "open"  # each device keeps its own model there
     printed("round", "cancel", "2", *here)
     assert answer("round", "start", "fedavg", "--replace-model", *here)["state"] == "open"
-    fleet.close()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from aggregator_server.errors import BackupError
 from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.check import check
-from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
+from tests.support.aggregator_process import FakeDevice, Fleet
 from tests.support.core_fleet import CoreFleet, between_rounds
 
 
@@ -54,26 +54,20 @@ def test_only_its_owner_reads_a_backup_and_what_it_restores(folder, tmp_path):
     )
 
 
-def test_a_running_server_is_backed_up_in_the_middle_of_a_round(tmp_path):
-    aggregator = Aggregator(tmp_path / "data").start()
-    fleet = Fleet(aggregator, [FakeDevice(number, ("c0", "c1")) for number in (1, 2)])
-    fleet.publish()
-    fleet.enrol()
+def test_a_running_server_is_backed_up_in_the_middle_of_a_round(start_aggregator, tmp_path):
+    aggregator = start_aggregator("data")
+    fleet = Fleet(aggregator, [FakeDevice(number, ("c0", "c1")) for number in (1, 2)]).ready()
     fleet.run_round()
     fleet.open_round()
     fleet.upload(fleet.devices[0], fleet.work(fleet.devices[0])).raise_for_status()
     assert main(["backup", str(tmp_path / "copy.tar"), "--data", str(tmp_path / "data")]) == 0
-    fleet.close()
     aggregator.stop()
     assert main(["restore", str(tmp_path / "copy.tar"), "--data", str(tmp_path / "again")]) == 0
-    second = Aggregator(tmp_path / "again").start()
-    fleet.aggregator = second
+    fleet.aggregator = start_aggregator("again")
     fleet.reconnect()
     fleet.upload(fleet.devices[1], fleet.work(fleet.devices[1])).raise_for_status()
     work = fleet.work(fleet.devices[0])
     assert (work["kind"], work["round_id"]) == ("learn", 2)
-    fleet.close()
-    second.stop()
 
 
 def test_every_bit_of_a_backup_counts(folder, tmp_path):
@@ -107,16 +101,6 @@ def contents_of(file):
             for member in archive
             if member.name != "digests.json"
         }
-
-
-@pytest.mark.parametrize("name", ["../../out", "/etc/out", "a/../../out"])
-def test_an_archive_with_files_elsewhere_is_refused(tmp_path, name):
-    with tarfile.open(tmp_path / "evil.tar", "w") as archive:
-        archive.addfile(tarfile.TarInfo(name))
-    with pytest.raises(BackupError, match="no backup of an aggregator"):
-        restore(tmp_path / "evil.tar", tmp_path / "again")
-    assert not (tmp_path / "again").exists()
-    assert not (tmp_path.parent / "out").exists()
 
 
 def test_what_is_there_is_not_overwritten_and_a_typing_error_makes_no_folder(folder, tmp_path, capsys):

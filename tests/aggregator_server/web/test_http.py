@@ -38,9 +38,7 @@ from tests.support.edge_process import wait_for
 @pytest.fixture(scope="module")
 def fleet(aggregator):
     """Four devices; the tests of this module run one after the other on the same server."""
-    fleet = Fleet(aggregator, devices())
-    yield fleet
-    fleet.close()
+    return Fleet(aggregator, devices())
 
 
 def refused(response, status, code, *words):
@@ -164,16 +162,8 @@ def test_enrolment(fleet):
 
 JSON = {"Content-Type": "application/json"}
 EVERYWHERE = {
-    "internal_error",
-    "storage_full",
-    "too_slow",
-    "upload_replaced",
-    "busy",
-    "unauthorised",
-    "device_revoked",
-    "device_waiting",
-    "role_too_low",
-    "too_many",
+    *("internal_error", "storage_full", "too_slow", "upload_replaced", "busy", "unauthorised", "device_revoked"),
+    *("device_waiting", "role_too_low", "too_many"),
 }
 
 
@@ -586,7 +576,6 @@ def test_new_devices_wait_where_an_operator_admits_them(start_aggregator):
     round_id = fleet.open_round()
     assert [found["device_id"] for found in fleet.round(round_id)["participants"]] == [first.device_id]
     assert fleet.clients[second.number].delete("/v1/devices/me").status_code == 204  # it need not wait to leave
-    fleet.close()
 
 
 def test_a_server_shows_its_authority_if_it_has_one(fleet, start_aggregator):
@@ -659,7 +648,6 @@ def test_a_public_set_with_other_features_than_the_fleets(start_aggregator):
     fleet.enrol()
     other = public_set(settings=PRESETS["hello_edge"])
     refused(fleet.admin.put("/v1/public-set", content=other.pack()), 409, "fleet_features", "device 1", "hello_edge")
-    fleet.close()
 
 
 def test_addresses_and_methods_that_do_not_exist(fleet):
@@ -677,7 +665,6 @@ def test_an_unforeseen_failure_has_the_same_shape_and_tells_no_secrets(start_agg
     refused(response, 500, "internal_error", "log")
     assert str(fleet.aggregator.data) not in response.text
     assert fleet.admin.get("/v1/health").status_code == 200
-    fleet.close()
 
 
 def schema_of(fleet):

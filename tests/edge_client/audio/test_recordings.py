@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.audio import ClipSource
 from edge_client.audio.recordings import Recordings, loudest_stretch, read_clip, read_recording, speaker_of
 from edge_client.errors import RecordingError
 from fleet_protocol.feature_settings import PRESETS
@@ -30,11 +29,6 @@ def write(path, samples=None, rate_hz=16_000, **options):
 def fill(folder, label, count):
     for number in range(count):
         write(folder / label / f"{number:03d}_nohash_0.wav", np.full(160, number / 1_000))
-
-
-def test_it_is_a_clip_source(tmp_path):
-    source: ClipSource = Recordings(tmp_path, KWS)
-    assert source.labels() == ()
 
 
 def test_labels_are_folders_that_hold_recordings(tmp_path):

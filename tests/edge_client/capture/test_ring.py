@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 from edge_client.capture.ring import SampleRing
 
 
-@given(
-    capacity=st.integers(1, 20),
-    steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40),
-)
+@given(capacity=st.integers(1, 20), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
 @settings(derandomize=True, deadline=None, max_examples=200)
 def test_it_holds_what_a_list_of_the_latest_would(capacity, steps):
     ring, held, made = SampleRing(capacity), [], 0

@@ -1,10 +1,10 @@
 """The commands by which an owner teaches a device; recording hears what is really played."""
 
 import json
+import os
 import re
 import shutil
-import subprocess
-import sys
+import signal
 import time
 
 import numpy as np
@@ -15,9 +15,8 @@ from edge_client.audio.recordings import Recordings
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
 from fleet_protocol.feature_settings import PRESETS
-from tests.support.checkout import ROOT
 from tests.support.edge_commands import EdgeCommands
-from tests.support.edge_process import wait_for
+from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE as MELODY_RATE
 from tests.support.sounds import melody, write_clips
@@ -27,24 +26,15 @@ pytestmark = pytest.mark.slow
 SETTINGS = PRESETS["gudur"]
 
 
-class Edge(EdgeCommands):
-    def __init__(self, folder, capsys, bundle):
-        super().__init__(folder, capsys, bundle)
-        with self.config.open("a") as config:
-            config.write('[microphone]\ndevice = "shelf"\nbackend = "arecord"\n')
-        self.bundle, self.clips = bundle, folder / "state" / "clips"
-
-    def start(self, *arguments):
-        command = [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(self.config)]
-        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def count(self, label):
-        return len(list((self.clips / label).glob("*.wav")))
-
-
 @pytest.fixture
-def edge(tmp_path, capsys, bundles):
-    return Edge(tmp_path, capsys, bundles["cnn1"])
+def edge(tmp_path, bundles, capsys):
+    return device(tmp_path, capsys, bundles["cnn1"])
+
+
+def device(folder, capsys, bundle):
+    edge = EdgeCommands(folder, capsys, bundle)
+    edge.config.write_text(edge.config.read_text() + '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n')
+    return edge
 
 
 def player(sound_server, loud=1.0):
@@ -67,37 +57,33 @@ def test_takes_are_recorded_from_a_real_microphone_cut_and_stored(edge, sound_se
     assert child.returncode == 0, out + errors
     assert "take 2 of 2: kept" in out
     assert "2 takes were kept; 'whistle' has 2" in out
-    recordings = Recordings(edge.clips, SETTINGS)
+    recordings = Recordings((edge.state.folder / "clips"), SETTINGS)
     assert recordings.labels() == ("whistle",)
     for path in recordings.clips("whistle"):
         assert soundfile.info(path).frames == SETTINGS.clip_samples
     assert np.abs(recordings.load(recordings.clips("whistle"))).max(axis=1).min() > 0.05
     assert edge.count("_background_") == 1  # three seconds of the same digital silence
-    for path in (edge.folder / "state").rglob("*"):
+    for path in (edge.state.folder).rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_a_running_daemon_lends_its_microphone_and_learns_what_was_recorded(edge, sound_server):
-    log = edge.folder / "log"
-    with log.open("w") as out:
-        command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(edge.config)]
-        daemon = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
+def test_a_running_daemon_lends_its_microphone_and_learns_what_was_recorded(edge, sound_server, bundles):
+    daemon = EdgeDaemon(edge.folder, bundles["cnn1"], '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n')
+    daemon.start(dict(os.environ))
     try:
-        wait_for(lambda: "recording from" in log.read_text())
+        wait_for(lambda: "recording from" in daemon.log())
         child = edge.start("record", "--label", "whistle", "--count", "1")
         assert "be quiet" in child.stdout.readline()
         assert child.stdout.readline().startswith("The room has")
         player(sound_server)
         out, errors = child.communicate(timeout=180)
         assert child.returncode == 0, out + errors
-        wait_for(lambda: "took the microphone back" in log.read_text())
-        wait_for(lambda: "learned from 1 clips" in log.read_text())
+        wait_for(lambda: "took the microphone back" in daemon.log())
+        wait_for(lambda: "learned from 1 clips" in daemon.log())
     finally:
-        daemon.terminate()
-        assert daemon.wait(180) == 0
-    saved = edge.state.model.load(edge.bundle)
-    assert saved.progress.label_map.names == ("whistle",)
-    assert "Traceback" not in log.read_text()
+        assert daemon.end(signal.SIGTERM) == 0
+    assert edge.state.model.load(bundles["cnn1"]).progress.label_map.names == ("whistle",)
+    assert "Traceback" not in daemon.log()
 
 
 def test_a_label_that_cannot_be_one_is_refused_before_anything_is_recorded(edge):
@@ -121,7 +107,7 @@ def test_recordings_are_imported_once_each_and_bad_ones_are_named(edge, tmp_path
     out = edge("import", source)
     assert "no: 3 clips\nyes: 3 clips\n6 stored, 0 were there already, 4 refused" in out
     assert edge.count("yes") == edge.count("no") == 3
-    recordings = Recordings(edge.clips, SETTINGS)
+    recordings = Recordings((edge.state.folder / "clips"), SETTINGS)
     assert {soundfile.info(path).samplerate for path in recordings.clips("no")} == {SETTINGS.sample_rate_hz}
     assert {soundfile.info(path).frames for path in recordings.clips("no")} == {SETTINGS.clip_samples}
     levels = np.sqrt((recordings.load(recordings.clips("no")) ** 2).mean(axis=1))
@@ -153,7 +139,7 @@ def test_clips_are_listed_relabelled_and_deleted(edge, tmp_path):
     assert (edge.count("yes"), edge.count("nein")) == (2, 1)
     assert "1 clips deleted" in edge("clips", "delete", "--yes", first)
     assert "2 clips deleted" in edge("clips", "delete", "--yes", "--label", "yes")
-    assert not (edge.clips / "yes").exists()
+    assert not ((edge.state.folder / "clips") / "yes").exists()
     assert "labels: no" in edge("clips", "delete", "--yes", "--label", "yes", status=1)
     assert "no clip is called 'zz'" in edge("clips", "relabel", "zz", "no", status=1)
     assert "cannot be a label" in edge("clips", "relabel", edge("clips", "--label", "no").split()[0], "", status=1)
@@ -184,7 +170,7 @@ def test_every_command_takes_the_beginning_of_an_identifier_that_means_one_thing
     assert [item["id"] for item in renamed] == [second]
     deleted = json.loads(edge("clips", "delete", "--yes", f"yes/{beginning(third, names)}", "--json"))
     assert [item["id"] for item in deleted] == [third]
-    ring = UnknownClips(edge.folder / "state" / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
+    ring = UnknownClips(edge.state.folder / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
     rng = np.random.default_rng(3)
     for number in range(17):
         ring.add(time.time() - number, 0.25, rng.uniform(-0.5, 0.5, SETTINGS.clip_samples).astype(np.float32))
@@ -211,7 +197,7 @@ def test_a_clip_is_played_where_there_is_an_output_and_named_where_there_is_none
 
 def test_unknown_sounds_are_listed_and_named(edge):
     assert "no unknown sounds" in edge("label")
-    ring = UnknownClips(edge.folder / "state" / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
+    ring = UnknownClips(edge.state.folder / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
     rng = np.random.default_rng(0)
     for number in range(3):
         ring.add(time.time() - number, 0.25, rng.uniform(-0.5, 0.5, SETTINGS.clip_samples).astype(np.float32))
@@ -226,23 +212,23 @@ def test_unknown_sounds_are_listed_and_named(edge):
     assert "no unknown sound is called" in edge("label", ids[0], "kettle", status=1)
 
 
-def test_what_is_not_a_sound_is_imported_and_labelled_as_such(tmp_path, capsys, pretrained_bundle, bundles):
+def test_what_is_not_a_sound_is_imported_and_labelled_as_such(tmp_path, pretrained_bundle, bundles, capsys):
     (tmp_path / "a").mkdir()
-    edge = Edge(tmp_path / "a", capsys, pretrained_bundle)
+    edge = device(tmp_path / "a", capsys, pretrained_bundle)
     for label in ("stop", "no"):
         write_clips(tmp_path / "recordings", label, 3, seed=1)
     edge("import", tmp_path / "recordings" / "stop", "--label", "stop")
     assert "no sound is called 'halt'" in edge("import", tmp_path / "recordings" / "no", "--not", "halt", status=1)
     one = next((tmp_path / "recordings" / "no").glob("*.wav"))
     assert "_not_/stop: 1 clips" in edge("import", one, "--not", "stop")
-    ring = UnknownClips(edge.folder / "state" / "unknown", ClipsConfig(), 16_000)
+    ring = UnknownClips(edge.state.folder / "unknown", ClipsConfig(), 16_000)
     ring.add(time.time(), 0.25, np.random.default_rng(0).uniform(-0.5, 0.5, 16_000).astype(np.float32))
     name = edge("label").split()[0]
     assert "1 clips of '_not_/stop' more, 2 altogether" in edge("label", name, "--not", "stop")
     assert re.search(r"^_not_/stop +2 ", edge("clips"), re.MULTILINE)
     assert "2 clips deleted" in edge("clips", "delete", "--yes", "--label", "_not_/stop")
     (tmp_path / "b").mkdir()
-    other = Edge(tmp_path / "b", capsys, bundles["cnn1"])
+    other = device(tmp_path / "b", capsys, bundles["cnn1"])
     other("import", one, "--label", "stop")
     assert "has no output for what is no label" in other("import", one, "--not", "stop", status=1)
 

@@ -86,10 +86,7 @@ def test_without_any_the_places_and_the_way_out_are_named(command, type_, tmp_pa
 
 @pytest.mark.parametrize(
     ("arguments", "environment", "by"),
-    [
-        (["--config", "gone.toml"], {}, "--config"),
-        ([], {"AURICLE_CONFIG": "gone.toml"}, "AURICLE_CONFIG"),
-    ],
+    [(["--config", "gone.toml"], {}, "--config"), ([], {"AURICLE_CONFIG": "gone.toml"}, "AURICLE_CONFIG")],
 )
 def test_a_named_file_that_is_not_there_is_no_reason_to_take_another(arguments, environment, by, type_):
     type_("init", "--alone", "--microphone", "none")

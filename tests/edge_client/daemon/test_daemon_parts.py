@@ -230,12 +230,5 @@ def test_half_written_files_are_removed_and_nothing_else(tmp_path):
 
 def test_the_status_says_numbers_as_numbers():
     assert [_value(value) for value in (0, 1, True, False, None, "", 0.12345, {"a": 0})] == [
-        "0",
-        "1",
-        "yes",
-        "no",
-        "-",
-        "-",
-        "0.1235",
-        "(a 0)",
+        *("0", "1", "yes", "no", "-", "-", "0.1235", "(a 0)"),
     ]

@@ -1,7 +1,6 @@
 """Whole devices as processes of their own, with a real aggregator: rounds, new sounds, and what goes wrong."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,24 +11,17 @@ import pytest
 
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.tensors import digest
-from tests.support.device_fleet import (
-    ROOT,
-    SETTINGS_OF_ROUND,
-    bundle_of,
-    device_fleet,
-    enrolled,
-    finished,
-    open_round,
-    wait_for,
-)
+from tests.support.checkout import ROOT
+from tests.support.device_fleet import SETTINGS_OF_ROUND, enrolled, finished, open_round
+from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def fleet(tmp_path, bundles, start_aggregator):
-    yield from device_fleet(tmp_path, bundles, start_aggregator)
+def fleet(bundles, fleet_of):
+    return fleet_of(bundles)
 
 
 def test_devices_of_different_architectures_and_labels_learn_together_and_meet_a_new_sound(fleet):
@@ -51,12 +43,12 @@ def test_devices_of_different_architectures_and_labels_learn_together_and_meet_a
     discovered = [info for info in classes if info["discovered_in"] is not None]
     assert [info["discovered_in"] for info in discovered] == [2]
     assert discovered[0]["name"] != "stop"  # the owner's word itself did not travel
-    maps = [d.state().model.load(bundle_of(d)).progress.label_map for d in (first, second)]
+    maps = [d.progress().label_map for d in (first, second)]
     assert maps[0].slots[maps[0].slot_of("stop")].class_id == discovered[0]["class_id"]
     assert discovered[0]["class_id"] in maps[1].class_ids  # and the second knows it too
 
     for found in (first, second):
-        assert found.signal(signal.SIGTERM) == 0
+        assert found.end() == 0
         assert "Traceback" not in found.log()
 
 
@@ -68,11 +60,11 @@ def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kep
     wait_for(lambda: "contribute" in edge.log(), what="the start of training")
     address = server.url
     server.kill()
-    update = edge.state().outbox.update_path(round_id)
+    update = edge.device_state().outbox.update_path(round_id)
     wait_for(update.exists, what="the finished upload in the outbox")
-    sent = edge.state().outbox.read(update)
+    sent = edge.device_state().outbox.read(update)
     wait_for(lambda: "does not answer" in edge.log(), what="a word about the missing aggregator")
-    edge.signal(signal.SIGKILL)  # and a power cut on top
+    edge.end(signal.SIGKILL)  # and a power cut on top
     server.start()
     (edge.folder / "edge.toml").write_text((edge.folder / "edge.toml").read_text().replace(address, server.url))
     edge.start()
@@ -88,17 +80,17 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
     server, device = fleet
     edge = device("edge", "cnn3", ("yes", "no")).start()
     enrolled(server, 1)
-    round_id = open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 2_500})
+    round_id = open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 1_000})
     for times in (1, 2):
         wait_for(lambda times=times: edge.log().count(": contribute") >= times, what="the start of training")
         wait_for(lambda: _children(edge.process.pid), what="the training process")
         time.sleep(1.0)
-        edge.signal(signal.SIGKILL)
-        assert not edge.state().outbox.update_path(round_id).exists()  # it was in the middle of its training
+        edge.end(signal.SIGKILL)
+        assert not edge.device_state().outbox.update_path(round_id).exists()  # it was in the middle of its training
         edge.start()
     found = finished(server, round_id, seconds=600)  # as long as the training takes on a busy machine
-    assert edge.signal(signal.SIGTERM) == 0
-    progress = edge.state().model.load(bundle_of(edge)).progress
+    assert edge.end() == 0
+    progress = edge.progress()
     assert (progress.contributed, progress.learned) == (round_id, round_id)
     assert not list(edge.folder.rglob(".*.safetensors.*"))  # nothing half-written stays
 
@@ -107,7 +99,7 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
     with server.client() as client:
         classes = client.get("/v1/classes").json()
         blob = client.get(f"/v1/blobs/{found['public_set']}").content
-    write_durably(edge.state().blobs.path(found["public_set"]), blob)
+    write_durably(edge.device_state().blobs.path(found["public_set"]), blob)
     work = {"kind": "contribute", "round_id": round_id, "plan": found["plan"], "classes": classes}
     work |= {"public_set": found["public_set"], "consensus": None}
     with subprocess.Popen(
@@ -118,32 +110,23 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
         worker.stdin.write(json.dumps(work).encode() + b"\n")
         worker.stdin.flush()
         assert worker.wait(600) == 0
-    sent = edge.state().outbox.read(edge.state().outbox.update_path(round_id))
+    sent = edge.device_state().outbox.read(edge.device_state().outbox.update_path(round_id))
     assert digest(sent) == found["participants"][0]["upload"]
 
 
-def test_sigterm_ends_a_device_and_its_training_at_once(fleet):
+def test_training_ends_with_its_daemon_whether_that_is_killed_or_asked_to_end(fleet):
     server, device = fleet
     edge = device("edge", "cnn1", ("yes", "no")).start()
     enrolled(server, 1)
     open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 10_000})
-    wait_for(lambda: "contribute" in edge.log(), what="the start of training")
-    wait_for(lambda: _children(edge.process.pid), what="the training process")
-    children = _children(edge.process.pid)
-    started = time.monotonic()
-    assert edge.signal(signal.SIGTERM) == 0
-    assert time.monotonic() - started < 60  # minutes before the training would have ended
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), what="the end of the training process")
-
-
-def test_a_training_process_ends_when_its_daemon_is_killed(fleet):
-    server, device = fleet
-    edge = device("edge", "cnn1", ("yes", "no")).start()
-    enrolled(server, 1)
-    open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 10_000})
-    children = wait_for(lambda: _children(edge.process.pid), what="the training process")
-    edge.signal(signal.SIGKILL)
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), what="the end of the training process")
+    for number, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 0)):
+        children = wait_for(lambda: _children(edge.process.pid), what="the training process")
+        started = time.monotonic()
+        assert edge.end(number) == status
+        assert time.monotonic() - started < 60  # minutes before the training would have ended
+        wait_for(lambda pids=children: not any(Path(f"/proc/{pid}").exists() for pid in pids), what="its end")
+        if status:
+            edge.start()
 
 
 def _children(pid: int) -> list[int]:
@@ -166,13 +149,10 @@ def _children(pid: int) -> list[int]:
         (('url = "http', 'url = "ftp'), "must start with http"),
     ],
 )
-def test_a_daemon_that_cannot_start_says_why(fleet, change, message):
-    _, device = fleet
-    edge = device("edge", "cnn1", ("yes",))
-    path = edge.folder / "edge.toml"
-    path.write_text(path.read_text().replace(*change))
-    command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(path)]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), timeout=180)
+def test_a_daemon_that_cannot_start_says_why(tmp_path, bundles, change, message):
+    edge = EdgeDaemon(tmp_path / "edge", bundles["cnn1"], '[server]\nurl = "http://127.0.0.1:9"\n')
+    edge.config.write_text(edge.config.read_text().replace(*change))
+    result = edge.command("run", check=False)
     assert result.returncode == 1
     assert message in result.stderr
     assert "Traceback" not in result.stderr

@@ -3,21 +3,19 @@
 import json
 import os
 import re
-import signal
 
 import jinja2
 import pytest
 import yaml
 
-from edge_client.events import Event, Health
+from edge_client.events import Health
 from edge_client.events.home_assistant import discovery, label_key
 from edge_client.events.mqtt import MqttSink
 from fleet_protocol.command_line import version
 from tests.support.checkout import ROOT
 from tests.support.edge_process import EdgeDaemon, wait_for
-from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
+from tests.support.mqtt_broker import DEVICE, Broker, Reader, event, needs_broker
 
-DEVICE = "0123456789abcdef0123456789abcdef"
 NODE, BASE = f"auricle_{DEVICE}", f"auricle/{DEVICE}"
 BLUEPRINT = ROOT / "examples/home_assistant/when_a_sound_is_heard.yaml"
 VERSIONS = {"auricle": "0.1.0", "bundle": "base", "runtime": "ai-edge-litert 2.3.0"}
@@ -32,16 +30,6 @@ OPTIONS = {
 }
 CLASSES = {"event": {None}, "sensor": {None, "timestamp"}, "binary_sensor": {"sound", "problem", "running"}}
 OF_A_DEVICE = {"identifiers", "name", "manufacturer", "model", "sw_version"}
-
-
-def event(label="siren", kind="detected"):
-    return Event(1_700_000_000.5, kind, label, "c7", 0.91, -24.0)
-
-
-@pytest.fixture
-def start():
-    with starting() as started:
-        yield started
 
 
 @pytest.fixture
@@ -191,11 +179,10 @@ def test_health_and_versions_are_told_when_they_change(house, start):
 
 @needs_broker
 @pytest.mark.slow
-def test_a_running_device_whose_microphone_is_missing_says_so(tmp_path, start, bundles, sound_server):
+def test_a_running_device_whose_microphone_is_missing_says_so_and_waits_for_it(tmp_path, start, bundles, sound_server):
     broker = start(Broker, tmp_path)
     sections = f'[microphone]\ndevice = "no such thing"\n[mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n'
-    device = EdgeDaemon(tmp_path / "deaf", bundles["cnn2"], sections).start(dict(os.environ))
-    try:
+    with EdgeDaemon(tmp_path / "deaf", bundles["cnn2"], sections).start(dict(os.environ)) as device:
 
         def told(found):
             return [json.loads(payload) for topic, payload in found.items() if topic.endswith("/status")]
@@ -208,25 +195,8 @@ def test_a_running_device_whose_microphone_is_missing_says_so(tmp_path, start, b
         assert (status["bundle"], status["auricle"]) == ("cnn2", version())
         assert re.fullmatch(r"[\w-]+ [\d.]+", status["runtime"])
         assert any("/problem/config" in topic for topic in found)
-    finally:
-        assert device.end(signal.SIGTERM) == 0
-
-
-@needs_broker
-@pytest.mark.slow
-def test_a_running_device_that_listens_says_so(tmp_path, start, bundles, sound_server):
-    broker = start(Broker, tmp_path)
-    sections = f'[microphone]\ndevice = "shelf_microphone"\n[mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n'
-    device = EdgeDaemon(tmp_path / "shelf", bundles["cnn2"], sections).start(dict(os.environ))
-    try:
-
-        def hears(found):
-            told = [json.loads(payload) for topic, payload in found.items() if topic.endswith("/status")]
-            return told and (told[0]["listening"], told[0]["problem"]) == ("ON", "OFF")
-
-        retained(broker, hears)
-    finally:
-        assert device.end(signal.SIGTERM) == 0
+        wait_for(lambda: device.command("status", check=False).returncode == 4, what="a status that says so")
+        assert device.end() == 0
 
 
 class Blueprint(yaml.SafeLoader):

@@ -10,24 +10,12 @@ import time
 import pytest
 
 from edge_client.errors import ConfigError
-from edge_client.events import Event
 from edge_client.events.mqtt import MqttSection, MqttSink
 from tests.support.listener import Listener
-from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
+from tests.support.mqtt_broker import DEVICE, Broker, Reader, event, needs_broker
 
 pytestmark = needs_broker
-DEVICE = "0123456789abcdef0123456789abcdef"
 BASE = f"auricle/{DEVICE}"
-
-
-def event(label="siren", kind="detected"):
-    return Event(1_700_000_000.5, kind, label, "c7", 0.91, -24.0)
-
-
-@pytest.fixture
-def start():
-    with starting() as started:
-        yield started
 
 
 def sink_for(start, broker, **settings):
@@ -45,30 +33,6 @@ def test_an_event_arrives_with_and_without_a_password(tmp_path, start, password)
     assert json.loads(message.payload) == {"event_type": "sirène", **event("sirène").to_json()}
     assert not message.retain
     assert json.loads(reader.next(f"{BASE}/last").payload) == event("sirène").to_json()
-
-
-def test_home_assistant_discovers_the_device_at_any_later_time(tmp_path, start):
-    broker = start(Broker, tmp_path)
-    sink = sink_for(start, broker)
-    sink.announce(["siren", "dog bark"])
-    early = start(Reader, broker)
-    node = f"auricle_{DEVICE}"
-    early.next(f"homeassistant/sensor/{node}/last_sound/config")
-    reader = start(Reader, broker)  # what is retained comes at once
-    entity = json.loads(reader.next(f"homeassistant/event/{node}/sound/config").payload)
-    assert entity["event_types"] == ["siren", "dog bark", "unknown"]
-    assert entity["state_topic"] == f"{BASE}/event"
-    sensor = json.loads(reader.next(f"homeassistant/sensor/{node}/last_sound/config").payload)
-    assert sensor["state_topic"] == sensor["json_attributes_topic"] == f"{BASE}/last"
-    assert entity["unique_id"] != sensor["unique_id"]
-    for document in (entity, sensor):
-        assert DEVICE in document["unique_id"]
-        assert document["availability_topic"] == f"{BASE}/availability"
-        assert document["device"]["identifiers"] == [node]
-        assert document["device"]["name"] == "Küche"
-    sink.announce(["siren", "dog bark", "whistle"])
-    changed = json.loads(reader.next(f"homeassistant/event/{node}/sound/config").payload)
-    assert "whistle" in changed["event_types"]
 
 
 def test_without_a_discovery_prefix_nothing_is_announced(tmp_path, start):

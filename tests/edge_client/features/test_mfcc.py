@@ -1,9 +1,6 @@
 """Features: equal to python_speech_features, whatever is asked of them, and clear about what they cannot take."""
 
 import dataclasses
-import json
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -14,7 +11,7 @@ from hypothesis import strategies as st
 from edge_client.errors import FeatureError
 from edge_client.features.mfcc import Mfcc
 from fleet_protocol.feature_settings import CEPSTRA
-from tests.support.checkout import DATA, ROOT
+from tests.support.checkout import DATA
 
 # First, middle and last frame, coefficients 0, 1, 2 and the last two, as python_speech_features 0.6 gave them.
 GOLDEN = {
@@ -38,20 +35,10 @@ GOLDEN = {
 
 def reference(samples, features):
     python_speech_features = pytest.importorskip("python_speech_features")
-    return python_speech_features.mfcc(
-        samples,
-        features.sample_rate_hz,
-        features.window_s,
-        features.hop_s,
-        features.coefficients,
-        features.mel_bands,
-        features.fft_size,
-        features.low_hz,
-        features.high_hz,
-        features.pre_emphasis,
-        features.lifter,
-        features.log_energy,
+    names = (
+        "sample_rate_hz window_s hop_s coefficients mel_bands fft_size low_hz high_hz pre_emphasis lifter log_energy"
     )
+    return python_speech_features.mfcc(samples, *(getattr(features, name) for name in names.split(" ")))
 
 
 def noise(features, seed=0, clips=None, volume=0.1):
@@ -73,17 +60,9 @@ def features(request):
 
 def test_golden_vectors(features):
     computed = Mfcc(features)(chirp(features))
+    assert (computed.dtype, computed.shape) == (np.float32, features.shape)
     chosen = computed[[0, features.frames // 2, -1]][:, [0, 1, 2, -2, -1]]
     np.testing.assert_allclose(chosen, GOLDEN[features.preset], atol=1e-4)
-
-
-@pytest.mark.parametrize("volume", [1e-4, 0.1, 1.0])
-def test_random_clips_equal_the_reference(features, volume):
-    clip = noise(features, volume=volume)
-    computed = Mfcc(features)(clip)
-    assert computed.dtype == np.float32
-    assert computed.shape == features.shape
-    np.testing.assert_allclose(computed, reference(clip, features), atol=1e-4)
 
 
 def hard_clips(features):
@@ -105,6 +84,7 @@ def hard_clips(features):
         "an offset alone": np.full(len(t), 0.5),
         "an impulse": np.where(np.arange(len(t)) == 5_000, 1.0, 0),
         "full scale": np.sign(loud),
+        "silence": np.zeros(len(t)),
     }
     return {name: clip.astype(np.float32) for name, clip in clips.items()}
 
@@ -199,13 +179,6 @@ def test_longer_clips_are_cropped_and_shorter_ones_padded(features):
         np.testing.assert_allclose(mfcc(short), reference(padded, features), atol=1e-4)
 
 
-def test_silence_is_finite(features):
-    silence = np.zeros(features.clip_samples, np.float32)
-    computed = Mfcc(features)(silence)
-    assert np.isfinite(computed).all()
-    np.testing.assert_allclose(computed, reference(silence, features), atol=1e-4)
-
-
 def test_a_clip_is_not_changed(features):
     clip = noise(features)
     before = clip.copy()
@@ -269,14 +242,3 @@ def test_settings_that_contradict_themselves_are_refused(change, words):
         Mfcc(dataclasses.replace(CEPSTRA["gudur"], **change))
     for word in words:
         assert word in str(error.value)
-
-
-@pytest.mark.slow
-def test_the_benchmark_ends_with_one_json_object():
-    pytest.importorskip("python_speech_features")
-    command = [sys.executable, "-m", "benchmarks.features", "--json", "--repetitions", "1"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    summary = json.loads(result.stdout.splitlines()[-1])
-    assert summary["max_abs_difference"] < 1e-4
-    assert summary["speedup"] > 0
-    assert set(summary["presets"]) == set(CEPSTRA)

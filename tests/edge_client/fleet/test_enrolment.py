@@ -68,7 +68,7 @@ def test_a_device_that_the_aggregator_refuses_is_not_enrolled_and_says_so(fleet)
         wait_for(lambda: "refused (401" in found.log(), what="the refusal")
         result = wait_for(lambda: (told := edge(found, "status")).returncode == 4 and told, what="status 4")
     finally:
-        found.signal(15)
+        found.end()
     assert "NOT ENROLLED" in result.stdout
     assert "auricle-edge join LINK" in result.stdout
 

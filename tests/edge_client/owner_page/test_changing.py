@@ -1,4 +1,4 @@
-"""What the owner changes on the page, in Chromium, beside a real daemon that listens to recordings."""
+"""What the owner changes on the page, in Chromium beside a daemon that listens to recordings for want of a card."""
 
 import os
 import re
@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.owner_page import OwnerPage
+from tests.support.sound_server import no_sound_devices
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
@@ -37,7 +38,7 @@ class Shelf:
             (self.clips / melody).rename(self.clips / name)
         for melody in ("yes", "stop"):
             write_clips(self.daemon.folder / "recordings", melody, 4, seed=9)
-        self.daemon.start(dict(os.environ))
+        self.daemon.start(os.environ | no_sound_devices(folder))
         self.ui = OwnerPage(self.daemon.config)
 
     def labels(self):

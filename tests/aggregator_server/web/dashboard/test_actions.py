@@ -26,8 +26,7 @@ def aggregator(tmp_path_factory):
 def operator(aggregator):
     visitor = Visitor(aggregator)
     visitor.sign_in()
-    yield visitor
-    visitor.close()
+    return visitor
 
 
 def done(response, path, what):

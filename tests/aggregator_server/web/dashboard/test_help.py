@@ -30,6 +30,15 @@ PAGES = {
 }
 NO_HELP = {"base.html", "error.html", "help.html"}
 SITE = "https://docs.example/auricle"
+HOSTILE_NAMES = (
+    *("", "nothing", "index", "dashboard.md", "dashboard%00", "%ff", "\N{SNOWMAN}", "../README", "..%2fREADME"),
+    *("%2e%2e/%2e%2e/etc/passwd", "models/%2e%2e/dashboard", "/etc/passwd"),
+)
+NO_SITES = (
+    *("javascript:alert(1)", "docs.example", "ftp://docs.example", "https://", "https://a b"),
+    *("https://me:key@docs.example", "https://docs.example/?q", "https://docs.example/#top", "https://docs.example\n"),
+    *('https://docs.example/"><script>', "https://docs.example/" + 200 * "x"),
+)
 
 
 @pytest.fixture
@@ -112,25 +121,7 @@ def test_every_document_is_shown_and_its_links_lead_to_pages(visitor):
     assert sum(map(len, asked.values())) > 100
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "nothing",
-        "dashboard.md",
-        "../README",
-        "..%2fREADME",
-        "%2e%2e/%2e%2e/etc/passwd",
-        "models/%2e%2e/dashboard",
-        "/etc/passwd",
-        "dashboard%00",
-        "index",
-        HOSTILE,
-        5_000 * "x",
-        "%ff",
-        "\N{SNOWMAN}",
-    ],
-)
+@pytest.mark.parametrize("name", [*HOSTILE_NAMES, HOSTILE, 5_000 * "x"])
 def test_a_hostile_name_is_no_page(visitor, name):
     answer = visitor.client.get(f"/help/{name}")
     assert answer.status_code == 404
@@ -149,22 +140,7 @@ def test_an_operator_has_the_links_lead_to_a_site(tmp_path):
     assert process.stop() == 0
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "javascript:alert(1)",
-        "docs.example",
-        "ftp://docs.example",
-        "https://",
-        "https://a b",
-        "https://me:key@docs.example",
-        "https://docs.example/?q",
-        "https://docs.example/#top",
-        'https://docs.example/"><script>',
-        "https://docs.example/" + 200 * "x",
-        "https://docs.example\n",
-    ],
-)
+@pytest.mark.parametrize("url", NO_SITES)
 def test_an_address_that_is_no_site_is_refused(tmp_path, capsys, url):
     with pytest.raises(SystemExit) as refused:
         parser().parse_args(["run", "--data", str(tmp_path), "--docs-url", url])

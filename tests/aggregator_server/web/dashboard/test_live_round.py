@@ -48,7 +48,6 @@ def test_once_the_round_is_done_nothing_says_that_it_is_open(page, aggregator):
     page.get_by_text("are in, 1 took the result").wait_for()  # the new content goes on following
     assert page.get_by_role("button", name="Restore round 1").is_visible()
     assert page.evaluate("window.marked")
-    fleet.close()
 
 
 @pytest.mark.slow
