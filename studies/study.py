@@ -92,6 +92,11 @@ class Results:
         return series(name, [(at, measured(dict(enumerate(seed[at] for seed in seeds)))) for at in x], panel)
 
 
+def share(key: str) -> Figure:
+    """Return what takes a share, 0..1, out of a round's entry, in per cent; None where it has none."""
+    return lambda entry: 100 * float(entry[key]) if entry.get(key) is not None else None
+
+
 def _less(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else first - second
 

@@ -13,7 +13,7 @@ from edge_client.storage.checked_files import file_digest, finished_files
 from fleet_protocol.atomic_files import remove_durably
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.prototypes import FleetPrototypes
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import digest, is_digest
 

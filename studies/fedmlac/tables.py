@@ -27,7 +27,7 @@ from studies.fedmlac.names import (
 from studies.fedmlac.often import CHOSEN, STOPS, TRIALS
 from studies.gained import WITHOUT, own_and_strangers
 from studies.run import Figures
-from studies.study import Cell, Figure, Picture, Results, Summary, Table
+from studies.study import Cell, Figure, Picture, Results, Summary, Table, share
 
 Where = Callable[[Figures], Mapping[str, Any]]
 _GUESSED = 10.0  # in per cent, of ten words
@@ -339,7 +339,7 @@ def _often_tuning(results: Results) -> Table:
 
 
 def _over_rounds(results: Results) -> Picture:
-    lines = [results.curve(m, f"{m}, {c}", _share("accuracy"), c) for c in TUNED_ON for m in METHODS]
+    lines = [results.curve(m, f"{m}, {c}", share("accuracy"), c) for c in TUNED_ON for m in METHODS]
     title = "Accuracy of the shared model on people whom no device has heard, over the rounds."
     return Picture("lines", title, "round", "accuracy, %", lines)
 
@@ -348,11 +348,7 @@ def _over_visits(results: Results) -> Picture:
     lines = {"FedAvg, shared": ("FedAvg", "accuracy"), "FedAvg, local": ("FedAvg", "local_strangers")}
     lines |= {"FedMLAC, plug-in": (FEDMLAC, "accuracy"), "FedMLAC, own": (FEDMLAC, "local_strangers")}
     found = [
-        results.curve(line, often(method, c), _share(key), c) for c in TUNED_ON for line, (method, key) in lines.items()
+        results.curve(line, often(method, c), share(key), c) for c in TUNED_ON for line, (method, key) in lines.items()
     ]
     title = "Visited often: shared and local models on people whom no device has heard, over the rounds."
     return Picture("lines", title, "round", "accuracy, %", found)
-
-
-def _share(key: str) -> Figure:
-    return lambda entry: 100 * float(entry[key]) if entry.get(key) is not None else None

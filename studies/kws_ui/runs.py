@@ -30,11 +30,10 @@ from fleet_simulator.experiment.sections import (
 )
 from studies.gained import WITHOUT, listened, own_and_strangers
 from studies.keywords import KEYWORDS
-from studies.pictures import share
 from studies.published import MEAN
 from studies.run import Call, Figures, Run
 from studies.scale import Scale
-from studies.study import Cell, Picture, Results, Summary, Table, measured
+from studies.study import Cell, Picture, Results, Summary, Table, measured, share
 from studies.warm_start import from_warm_start
 
 TITLE = "FedKWS-UI: keyword spotting that does not depend on the user"

@@ -29,12 +29,11 @@ from fleet_simulator.experiment.sections import (
     RoundsSection,
 )
 from studies.keywords import keyword_clips
-from studies.pictures import share
 from studies.published import MEAN
 from studies.run import Call, Figures, Run
 from studies.scale import Scale
 from studies.selection.clips import FRACTION, drawn
-from studies.study import Cell, Figure, Picture, Results, Series, Summary, Table, measured
+from studies.study import Cell, Figure, Picture, Results, Series, Summary, Table, measured, share
 from studies.warm_start import from_warm_start, judged_start
 
 TITLE = "Dynamic selection and group-balanced personalisation (Xu et al. 2025)"
@@ -431,7 +430,7 @@ def _draws(results: Results) -> list[list[Cell]]:
         for case, what, published in zip(
             saved[2 * place :], until, (round(pair.total, 1), round(pair.saved, 1)), strict=False
         ):
-            expected = [round(100 * case[key], digits) for key, digits in (("mean", 1), ("low", 0), ("high", 0))]
+            expected = [round(100 * case["mean"], 1), round(100 * case["low"]), round(100 * case["high"])]
             rows.append([_label(pair), what, *expected, published])
     return rows
 

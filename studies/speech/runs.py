@@ -16,7 +16,6 @@ import numpy as np
 
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
-from studies.pictures import share
 from studies.run import Call, Figures, Run
 from studies.scale import Scale
 from studies.selection.clips import FRACTION, HOURS
@@ -25,7 +24,7 @@ from studies.speech.calls import centrally, draws, shared_model, without_fleet
 from studies.speech.data import Counts
 from studies.speech.fleet import Method, Personal
 from studies.speech.start import Pretraining
-from studies.study import Cell, Figure, Picture, Results, Series, Summary, Table, measured
+from studies.study import Cell, Figure, Picture, Results, Series, Summary, Table, measured, share
 
 TITLE = "Speech recognition by CTC among devices of unequal data (Xu et al. 2025)"
 
