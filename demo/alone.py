@@ -46,7 +46,16 @@ def train_alone(
     if plan.local.name == "zero_shot":
         own = dataclasses.replace(plan, local=Choice("zero_shot", {**plan.local.settings, "labels": False}))
         jobs = [
-            RoundWork(Work("contribute", number, dataclasses.replace(own, seed=seed), digest, None, public_set.classes))
+            RoundWork(
+                Work(
+                    kind="contribute",
+                    round_id=number,
+                    plan=dataclasses.replace(own, seed=seed),
+                    public_set=digest,
+                    consensus=None,
+                    classes=public_set.classes,
+                )
+            )
             for number, seed in enumerate(range(plan.seed, plan.seed + rounds), 1)
         ]
     with ThreadPoolExecutor(len(twins)) as threads:
