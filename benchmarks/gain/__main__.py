@@ -37,7 +37,7 @@ from benchmarks.papers.run import Call, Run
 from benchmarks.papers.scale import Scale
 from fleet_protocol.arrays import Bools
 from fleet_protocol.bundle import read_bundle
-from fleet_simulator.runs.loop import available_cores
+from fleet_simulator.runs.cores import available_cores
 
 EMBEDDINGS, WEIGHTS, SCORES = FLEETS = ("embeddings", "weights", "scores")
 OF_EMBEDDINGS = (Fleet("ten words"), Fleet("two new words", new=("stop", "go")))

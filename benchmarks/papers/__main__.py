@@ -24,7 +24,7 @@ from benchmarks.papers.scale import Scale
 from benchmarks.papers.tables import NAMES, Table, load_table, papers
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
-from fleet_simulator.runs.loop import available_cores
+from fleet_simulator.runs.cores import available_cores
 
 
 class Progress:

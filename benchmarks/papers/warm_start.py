@@ -23,7 +23,7 @@ from fleet_protocol.bundle import read_bundle, write_bundle
 from fleet_simulator.experiment.sections import Experiment, ModelSection
 from fleet_simulator.partition.held_out import hold_out
 from fleet_simulator.partition.splits import split
-from fleet_simulator.shared_model.metrics import metrics
+from fleet_simulator.simulation.metrics import metrics
 
 
 def from_warm_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:
