@@ -90,11 +90,14 @@ def _with_fleet(file: TomlFile) -> Experiment:
     _require_sections(file, ("data", "fleet", "model", "rounds"), "docs/simulator.md")
     personalisation = file.table("personalisation", file.document.get("personalisation", {}))
     found = Experiment(**_sections(file, _FLEET), personalisation=personalisation)
+    with _blaming(file, "model"):
+        manifest = read_bundle(found.model.bundle).manifest
+        _ = found.kind  # reads the others
     with _blaming(file, "rounds"):
         plan = found.plan
     with _blaming(file, "model"):
         _require_bundles(found)
-    method, manifest = local_methods()[plan.local.name], read_bundle(found.model.bundle).manifest
+    method = local_methods()[plan.local.name]
     with _blaming(file, "faults"):
         scores = SCORE_ATTACKS if not isinstance(method, LocalMethod | PrototypeMethod) else ()
         possible = ATTACKS if isinstance(method, LocalMethod) else (*UNSHARED_ATTACKS, *scores)
