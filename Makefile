@@ -25,7 +25,7 @@ TESTS := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## run the tests, several files at a time [FAST=1: without the slow ones, two minutes]
 	$(BIN)/python -m pytest $(TESTS) $(if $(FAST),-m 'not slow' --durations 10 --durations-min 5)
 
-PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks demo
+PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks studies demo
 
 coverage: $(READY)  ## lines and branches that the tests reach, in percent [PART=tests/folder]
 	@rm -rf build/coverage && mkdir -p build/coverage
@@ -67,7 +67,7 @@ bundles: $(READY)  ## make the bundles that come with Auricle anew, from the fro
 	$(BIN)/python -m model_export.ready_bundles
 
 experiments: $(READY)  ## the papers' tables on real data, into docs/results.md [TABLES='a b' PROCESSES=n FULL=1 WITHIN=hours YES=1]
-	$(BIN)/python -m benchmarks.papers $(if $(FULL),--full) $(if $(TABLES),--table $(TABLES)) \
+	$(BIN)/python -m studies $(if $(FULL),--full) $(if $(TABLES),--table $(TABLES)) \
 		$(if $(PROCESSES),--processes $(PROCESSES)) $(if $(WITHIN),--within $(WITHIN)) $(if $(YES),--yes)
 
 # A board takes NumPy, cffi and soundfile from its distribution, and ready bundles; a workstation builds bundles itself,

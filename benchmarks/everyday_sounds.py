@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bundles import READY, BenchmarkError, build_bundles, data_folder, given_bundles
-from benchmarks.papers.published import MEAN
-from benchmarks.papers.simulated import simulated
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
+from studies.published import MEAN
+from studies.simulated import simulated
 
 DATA = data_folder() / "urbansound8k_subset"
 # From scratch on cepstra, and the head alone; `linear` has last block and head.

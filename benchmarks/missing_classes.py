@@ -28,6 +28,7 @@ from benchmarks.bundles import BenchmarkError, data_folder
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import augment
 from edge_client.features.front_end import open_front_end
+from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.rounds.zero_shot import ZeroShot
@@ -179,7 +180,8 @@ class Fleet:
         self._shared.set_weights(state.weights)
         model = replace(self.bundle, weights=state.weights)
         context = RoundContext(state.public_set, None, model, trained=self.rounds > 1, first=self.rounds == 1)
-        return WeightSharing(own, device.label_map, work, context, device.device_id, self._shared)
+        method = shared_model_method(work.plan.local.name)
+        return WeightSharing(method, own, device.label_map, work, context, device.device_id, self._shared)
 
     def _contribute(self, device: Device, work: Work) -> Contribution:
         job = self._job(device, work)

@@ -15,9 +15,6 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks.bundles import data_folder
-from benchmarks.papers.simulated import shared_inputs
-from benchmarks.papers.zero_shot_alone import users_alone
-from benchmarks.papers.zero_shot_users import APPLICATIONS, users_of
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.data_section import DataSection
@@ -25,6 +22,9 @@ from fleet_simulator.experiment.sections import RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment, ZeroShotSection
 from fleet_simulator.runs.progress import Silent
 from fleet_simulator.simulation.run import run
+from studies.gudur.alone import users_alone
+from studies.gudur.users import APPLICATIONS, users_of
+from studies.simulated import shared_inputs
 
 ROUNDS, EPOCHS, RATE = 8, 16, 0.02
 HELD_OUT = 0.2

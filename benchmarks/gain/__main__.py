@@ -33,11 +33,11 @@ from benchmarks.gain.deal import Fleet, deal
 from benchmarks.gain.embeddings import read_words
 from benchmarks.gain.heads import ALONE, PLANS, EmbeddingFleet, Judged
 from benchmarks.gain.kept_runs import figures_of
-from benchmarks.papers.run import Call, Run
-from benchmarks.papers.scale import Scale
 from fleet_protocol.arrays import Bools
 from fleet_protocol.bundle import read_bundle
 from fleet_simulator.runs.cores import available_cores
+from studies.run import Call, Run
+from studies.scale import Scale
 
 EMBEDDINGS, WEIGHTS, SCORES = FLEETS = ("embeddings", "weights", "scores")
 OF_EMBEDDINGS = (Fleet("ten words"), Fleet("two new words", new=("stop", "go")))

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.bundles import BenchmarkError
-from benchmarks.papers.processes import run_all
-from benchmarks.papers.run import Figures, Run, RunFiles
+from studies.processes import run_all
+from studies.run import Figures, Run, RunFiles
 
 
 def figures_of(runs: Sequence[Run], folder: Path, processes: int) -> Mapping[str, list[Figures]]:

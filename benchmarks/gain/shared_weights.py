@@ -17,10 +17,6 @@ from statistics import fmean
 
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.recommended import FleetKind, recommended
-from benchmarks.papers.gained import WITHOUT, own_accuracies, own_and_strangers, worse_than_alone
-from benchmarks.papers.keywords import keyword_clips
-from benchmarks.papers.run import Figures, Run
-from benchmarks.papers.scale import Scale
 from fleet_protocol.messages import Choice
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.sections import (
@@ -30,8 +26,12 @@ from fleet_simulator.experiment.sections import (
     ModelSection,
     RoundsSection,
 )
+from studies.gained import WITHOUT, own_accuracies, own_and_strangers, worse_than_alone
+from studies.keywords import keyword_clips
+from studies.run import Figures, Run
+from studies.scale import Scale
 
-# The rate: at most three points behind the best of each strategy that benchmarks/papers/ablation.py tunes.
+# The rate: at most three points behind the best of each strategy that studies/ablation/table.py tunes.
 ROUNDS, EPOCHS, RATE = 60, 2, 0.2
 PLUG_IN, OTHER = "crnn_tiny", "crnn_lite"
 LOCAL: dict[str, Value] = {"name": "local"}

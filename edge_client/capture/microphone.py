@@ -27,7 +27,8 @@ Opener = Callable[[MicrophoneConfig, int, threading.Event], PcmStream]
 _OPENERS: dict[str, Opener] = {"portaudio": open_portaudio, "arecord": open_arecord, "file": open_file}
 _HELD_S = 5.0
 _POLL_S = 0.25
-_FIRST_SOUND_S = 10.0
+# A recorder is a process of its own; a busy Pi 2 takes ten seconds to start one.
+_FIRST_SOUND_S = 30.0
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 # A stream that ran for so long was a good one: its end is no part of a series of failures.
 _GOOD_S = 10.0

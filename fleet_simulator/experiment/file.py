@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from aggregator_server.errors import AggregatorError
-from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
-from edge_client.learning.methods.registry import local_methods
+from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.learning.personalisations.registry import personalisations
 from fleet_protocol.bundle import Manifest, read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.toml_sections import TomlFile
 from fleet_simulator.errors import ExperimentError, RefusedKeyError
 from fleet_simulator.experiment.changes import apply_changes
 from fleet_simulator.experiment.faults import ATTACKS, SCORE_ATTACKS, UNSHARED_ATTACKS, FaultsSection
+from fleet_simulator.experiment.local_kinds import is_prototypes, is_scores, method_of
 from fleet_simulator.experiment.sections import (
     AnyExperiment,
     BaselinesSection,
@@ -97,9 +98,9 @@ def _with_fleet(file: TomlFile) -> Experiment:
         plan = found.plan
     with _blaming(file, "model"):
         _require_bundles(found)
-    method = local_methods()[plan.local.name]
+    method = method_of(plan.local.name)
     with _blaming(file, "faults"):
-        scores = SCORE_ATTACKS if not isinstance(method, LocalMethod | PrototypeMethod) else ()
+        scores = SCORE_ATTACKS if is_scores(method) else ()
         possible = ATTACKS if isinstance(method, LocalMethod) else (*UNSHARED_ATTACKS, *scores)
         found.faults.require_possible(possible, found.strategy)
     with _blaming(file, "personalisation"):
@@ -170,10 +171,10 @@ def _require_personal(experiment: Experiment) -> None:
     name, local = experiment.personal.name, experiment.plan.local.name
     if name == "none":
         return
-    method = local_methods()[local]
-    if isinstance(method, PrototypeMethod):
+    method = method_of(local)
+    if is_prototypes(method):
         raise ExperimentError(f"name = {name!r}: with {local} every device fits a head of its own anyway; leave it out")
-    if name == "group_balanced" and (not isinstance(method, LocalMethod) or method.any_architecture):
+    if personalisations()[name].groups and (not isinstance(method, LocalMethod) or method.any_architecture):
         raise ExperimentError(
             f"name = {name!r}: with {local} the devices have models of their own, which no group shares; use 'local'"
         )
@@ -188,8 +189,8 @@ def _require_bundles(experiment: Experiment) -> None:
         ExperimentError, BundleError, FeatureMismatchError: not so.
     """
     model, plan = experiment.model, experiment.plan
-    method, shared = local_methods()[plan.local.name], read_bundle(model.bundle).manifest
-    if isinstance(method, PrototypeMethod) and (shared.embedding_statistics is None or not shared.background):
+    method, shared = method_of(plan.local.name), read_bundle(model.bundle).manifest
+    if is_prototypes(method) and (shared.embedding_statistics is None or not shared.background):
         raise ExperimentError(
             f"bundle = {model.bundle}: {method.name} needs a bundle with the words of its front end's pretraining, "
             'such as bundle = "base"'
@@ -214,7 +215,7 @@ def _require_public(experiment: Experiment, shared: Manifest) -> None:
     plan = experiment.plan
     mixed = any(read_bundle(path).manifest.network != shared.network for path in experiment.model.own)
     scored = plan.others is not None and mixed
-    if experiment.data.public or (isinstance(local_methods()[plan.local.name], LocalMethod) and not scored):
+    if experiment.data.public or (isinstance(method_of(plan.local.name), LocalMethod) and not scored):
         return
     what = "devices with another network than the shared model's score" if scored else f"{experiment.strategy} needs"
     raise ExperimentError(f"strategy = {experiment.strategy!r}: {what} a public set; give [data] public, say 0.1")

@@ -19,7 +19,7 @@ import numpy as np
 from aggregator_server.aggregation.contract import Contribution, RoundResult
 from aggregator_server.strategies.statistics import DeviceStatistics
 from aggregator_server.strategies.weight_sharing import PREFIX
-from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
+from edge_client.learning.methods.local_method import LocalMethod
 from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Ints
 from fleet_protocol.atomic_files import write_durably
@@ -29,6 +29,7 @@ from fleet_protocol.public_set import pack_consensus
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.faults import taught_labels
+from fleet_simulator.experiment.local_kinds import is_scores, method_of
 from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.experiment.upload_memory import averages_blocks
 from fleet_simulator.partition.clip_shards import ClipShards, deal, open_shards, write_shards
@@ -43,7 +44,6 @@ from fleet_simulator.simulation.device_models import (
     PROTOTYPES,
     architectures_of,
     layout_of,
-    method_of,
     public_set_of,
 )
 from fleet_simulator.simulation.device_time import DeviceTime
@@ -197,7 +197,7 @@ class DealtFleet:
 
     def learn(self, work: Work, for_others: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
         """Have devices with models of their own learn from the result; return times, and what the test clips say."""
-        shares, scores = result.weights is not None, not isinstance(method_of(work), LocalMethod | PrototypeMethod)
+        shares, scores = result.weights is not None, is_scores(method_of(work.plan.local.name))
         if shares:
             self.models.write(0, self.layout.flatten(self._state.fleet.weights))
         self._send()
@@ -241,8 +241,8 @@ class DealtFleet:
         return tuple(int(version) for version in self.own_versions[list(devices)])
 
     def _keeps_own(self, work: Work) -> bool:
-        method = method_of(work)
-        return method.keeps_own if isinstance(method, LocalMethod) else not isinstance(method, PrototypeMethod)
+        method = method_of(work.plan.local.name)
+        return method.keeps_own if isinstance(method, LocalMethod) else is_scores(method)
 
     def _send(self) -> None:
         """Put what the aggregator sends along with work where workers find it."""

@@ -9,9 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from aggregator_server.aggregation import Layout
-from edge_client.errors import WorkError
-from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod, ScoreMethod
-from edge_client.learning.methods.registry import local_methods
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.task import PublicRows
 from edge_client.model.runtime import ModelRuntime
@@ -184,15 +181,3 @@ class DeviceModels:
         embeddings, slots = self.shared.denormalise(self.shards.variants(rows))[:, :, 0], self.shards.labels(rows)
         names = {self.shards.names[slot]: slot for slot in np.unique(slots)}
         return {name: embeddings[slots == names[name]] for name in sorted(names)}
-
-
-def method_of(work: Work) -> LocalMethod | ScoreMethod | PrototypeMethod:
-    """Return the local method that work names.
-
-    Raises:
-        WorkError: no device knows it.
-    """
-    found = local_methods().get(work.plan.local.name)
-    if found is None:
-        raise WorkError(f"devices know no local method {work.plan.local.name!r} (known: {', '.join(local_methods())})")
-    return found

@@ -14,20 +14,21 @@ from typing import Any
 import numpy as np
 
 from edge_client.learning.held_out import FEWEST
-from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
+from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.learning.personalisations.personalisation import PersonalTask, fine_tune
+from edge_client.learning.personalisations.registry import personalisations
 from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, recognised
 from edge_client.learning.rounds.job import RoundJob
-from edge_client.learning.rounds.personalise import fine_tune, personalise
 from edge_client.learning.training_data import Clips, held_out_accuracy, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Work
-from fleet_protocol.setting import Value
+from fleet_protocol.messages import Choice, Work
 from fleet_protocol.tensors import Arrays
+from fleet_simulator.experiment.local_kinds import is_prototypes, method_of
 from fleet_simulator.experiment.sections import BaselinesSection
 from fleet_simulator.partition.clip_shards import ClipShards
-from fleet_simulator.simulation.device_models import DeviceModels, method_of
+from fleet_simulator.simulation.device_models import DeviceModels
 from fleet_simulator.simulation.heads import Heads
 from fleet_simulator.simulation.tasks import Evaluate, TestRows
 
@@ -127,7 +128,7 @@ class Evaluation:
         stands in the last column.
         """
         models, count = self._models, len(self._shards.names)
-        if isinstance(method_of(task.work), PrototypeMethod):
+        if is_prototypes(method_of(task.work.plan.local.name)):
             head = self._fleets_head(task.work)
             weights, mask = head.weights, head.label_map.listening_mask
         else:
@@ -149,8 +150,8 @@ class Evaluation:
         ``public_`` and ``both_``, and of whichever of ``alone_`` and ``listening_`` the device's guard chooses,
         ``guarded_``. Of the local model, where the task wants that, ``local_``.
         """
-        method = method_of(task.work)
-        if isinstance(method, PrototypeMethod):
+        method = method_of(task.work.plan.local.name)
+        if is_prototypes(method):
             return [self._heads(device, task) for device in task.devices]
         start: Arrays = {}
         if isinstance(method, LocalMethod):
@@ -204,7 +205,7 @@ class Evaluation:
         }
 
     def _device(self, device: int, version: int, task: Evaluate, start: Mapping[str, Floats]) -> dict[str, Any]:
-        models, method = self._models, method_of(task.work)
+        models, method = self._models, method_of(task.work.plan.local.name)
         found: dict[str, Any] = {"device": device, "clips": int(self._shards.sizes[device])}
         has_own = not isinstance(method, LocalMethod)
         if isinstance(method, LocalMethod):
@@ -214,21 +215,21 @@ class Evaluation:
         if not isinstance(method, LocalMethod) or method.keeps_own:
             found |= self._own(device, version)
         model = models.own_model(device, version) if has_own else models.shared
-        mask = models.labels(model).mask
+        mask, personal = models.labels(model).mask, task.personal.name != "none"
         rng = np.random.default_rng([self._seed, task.rounds, 2, device])
-        if task.fine_tuning is not None:
-            found["kept"] = self._personalise(device, model, task.fine_tuning, start, rng, has_own=has_own)
+        if personal:
+            found["kept"] = self._personalise(device, model, task.personal, start, rng, has_own=has_own)
         elif isinstance(method, LocalMethod) and has_own:
             mask = models.mask(device, model)
         found |= self._judge.accuracies("listening", device, model, mask)
-        if task.fine_tuning is not None:
+        if personal:
             found["personal"] = found["listening_own"]
         found |= self._without_fleet(device, rng, self._listener(model, mask))
         return found if task.local is None else found | self._local(device, version, task.local)
 
     def _local(self, device: int, version: int, work: Work) -> dict[str, float]:
         """Evaluate the model that local training leaves on a device: its own or, without one, its next upload."""
-        models, method = self._models, method_of(work)
+        models, method = self._models, method_of(work.plan.local.name)
         model: ModelRuntime = models.shared
         if not isinstance(method, LocalMethod) or method.keeps_own:
             model = models.own_model(device, version)
@@ -247,7 +248,7 @@ class Evaluation:
         self,
         device: int,
         model: ModelRuntime,
-        how: Mapping[str, Value],
+        how: Choice,
         start: Mapping[str, Floats],
         rng: np.random.Generator,
         *,
@@ -263,13 +264,25 @@ class Evaluation:
             for rows in (self._shards.rows(device), self._shards.choose(device), self._shards.public)
         )
         own = model.get_weights() if has_own else None
-        fleets: Arrays | None = None
+        fleets: Arrays = model.get_weights()
         if start and model.manifest.sha256.get("model.tflite") == models.shared.manifest.sha256.get("model.tflite"):
             fleets = dict(models.weights)
             model.set_weights(start)
         else:
             own = None
-        return bool(personalise(model, models.labels(model), clips, choose, how, rng, fleets, public, own)["kept"])
+        task = PersonalTask(
+            model=model,
+            label_map=models.labels(model),
+            clips=clips,
+            held_out=choose,
+            settings=how.settings,
+            rng=rng,
+            public=public,
+            global_weights=fleets,
+            own_weights=own,
+        )
+        adapt = personalisations()[how.name].adapt
+        return adapt is not None and bool(adapt(task).get("kept", 1.0))
 
     def _own(self, device: int, version: int) -> dict[str, float]:
         model = self._models.own_model(device, version)

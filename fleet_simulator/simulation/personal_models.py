@@ -6,11 +6,11 @@ Groups train and devices fine-tune by the same code as for a real fleet (Xu et a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from aggregator_server.strategies.personalisation import Schedule, schedule
-from fleet_protocol.setting import Value
+from edge_client.learning.personalisations.registry import personalisations
+from fleet_protocol.messages import Choice
+from fleet_protocol.personalisation import Schedule
 from fleet_simulator.simulation.aggregator import Uploads
 from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from fleet_simulator.simulation.federation import Federation
@@ -28,16 +28,17 @@ def evaluate_devices(federation: Federation) -> list[dict[str, Any]]:
     how, rounds = experiment.personal, experiment.rounds.count
     own, others = fleet.parted(members, federation.aggregator.plan)
     works = federation.opened(rounds)
-    settings: Mapping[str, Value] | None = None if how.name == "none" else how.settings
-    if how.name == "group_balanced":
-        planned = schedule({device_id(one): int(fleet.clips[one]) for one in own}, how.settings)
+    making = personalisations()[how.name].groups
+    if making is not None:
+        planned = making({device_id(one): int(fleet.clips[one]) for one in own}, how.settings)
         rounds += _train_groups(federation, fleet, planned)
         groups = {index + 1: [int(one, 16) for one in group] for index, group in enumerate(planned.groups)}
     else:
         groups = {0: own}
     local = federation.opened(rounds + 1) if experiment.fleet.local_models else (None, None)
-    parts = [(works[0], model, settings, group, local[0]) for model, group in groups.items()]
-    parts.append((works[1], 0, None, others, local[1]))  # the plan's personalisation is of those with the fleet's model
+    parts = [(works[0], model, how, group, local[0]) for model, group in groups.items()]
+    # What a plan says of personalisation is for those with the fleet's network.
+    parts.append((works[1], 0, Choice("none"), others, local[1]))
     tasks = []
     for work, model, how_to, group, next_round in parts:
         for start in range(0, len(group), _DEVICES):

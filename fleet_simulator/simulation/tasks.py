@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_protocol.messages import ClassInfo, RoundPlan, Update, Work
-from fleet_protocol.setting import Value
+from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Update, Work
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import BaselinesSection
@@ -104,14 +103,14 @@ class TestRows:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Devices that evaluate the fleet's model on their own clips, and fine-tune a model where settings say how.
+    """Devices that evaluate the fleet's model on their own clips, and what the personalisation makes of it.
 
     Attributes:
         rounds: Number of rounds before, those of groups among them.
         work: What devices learn from the last round.
         devices: Numbers of the devices.
         model: Row of the models' file to fine-tune.
-        fine_tuning: Settings of the personalisation; None: there is none.
+        personal: Personalisation.
         own_versions: Places of the devices' own models, as in :class:`Block`.
         local: What the next round would ask for, where the local models are evaluated as well; else None.
     """
@@ -120,7 +119,7 @@ class Evaluate:
     work: Work
     devices: tuple[int, ...]
     model: int
-    fine_tuning: Mapping[str, Value] | None
+    personal: Choice
     own_versions: tuple[int, ...]
     local: Work | None = None
 

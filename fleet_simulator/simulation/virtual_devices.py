@@ -11,7 +11,7 @@ import numpy as np
 from aggregator_server.aggregation import Updates, aggregate_weights
 from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.errors import ModelError
-from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod
+from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.rounds.job import RoundJob
 from edge_client.learning.rounds.prototypes import PrototypeExchange
 from edge_client.learning.rounds.weight_sharing import WeightSharing
@@ -31,11 +31,12 @@ from fleet_simulator.experiment.faults import (
     attacks,
     misjudged,
 )
+from fleet_simulator.experiment.local_kinds import is_prototypes, method_of
 from fleet_simulator.partition.clip_shards import ClipShards, open_shards
 from fleet_simulator.plugins import use_plugins
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.row_file import RowFile
-from fleet_simulator.simulation.device_models import DeviceModels, method_of
+from fleet_simulator.simulation.device_models import DeviceModels
 from fleet_simulator.simulation.evaluation import Evaluation
 from fleet_simulator.simulation.tasks import (
     NO_OWN,
@@ -87,8 +88,8 @@ class VirtualDevices:
 
     def train(self, block: Block) -> Trained:
         """Have the devices of a block contribute; weights (or their mean) go into the uploads' file."""
-        work, method = block.work, method_of(block.work)
-        if isinstance(method, PrototypeMethod):
+        work, method = block.work, method_of(block.work.plan.local.name)
+        if is_prototypes(method):
             uploads = [self._prototypes(device, work) for device in block.devices]
             samples = (0,) * len(uploads)
             return Trained(tuple(update for update, _ in uploads), (), samples, tuple(arrays for _, arrays in uploads))
@@ -139,7 +140,7 @@ class VirtualDevices:
 
     def _job(self, device: int, version: int, work: Work) -> RoundJob:
         """Return a device's part of a round, with the weights that it starts from."""
-        models, method = self._models, method_of(work)
+        models, method = self._models, method_of(work.plan.local.name)
         context = models.context(work, first=version == NO_OWN)
         if not isinstance(method, LocalMethod):
             own = models.own_model(device, version)
@@ -147,7 +148,7 @@ class VirtualDevices:
         model: ModelRuntime = models.own_model(device, version) if method.keeps_own else models.shared
         models.shared.set_weights(models.weights)
         return WeightSharing(
-            model, models.labels(model), work, context, device_id(device), models.shared, models.public
+            method, model, models.labels(model), work, context, device_id(device), models.shared, models.public
         )
 
     def _prototypes(self, device: int, work: Work) -> tuple[Update, Arrays]:

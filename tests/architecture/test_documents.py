@@ -28,7 +28,7 @@ def name_of(path: Path) -> str:
 
 def sources() -> list[Path]:
     """Every file that may cite a document: code, build files, service files and the documents."""
-    code = [path for folder in (*PACKAGES, "benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")]
+    code = [path for folder in (*PACKAGES, "benchmarks", "studies", "tests") for path in (ROOT / folder).rglob("*.py")]
     build = [ROOT / "Makefile", ROOT / "pyproject.toml", *(path for path in (ROOT / "systemd").iterdir())]
     own = Path(__file__).resolve()
     return sorted(path for path in {*code, *build, *DOCUMENTS} if path.is_file() and path.resolve() != own)

@@ -8,10 +8,10 @@ from benchmarks.bundles import BenchmarkError
 from benchmarks.gain import shared_weights
 from benchmarks.gain.kept_runs import figures_of
 from benchmarks.gain.shared_weights import FLEETS
-from benchmarks.papers.simulated import simulated
 from fleet_simulator.experiment.sections import BaselinesSection, DataSection, FleetSection, ModelSection
-from tests.benchmarks.test_paper_tables import NoTraining
-from tests.support.paper_table import TinyTable
+from studies.simulated import simulated
+from tests.studies.test_tables import NoTraining
+from tests.support.tiny_study import TinyTable
 
 
 @pytest.fixture

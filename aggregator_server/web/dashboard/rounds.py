@@ -14,6 +14,8 @@ from aggregator_server.rounds.views.choices import list_choices
 from aggregator_server.rounds.views.progress import list_progress
 from aggregator_server.rounds.views.replies import list_rounds
 from aggregator_server.schemas import RoundRequest
+from aggregator_server.selection.draw import selections
+from aggregator_server.strategies.plan_methods import personalisations
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
@@ -22,7 +24,7 @@ from aggregator_server.web.dashboard.overview import PROGRESS
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of_round, round_view
-from aggregator_server.web.dashboard.round_form import PERSONALISATIONS, SELECTIONS, request_of, settings_of
+from aggregator_server.web.dashboard.round_form import request_of, settings_of
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
@@ -108,8 +110,8 @@ def _form_page(
         strategy=strategy,
         choice=choice,
         settings=settings_of(strategy, form),
-        selections=SELECTIONS,
-        personalisations=PERSONALISATIONS,
+        selections=selections(),
+        personalisations=personalisations(),
         defaults=RoundRequest(),
         form=form,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -80,6 +80,21 @@ class RoundJob(RoundPart, Protocol):
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
         """Apply the round's result to the device's model; return what was measured."""
+
+
+class DeviceRound(Protocol):
+    """A device's part in one round, from its state folder to its outbox."""
+
+    def contribute(self) -> None:
+        """Write the upload into the outbox, and then the model."""
+
+    def learn(self) -> None:
+        """Write the report into the outbox, and then the model."""
+
+
+# (runtime of the device's bundle, its label map, the work, what came along, the device's identifier, runtime of the
+# shared model) -> the work of a method that trains a network.
+StartJob = Callable[[ModelRuntime, LabelMap, Work, RoundContext, str, ModelRuntime | None], RoundJob]
 
 
 def round_rng(work: Work, device_id: str) -> np.random.Generator:

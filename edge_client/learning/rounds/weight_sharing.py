@@ -13,10 +13,9 @@ import numpy as np
 
 from edge_client.errors import ModelError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report, unlinked
-from edge_client.learning.methods.local_method import train_shared
-from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.rounds.job import RoundContext, percent, round_rng
+from edge_client.learning.rounds.local_training import TrainingMethod, train_shared
 from edge_client.learning.rounds.task import PublicRows, prepare_task
 from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
 from edge_client.learning.sgd import accuracy
@@ -36,6 +35,7 @@ class WeightSharing:
 
     def __init__(
         self,
+        method: TrainingMethod,
         model: ModelRuntime,
         label_map: LabelMap,
         work: Work,
@@ -47,6 +47,7 @@ class WeightSharing:
         """Prepare.
 
         Args:
+            method: The plan's local method.
             model: Runtime of the device's own bundle.
             label_map: Label map of that model.
             work: What the aggregator asks for.
@@ -64,12 +65,12 @@ class WeightSharing:
         """
         if context.model is None or shared is None:
             raise ProtocolError(f"round {work.round_id} ({work.plan.local.name}) came without a shared model")
-        self.method = shared_model_method(work.plan.local.name)
+        self.method = method
         self.model = model
         self.bundle: Bundle = context.model
         _require_features(model.manifest, self.bundle.manifest, context)
-        if not self.method.any_architecture:
-            _require_same_model(model.manifest, self.bundle.manifest, work.plan.local.name)
+        if not method.any_architecture:
+            _require_same_model(model.manifest, self.bundle.manifest, method.name)
         self.label_map = label_map
         self.work = work
         self.context = context

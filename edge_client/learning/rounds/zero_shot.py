@@ -32,7 +32,13 @@ class ZeroShot:
     """One device's work in one round. The model is trained in place; the label map is replaced."""
 
     def __init__(
-        self, model: ModelRuntime, label_map: LabelMap, work: Work, context: RoundContext, device_id: str
+        self,
+        model: ModelRuntime,
+        label_map: LabelMap,
+        work: Work,
+        context: RoundContext,
+        device_id: str,
+        _shared: ModelRuntime | None = None,
     ) -> None:
         """Prepare.
 

@@ -1,0 +1,1 @@
+"""Which parts earn their place in the recommended plan."""

@@ -1,0 +1,1 @@
+"""Attackers, and the rules that hold against them."""

@@ -1,0 +1,1 @@
+"""FedMLAC: mutual learning and layer-wise pruning aggregation."""

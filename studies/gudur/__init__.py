@@ -1,0 +1,1 @@
+"""Zero-shot federated learning with new classes, Gudur & Perepu 2021."""

@@ -1,0 +1,136 @@
+"""What users of :mod:`studies.gudur.users` would listen with without a fleet: on the same clips."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge_client.learning.sgd import Optimiser, accuracy, settling, train_epoch
+from edge_client.learning.targets import from_slots
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.setting import Value
+from fleet_simulator.errors import DivergedError
+from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment
+from fleet_simulator.partition.zero_shot_clips import UserClips
+from model_export.quiet import native_output_hidden
+from studies.gudur.users import experiment_of
+from studies.run import Figures
+from studies.simulated import shared_inputs
+
+KINDS = {"alone": (True, False), "public only": (False, True), "own and public": (True, True)}
+"""What each kind of model is trained on: own clips, and the public set's labels."""
+
+
+def without_fleet(
+    kind: str,
+    application: str,
+    users: int,
+    rounds: int,
+    seed: int,
+    bundles: Mapping[str, Path],
+    data: Path,
+    local: Mapping[str, Value],
+) -> Figures:
+    """Train every user's model without a fleet, as often as in its rounds.
+
+    Args:
+        kind: of :data:`KINDS`. Public clips are those of labels that the user knows from the start.
+        application, users, rounds, seed, bundles, data: as of :func:`studies.gudur.users.play`.
+        local: ``epochs`` of each round, and ``learning_rate``, which falls in the last of them. One that diverges is
+            halved.
+
+    Returns:
+        ``users``: of each ``own`` and ``strangers``, accuracies in % on the user's held-out clips and on test clips of
+        the labels that it has by then, among its labels, after the last round; and the ``samples`` trained on.
+        ``learning_rate``.
+    """
+    experiment = experiment_of(application, users, rounds, seed, bundles, data, local)
+    return users_alone(kind, experiment)
+
+
+def users_alone(kind: str, experiment: ZeroShotExperiment) -> Figures:
+    """Return what :func:`without_fleet` does, of any experiment whose users hold clips out."""
+    manifest = read_bundle(experiment.users[0].bundle).manifest
+    corpus = shared_inputs().corpus(experiment.data, manifest, experiment.rounds.seed)
+    clips = UserClips(experiment, corpus, manifest)
+    rate = float(experiment.rounds.plan.local.settings["learning_rate"])
+    while True:
+        try:
+            found = [_User(number, experiment, clips, kind, rate).judged() for number in range(len(experiment.users))]
+            return {"users": found, "learning_rate": rate}
+        except DivergedError:
+            rate /= 2
+
+
+class _User:
+    """A user without a fleet; the slots of its model are its labels in their order."""
+
+    def __init__(self, number: int, experiment: ZeroShotExperiment, clips: UserClips, kind: str, rate: float) -> None:
+        self._number, self._clips, self._kind, self._rate = number, clips, kind, rate
+        self._section: UserSection = experiment.users[number]
+        self._rounds = experiment.rounds
+        self._rng = np.random.default_rng([experiment.rounds.seed, number])
+        self._labels = self._section.all_labels
+        self._heard: set[int] = set()
+        self._samples = 0
+        self._open(self._section.bundle)
+
+    def judged(self) -> dict[str, float]:
+        """Train through all rounds; return the accuracies."""
+        for round_id in range(1, self._rounds.count + 1):
+            for event in self._section.events:
+                if event.round == round_id and event.bundle is not None:
+                    self._open(event.bundle)
+            self._train(round_id)
+        clips, count = self._clips, self._rounds.count
+        own = {label: clips.own_features(rows) for label, rows in clips.held_out(self._number, count).items()}
+        there = [label for label in self._labels if clips.stocks[self._number][label].available(count)]
+        test = {label: clips.features(clips.test[label]) for label in there}
+        return {"own": self._accuracy(own), "strangers": self._accuracy(test), "samples": self._samples}
+
+    def _open(self, bundle: Path) -> None:
+        with native_output_hidden():  # the runtime's greeting
+            self._model = ModelRuntime(read_bundle(bundle))
+
+    def _train(self, round_id: int) -> None:
+        x, slots = self._rows(round_id)
+        self._heard |= set(slots.tolist())
+        targets, mask = from_slots(slots, self._model.manifest.capacity), self._mask()
+        settings = self._rounds.plan.local.settings
+        epochs, momentum = int(settings["epochs"]), float(settings["momentum"])
+        for epoch in range(epochs):
+            optimiser = Optimiser(settling(self._rate, epoch, epochs), momentum)
+            loss = train_epoch(self._model, x, targets, mask, optimiser, self._rng)
+        self._samples += epochs * len(x)
+        if not np.isfinite(loss):
+            raise DivergedError(f"user {self._number + 1}: the loss is {loss}; take a smaller learning rate")
+
+    def _rows(self, round_id: int) -> tuple[Floats, Ints]:
+        """Return normalised features and slots of the clips of a round."""
+        own, public = KINDS[self._kind]
+        features: list[tuple[Any, Ints]] = []
+        if own:
+            for label, rows in self._clips.of_round(self._number, round_id).items():
+                features.append((self._clips.own_features(rows), np.full(len(rows), self._labels.index(label))))
+        if public:
+            dealt = self._clips.public_set
+            for label in self._section.labels:
+                rows = np.flatnonzero(dealt.labels == dealt.class_ids.index(label))
+                features.append((dealt.features[rows], np.full(len(rows), self._labels.index(label))))
+        x, slots = zip(*features, strict=True)
+        return self._model.normalise(np.concatenate(x)), np.concatenate(slots).astype(np.int64)
+
+    def _mask(self) -> Floats:
+        return np.isin(np.arange(self._model.manifest.capacity), list(self._heard)).astype(np.float32)
+
+    def _accuracy(self, features: Mapping[str, Floats]) -> float:
+        """Return the accuracy in %; a clip of a label that the model never learned counts as missed."""
+        x = self._model.normalise(np.concatenate(list(features.values())))
+        slots = np.repeat([self._labels.index(label) for label in features], [len(rows) for rows in features.values()])
+        scores = self._model.predict(x, self._mask())[:, : len(self._labels)]
+        return 100 * accuracy(scores, slots, range(len(self._labels)))

@@ -1,0 +1,218 @@
+"""The users of Gudur & Perepu 2021 (arXiv 2106.10019), tables 1 and 3: models, labels, and what happens to them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo.deal import KEYWORDS, SOUNDS, deal
+from fleet_protocol.setting import Value
+from fleet_simulator.errors import DivergedError
+from fleet_simulator.experiment.data_section import DataSection
+from fleet_simulator.experiment.faults import FaultsSection
+from fleet_simulator.experiment.sections import RoundsSection
+from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
+from fleet_simulator.runs.progress import Silent
+from fleet_simulator.simulation.run import run
+from studies.gudur.published import ARCHITECTURES, Published, published
+from studies.run import Figures
+from studies.simulated import shared_inputs
+
+ALL_ARCHITECTURES = (*ARCHITECTURES, "ann3", "cnn1", "cnn4")
+HELD_OUT = 0.2
+"""Share of the users' own clips that nothing trains on, by which the model that listens is judged."""
+POISONED_USERS = 6  # of the runs with attackers
+_MET = 3  # before this round they meet the new sound
+
+
+@dataclass(frozen=True)
+class Application:
+    """One of the paper's two.
+
+    Attributes:
+        labels: in the paper's order; the last two are new.
+        source: of ``[data]``.
+        folder: of the recordings, or the archive.
+        windows: of ``[data]``.
+        test: share of the clips to judge by.
+        public: clips of each label in the public set.
+        clips: of a label in a round.
+        arrivals: clips of a new sound at first, and later.
+        passes: over a round's clips, by the number of users: where there are many, there are more rounds.
+        heterogeneous: local and global accuracy that the paper reports of 10 users and 30 iterations, in %.
+    """
+
+    labels: tuple[str, ...]
+    source: str
+    folder: str
+    windows: int
+    test: float
+    public: int
+    clips: tuple[int, int]
+    arrivals: tuple[int, int]
+    passes: Mapping[int, int]
+    heterogeneous: tuple[float, float]
+
+    @property
+    def published(self) -> Published:
+        """What the paper reports of 3 users and 10 iterations."""
+        return published(deal(self.labels))
+
+
+APPLICATIONS: dict[str, Application] = {
+    "keywords": Application(
+        KEYWORDS,
+        "log_mel",
+        "gsc_v2_logmel_jpg.zip",
+        1,
+        0.07,
+        300,
+        (200, 300),
+        (400, 500),
+        {3: 6, 10: 2},
+        (92.5, 96.541),
+    ),
+    "sounds": Application(
+        SOUNDS,
+        "urbansound8k",
+        "urbansound8k_subset",
+        1,
+        0.15,
+        50,
+        (40, 50),
+        (50, 50),
+        {3: 16, 6: 16, 10: 8},
+        (78.24, 82.498),
+    ),
+}
+
+
+def play(
+    application: str,
+    users: int,
+    rounds: int,
+    seed: int,
+    bundles: Mapping[str, Path],
+    data: Path,
+    local: Mapping[str, Value],
+    *,
+    normalise: bool = True,
+    by_speaker: bool = True,
+    attackers: float | None = None,
+    attack: str = "poisoned_impressions",
+) -> Figures:
+    """Run an experiment; one whose training diverges is run again at half the learning rate.
+
+    Args:
+        application: ``keywords`` or ``sounds``.
+        users: 3: those of table 1; 10: these in turn, with what table 3 does to them.
+        rounds: how many.
+        seed: of everything random.
+        bundles: by architecture.
+        data: the clips.
+        local: settings of the local method; without ``labels`` the public set's are not trained on, as in the paper.
+        normalise: whether the average of a label is divided by the sum of beta.
+        by_speaker: whether no speaker and no recording is in two of public set, test clips and a user's clips.
+        attackers: share of the attackers about a new sound that all of them meet; None: the paper's schedule.
+        attack: what they do.
+
+    Returns:
+        ``rounds``, as docs/simulator-zero-shot.md describes them, and the ``learning_rate`` that they were run at.
+    """
+    settings = {"labels": False, **local}
+    while True:
+        experiment = experiment_of(
+            application,
+            users,
+            rounds,
+            seed,
+            bundles,
+            data,
+            settings,
+            normalise=normalise,
+            by_speaker=by_speaker,
+            attackers=attackers,
+            attack=attack,
+        )
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                played = run(experiment, Path(folder), 0, Silent(), inputs=shared_inputs()).rounds
+            return {"rounds": played, "learning_rate": settings["learning_rate"]}
+        except DivergedError:
+            settings["learning_rate"] = float(settings["learning_rate"]) / 2
+
+
+def experiment_of(
+    application: str,
+    users: int,
+    rounds: int,
+    seed: int,
+    bundles: Mapping[str, Path],
+    data: Path,
+    local: Mapping[str, Value],
+    *,
+    normalise: bool = True,
+    by_speaker: bool = True,
+    attackers: float | None = None,
+    attack: str = "poisoned_impressions",
+) -> ZeroShotExperiment:
+    """Return what :func:`play` runs, under the same arguments. Users hold clips out, but refuse no result."""
+    chosen = APPLICATIONS[application]
+    return ZeroShotExperiment(
+        DataSection(chosen.source, data, chosen.labels, test=chosen.test, windows=chosen.windows),
+        RoundsSection(
+            count=rounds,
+            strategy="zero_shot",
+            seed=seed,
+            evaluate_every=5,
+            local=dict(local),
+            aggregation={"normalise": normalise, "above_chance": False, "clips_cap": 0.0},
+        ),
+        users_of(chosen, users, bundles, together=attackers is not None),
+        ZeroShotSection(chosen.public, chosen.clips, by_speaker, held_out=HELD_OUT, guard=False),
+        FaultsSection(attackers or 0.0, attack),
+    )
+
+
+def users_of(
+    application: Application, count: int, bundles: Mapping[str, Path], *, together: bool
+) -> tuple[UserSection, ...]:
+    """Return the users of a fleet.
+
+    Args:
+        application: whose labels and sizes.
+        count: 3, 10, or any number of users who meet a sound together.
+        bundles: by architecture.
+        together: whether all meet the first new sound at once; else what the paper lets happen to 3 or 10 users.
+    """
+    dealt, (first, later) = deal(application.labels), application.arrivals
+    one, other = dealt.new
+    events: dict[int, tuple[EventSection, ...]]
+    if together:
+        events = {number: (EventSection(_MET, one, first),) for number in range(1, count + 1)}
+    elif count == len(dealt.devices):
+        events = {
+            1: (EventSection(4, one, first), EventSection(8, one, later)),
+            2: (EventSection(4, one, first), EventSection(8, other, later)),
+        }
+    else:
+        events = {
+            1: (_model(6, bundles["ann3"]), _model(8, bundles["cnn1"])),
+            2: (_model(4, bundles["cnn3"]), EventSection(6, one, first)),
+            3: (_model(5, bundles["cnn4"]),),
+            4: (EventSection(3, other, first), EventSection(7, other, later)),
+            6: (EventSection(3, one, first), EventSection(5, one, later)),
+            9: (EventSection(4, one, first),),
+        }
+    return tuple(
+        UserSection(
+            bundles[ARCHITECTURES[(number - 1) % 3]], dealt.devices[(number - 1) % 3], events=events.get(number, ())
+        )
+        for number in range(1, count + 1)
+    )
+
+
+def _model(round_id: int, bundle: Path) -> EventSection:
+    return EventSection(round_id, bundle=bundle)

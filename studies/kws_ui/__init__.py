@@ -1,0 +1,1 @@
+"""FedKWS-UI: keyword spotting that does not depend on the user."""

@@ -1,0 +1,1 @@
+"""Dynamic selection and group-balanced personalisation, Xu et al. 2025."""

@@ -1,0 +1,1 @@
+"""Speech recognition by CTC among devices of unequal data, Xu et al. 2025."""

@@ -1,0 +1,110 @@
+"""A fleet that does not start from nothing: the model has learned from a few public speakers before.
+
+So begin the keyword spotters that are sold, and the first hundreds of rounds, in which all methods are alike, need
+not be played. The bundle is kept in a folder, for the runs of every method that start from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from edge_client.learning.sgd import Optimiser, accuracy, train_epoch
+from edge_client.learning.targets import from_slots
+from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.bundle import read_bundle, write_bundle
+from fleet_simulator.experiment.sections import Experiment, ModelSection
+from fleet_simulator.partition.held_out import hold_out
+from fleet_simulator.partition.splits import split
+from fleet_simulator.simulation.metrics import metrics
+from studies.run import Figures
+from studies.simulated import shared_inputs, simulated
+
+
+def from_warm_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:
+    """Run an experiment from a model that was trained on its public set.
+
+    Args:
+        experiment: what to run; its model's bundle is ``bundle``.
+        bundle: the untrained model; named once more so that its content counts in the run's digest.
+        learning_rate: of momentum SGD on the public set.
+        epochs: passes over the public set.
+        folder: holds the trained bundles.
+
+    Returns:
+        What :func:`simulated` returns, and ``start``: the trained model's metrics on the test clips.
+    """
+    trained = _warm(experiment, bundle, learning_rate, epochs, folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        figures = simulated(dataclasses.replace(experiment, model=ModelSection(trained)), Path(scratch) / "run")
+    return figures | {"start": _judged(experiment, trained)}
+
+
+def judged_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:
+    """Return the accuracies, 0..1, of the model that :func:`from_warm_start` begins with, under the same arguments.
+
+    Returns:
+        ``strangers``, on the test clips; ``devices``, on every device's own held-out clips, in their order.
+    """
+    trained = _warm(experiment, bundle, learning_rate, epochs, folder)
+    inputs, seed = shared_inputs(), experiment.rounds.seed
+    model, start = inputs.model(trained, "shared"), inputs.bundle(trained)
+    corpus = inputs.corpus(experiment.data, start.manifest, seed)
+    dealt = split(corpus, experiment)
+    own = hold_out(dealt.devices, experiment.fleet.held_out, seed, corpus.windows)
+    mask = _mask(start.manifest.capacity, len(corpus.names))
+    model.set_weights(start.weights)
+
+    def judged(rows: Ints) -> float:
+        scores = model.predict(corpus.features(rows), mask)[:, : len(corpus.names)]
+        return accuracy(scores, corpus.labels[rows], range(len(corpus.names)))
+
+    return {"strangers": judged(dealt.test), "devices": [judged(one.evaluate) for one in own]}
+
+
+def _warm(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Path:
+    """Return the trained bundle, which is made where it is not there yet."""
+    what = f"{experiment.data} {experiment.fleet} {experiment.rounds.seed} {learning_rate} {epochs}"
+    name = hashlib.sha256(what.encode() + bundle.read_bytes()).hexdigest()[:32]
+    trained = folder / f"{name}.auricle"
+    if not trained.is_file():
+        write_durably(trained, _trained(experiment, bundle, learning_rate, epochs), 0o644)
+    return trained
+
+
+def _judged(experiment: Experiment, bundle: Path) -> dict[str, float]:
+    """Return a bundle's metrics on the experiment's test clips."""
+    inputs = shared_inputs()
+    model = inputs.model(bundle, "shared")
+    corpus = inputs.corpus(experiment.data, model.manifest, experiment.rounds.seed)
+    rows, mask = split(corpus, experiment).test, _mask(model.manifest.capacity, len(corpus.names))
+    model.set_weights(inputs.bundle(bundle).weights)
+    found = model.predict(corpus.features(rows), mask).argmax(axis=1)
+    confusion = np.zeros((len(corpus.names), len(corpus.names)), np.int64)
+    np.add.at(confusion, (corpus.labels[rows], found), 1)
+    return metrics(confusion)
+
+
+def _mask(capacity: int, classes: int) -> Floats:
+    return (np.arange(capacity) < classes).astype(np.float32)
+
+
+def _trained(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int) -> bytes:
+    """Return the bundle with weights trained on the public set; the rate falls to nothing in the second half."""
+    inputs, seed = shared_inputs(), experiment.rounds.seed
+    model, untrained = inputs.model(bundle, "shared"), inputs.bundle(bundle)
+    corpus = inputs.corpus(experiment.data, untrained.manifest, seed)
+    rows = split(corpus, experiment).public
+    x, targets = corpus.features(rows), from_slots(corpus.labels[rows], untrained.manifest.capacity)
+    mask = _mask(untrained.manifest.capacity, len(corpus.names))
+    rng = np.random.default_rng([seed, 9])
+    model.set_weights(untrained.weights)
+    for epoch in range(epochs):
+        rate = learning_rate * min(1.0, 2 * (epochs - epoch) / epochs)
+        train_epoch(model, x, targets, mask, Optimiser(rate), rng)
+    return write_bundle(read_bundle(bundle).manifest, untrained.graph, model.get_weights())

@@ -1,0 +1,313 @@
+"""Speech recognition: phrases are of known words and speakers, rounds as counted by hand, claims as the figures say."""
+
+import numpy as np
+import pytest
+
+from benchmarks.bundles import BenchmarkError
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.messages import Choice
+from studies.in_short import in_short_of
+from studies.report import Results
+from studies.run import Call, Outcome, Run
+from studies.speech import claims as speech_claims
+from studies.speech import figures as speech_figures
+from studies.speech import table as speech
+from studies.speech.data import (
+    COMMANDS,
+    DIGITS,
+    FRAMES,
+    MANY_CLIPS,
+    Counts,
+    Deal,
+    Speakers,
+    Utterances,
+    Word,
+    aligned,
+    cut,
+    disguised,
+    phrases,
+    varied,
+)
+from studies.speech.fleet import Personal, SpeechFleet
+from studies.speech.runs import draws
+from studies.speech.start import Pretraining, started
+from tests.support.checkout import DATA, built, run_python
+
+ARCHIVE = DATA / "gsc_v2_logmel_jpg.zip"
+BANDS = 40
+
+
+def recording(begin, end, frames=98, quiet=1e-3, loud=1.0, zeros=0):
+    """A word from one frame to another, noise about it, and zeros at the end as in a recording that was too short."""
+    power = np.full((frames, BANDS), quiet, np.float32)
+    power[begin:end] = loud
+    power[frames - zeros :] = 1e-6
+    return power
+
+
+def test_a_words_silence_is_cut_off_and_pauses_come_from_it():
+    word = cut("go", recording(30, 60, zeros=20))
+    assert 30 <= len(word.power) <= 40
+    assert (word.power == 1.0).any(axis=1).sum() == 30
+    np.testing.assert_allclose(word.quiet, 1e-3)
+
+
+def test_of_two_sounds_the_one_with_more_energy_is_the_word():
+    power = recording(50, 80)
+    power[5:8] = 0.9  # a click
+    assert len(cut("stop", power).power) <= 40
+    assert len(cut("stop", np.ones((98, BANDS), np.float32)).power) == 70  # nothing stands out
+
+
+@pytest.fixture
+def speaker():
+    rng = np.random.default_rng(0)
+    texts = [*DIGITS[:4], *COMMANDS[:4]]
+    return [
+        Word(text, np.full((30 + 5 * n, BANDS), n + 1, np.float32), rng.uniform(0.001, 0.002, (20, BANDS)))
+        for n, text in enumerate(texts)
+    ]
+
+
+def test_phrases_hold_each_of_their_words_where_the_spans_say(speaker):
+    made = phrases(speaker, 40, np.random.default_rng(1))
+    assert made.x.shape == (40, FRAMES, BANDS)
+    values = {word.text: np.log(word.power[0, 0]) for word in speaker}
+    for x, text, spans in zip(made.x, made.texts, made.spans, strict=True):
+        said = text.split()
+        assert len(said) == len(set(said)) == len(spans) in (3, 4)
+        for word, (begin, end) in zip(said, spans, strict=True):
+            np.testing.assert_allclose(x[begin:end], values[word], atol=1e-6)
+        between = np.ones(FRAMES, bool)
+        for begin, end in spans:
+            between[begin:end] = False
+        assert (x[between] < -6).all()
+    kinds = {tuple(word in DIGITS for word in text.split()) for text in made.texts}
+    assert (True,) * 3 in kinds
+    assert (False,) * 3 in kinds
+    assert made.seconds == pytest.approx(sum(spans[-1][1] for spans in made.spans) / 100)
+
+
+def test_letters_lie_over_their_words_with_blanks_between_equal_ones():
+    utterance = Utterances(np.zeros((1, FRAMES, BANDS), np.float32), ("off go",), (((8, 56), (64, 96)),))
+    row = aligned(utterance, FRAMES // 4, "fgo ")[0].tolist()
+    assert row[:2] == [0, 0]
+    assert row[2:14] == [3] * 3 + [1] * 3 + [0] * 3 + [1] * 3
+    assert row[14] == 4
+    assert row[16:24] == [2] * 4 + [3] * 4
+    assert not any(row[24:])
+
+
+def test_an_even_draw_of_equal_devices_cannot_be_beaten():
+    found = draws([60.0] * 10, ((3, 5),), 0.3, {"3/5": 1.0}, 4)["3/5"]
+    assert found == {"mean": 0.0, "spread": 0.0, "share": 0.0, "mean_prox": 0.0, "spread_prox": 0.0}
+
+
+def test_dynamic_selection_saves_more_against_a_draw_by_size():
+    found = draws([1.0] * 5 + [20.0] * 5, ((8, 8),), 0.3, {"8/8": 0.0}, 20)["8/8"]
+    assert 0 < found["mean"] < found["mean_prox"] < 100
+    assert found["share"] == 1.0
+
+
+def curve(rates, seconds):
+    return [{"development": rate, "seconds": seconds, "processor_s": 1.0, "loss": 1.0, "devices": []} for rate in rates]
+
+
+def made_up(rates, seconds, test=0.2):
+    devices = [
+        {
+            "device": n,
+            "utterances": (60, 120, 180)[(n > 4) + (n > 7)],
+            "group": 0,
+            "passes": 6,
+            "start": 0.4,
+            "alone": 0.3,
+            "global": 0.2 - 1e-9,
+            "local": 0.18,
+            "group_balanced": 0.17 if n < 5 else 0.19,
+            "listening": 0.31 if n == 9 else 0.17,
+            "strangers": 0.22,
+            "global_heard": 0.1,
+            "group_balanced_heard": 0.05,
+        }
+        for n in range(10)
+    ]
+    return {"rounds": curve(rates, seconds), "server_test": test, "devices": devices, "processor_s": 9.0}
+
+
+@pytest.fixture
+def results():
+    slow, quick = np.linspace(0.5, 0.2, 50).tolist(), [*np.linspace(0.5, 0.2, 20), *[0.2] * 30]
+    alone = made_up(slow, 1.0) | {"development": 0.4, "server_test": 0.4, "seconds": [60.0] * 10}
+    drawn = {
+        name: {"mean": 3.0, "spread": 4.0, "share": 0.1, "mean_prox": 20.0, "spread_prox": 3.0}
+        for name in speech_figures.SAVED
+    }
+    found = {"alone": alone, "draws, published hours": drawn, "draws, equal speakers": drawn, "central": alone}
+    for baseline in speech_figures.BASELINES:
+        found[f"{baseline}, 30/50"] = made_up(slow, 10.0)
+        found[f"{baseline}, dynamic, 30/50"] = made_up(quick, 9.0, 0.25)
+    run = Run("any", 1, Call(print))
+    return Results(False, {name: [(run, Outcome(one, 0.0, 1.0, {}))] * 2 for name, one in found.items()})
+
+
+def test_savings_are_those_of_the_curves(results):
+    whole, to_convergence, same = speech_figures.savings(results, "FedAvg, 30/50", "FedAvg, dynamic, 30/50")
+    assert whole == [pytest.approx(10.0)] * 2
+    rounds, seconds = speech_figures.converged(results.figures("FedAvg, dynamic, 30/50")[0])
+    assert (rounds, seconds) == (23, pytest.approx(207.0))
+    assert to_convergence == [pytest.approx(100 * (1 - 207 / 500))] * 2
+    assert same == [pytest.approx(100 * (1 - 9 * 22 / 500))] * 2  # the baseline's end, 0.212, after 22 rounds
+
+
+def test_errors_are_means_over_a_groups_devices(results):
+    name = "FedAvg, dynamic, 30/50"
+    assert speech_figures.group_errors(results, name, "group_balanced", 0) == [pytest.approx(17.0)] * 2
+    assert speech_figures.group_errors(results, name, "group_balanced", None) == [pytest.approx(18.0)] * 2
+    assert speech_figures.fewer(results, name, "group_balanced", None) == pytest.approx(10.0)
+
+
+def test_the_text_has_every_claim_with_what_the_figures_say(results):
+    text = speech.section(results)
+    assert in_short_of(text).endswith("devices alone 30.0 %, the global model 20.0 %, personal ones 18.0 %.")
+    claims = {
+        line.split("|")[1].strip(): line.split("|")[4].strip()
+        for line in text.split("### Claims")[1].split("\n")
+        if line.startswith("| ")
+    }
+    assert claims["Dynamic selection needs less training than FedAvg, all rounds against all"] == "in part"
+    assert claims["It needs less until convergence than all of FedAvg's rounds"] == "yes"
+    assert claims["Error of the best global model on the server's test"] == "no"
+    assert claims["The error is the same with dynamic selection"] == "no"
+    assert claims["Error of the global model on the devices' tests"] == "yes"
+    assert claims["Personal models make fewer errors than the global one"] == "in part"
+    assert claims["They gain most on the smallest devices"] == "yes"
+    assert claims["Group-balanced beats traditional fine-tuning on the smallest devices"] == "yes"
+    small = "40.0 ± 0.0 | 30.0 ± 0.0 | 20.0 ± 0.0 | 18.0 ± 0.0 | 17.0 ± 0.0 | 15.0 | 17.0 ± 0.0 |"
+    assert f"| 20 speakers | {small}" in text
+    assert "2 of 20 devices are worse" in text
+    assert "50.0 % fewer, from an error of 10.0 %" in text
+
+
+def test_a_saving_to_convergence_holds_in_part_where_the_baseline_saves_as_much(results):
+    quick = results.by_name["FedAvg, dynamic, 30/50"]
+    results.by_name["FedAvg, 30/50"] = quick
+    found = {claim.claim: claim for claim in speech_claims.claims(results, "30/50")}
+    one = found["It needs less until convergence than all of FedAvg's rounds"]
+    assert one.reproduced == "in part"
+    assert "saves 54.0 % of its rounds" in one.why
+
+
+def test_fedprox_is_stopped_at_its_own_convergence(results):
+    base, other = "FedProx, 30/50", "FedProx, dynamic, 30/50"
+    first, second = (speech_figures.converged(results.figures(name)[0])[1] for name in (base, other))
+    assert speech_figures.saved_converging(results, base, other) == [pytest.approx(100 * (1 - second / first))] * 2
+    assert speech_figures.saved_converging(results, base, base) == [0.0] * 2
+
+
+def test_methods_are_as_published():
+    assert speech.method_of("FedAvg").selection.name == "uniform"
+    prox = speech.method_of("FedProx", 30)
+    assert prox.selection == Choice("dynamic", {"fraction": 0.3, "switch_round": 30})
+    assert (prox.proximal, prox.by_size) == (speech_figures.MU, False)
+    assert sum(speech.COUNTS.devices) == 340
+
+
+@pytest.fixture(scope="module")
+def network():
+    """An untrained bundle as narrow as can be."""
+    options = ("--features", "utterance", "--width", "0.05", "--batch", "8", "-o")
+    folder = built(
+        "speech-recognition-bundles",
+        lambda folder: run_python(
+            "-m", "model_export.cli", "build", "dcnn_ctc", *options, str(folder / "dcnn_ctc.auricle")
+        ),
+    )
+    return folder / "dcnn_ctc.auricle"
+
+
+def small_deal(speaker):
+    def some(seed, count):
+        return phrases(speaker, count, np.random.default_rng(seed))
+
+    sizes = (8,) * 5 + (16,) * 3 + (24,) * 2
+    train = [[speaker] * size for size in sizes]
+    return Deal(
+        train, [some(60 + n, 2) for n in range(10)], [some(20 + n, 2) for n in range(10)], some(40, 4), some(41, 4)
+    )
+
+
+@pytest.mark.slow
+def test_a_fleet_learns_in_rounds_and_personalises_by_groups_of_equal_size(network, speaker):
+    model = ModelRuntime.open(network)
+    fleet = SpeechFleet(model, small_deal(speaker), 1, 3)
+    assert fleet.sizes == [8] * 5 + [16] * 3 + [24] * 2
+    assert fleet.recorded()[0] == pytest.approx(8 * sum(len(word.power) for word in speaker) / 100)
+    weights, entries = fleet.rounds(speech.method_of("FedAvg", 2, 0.002), 4)
+    assert [len(entry["devices"]) for entry in entries] == [3] * 4
+    assert entries[-1]["loss"] < entries[0]["loss"]
+    for entry in entries:
+        utterances = sum(fleet.sizes[one] for one in entry["devices"])
+        assert 0.5 * utterances < entry["seconds"] < 2.56 * utterances
+    assert sum(fleet.sizes[one] for entry in entries[:2] for one in entry["devices"]) < 48 + 48
+    again, _ = SpeechFleet(ModelRuntime.open(network), small_deal(speaker), 1, 3).rounds(
+        speech.method_of("FedAvg", 2, 0.002), 4
+    )
+    for name, array in weights.items():
+        np.testing.assert_array_equal(array, again[name])
+    devices = fleet.personal(weights, Personal(0.002, 1, {"groups": 3, "most_rounds": 2, "least_rounds": 0}))
+    assert [(one["group"], one["passes"]) for one in devices] == [(0, 3)] * 5 + [(1, 2)] * 3 + [(2, 1)] * 2
+    for one in devices[8:]:
+        assert one["local"] == one["group_balanced"]  # no rounds in their group: the same passes from the same weights
+    for one in devices:
+        assert one["listening"] in (one["global"], one["group_balanced"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ARCHIVE.is_file(), reason=f"there is no {ARCHIVE}; set AURICLE_DATA")
+def test_a_start_is_trained_once_and_kept(network, tmp_path):
+    how = Pretraining(speakers=8, each=2, aligned=1, passes=1)
+    path = started(network, ARCHIVE, how, tmp_path)
+    written = path.stat().st_mtime_ns
+    assert started(network, ARCHIVE, how, tmp_path).stat().st_mtime_ns == written
+    before, after = (read_bundle(one, transcribes=True) for one in (network, path))
+    assert before.graph == after.graph
+    assert any((before.weights[name] != after.weights[name]).any() for name in before.weights)
+
+
+@pytest.mark.skipif(not ARCHIVE.is_file(), reason=f"there is no {ARCHIVE}; set AURICLE_DATA")
+def test_a_deal_gives_each_speaker_to_one_part_and_says_where_there_are_too_few():
+    speakers = Speakers(ARCHIVE)
+    counts = Counts(devices=(2, 3), train=2, held_out=1, test=1, development=(2, 2), server_test=(1, 3))
+    deal = speakers.deal(counts, 5)
+    assert [len(part) for part in (*deal.train, *deal.held_out, *deal.test, deal.development, deal.server_test)] == [
+        2,
+        3,
+        2,
+        3,
+        2,
+        3,
+        4,
+        3,
+    ]
+    assert all(len(recordings) > MANY_CLIPS // 2 for device in deal.train for recordings in device)
+    assert speakers.deal(counts, 5).test[1].texts == deal.test[1].texts
+    assert speakers.deal(counts, 6).test[1].texts != deal.test[1].texts
+    assert max(len(recordings) for recordings in speakers.words_of(speakers.pretrained(20))) < MANY_CLIPS
+    with pytest.raises(BenchmarkError, match="a deal takes 4060"):
+        speakers.deal(Counts(devices=(4000,)), 5)
+
+
+def test_disguised_phrases_differ_and_slower_words_are_longer(speaker):
+    rng = np.random.default_rng(3)
+    made = phrases(speaker, 5, rng)
+    other = disguised(made, rng)
+    assert (other.texts, other.spans) == (made.texts, made.spans)
+    assert other.x.dtype == made.x.dtype
+    assert (other.x != made.x).any(axis=(1, 2)).all()
+    lengths = np.array([[len(word.power) for word in varied(speaker, rng)] for _ in range(50)])
+    before = np.array([len(word.power) for word in speaker])
+    assert (np.abs(lengths / before - 1) <= 0.17).all()
+    assert (lengths.min(axis=0) < before).all()
+    assert (lengths.max(axis=0) > before).all()
