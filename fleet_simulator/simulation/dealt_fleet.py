@@ -164,9 +164,9 @@ class DealtFleet:
         for part, asked in ((own, work), (others, for_others)):
             for one in part if self._keeps_own(asked) else ():
                 self.own_versions[one] = next_version(int(self.own_versions[one]))
-        uploads = [[upload for block, part in some for upload in self.contributions(block, part)] for some in came]
+        sent = [[upload for block, part in some for upload in self.contributions(block, part)] for some in came]
         losses = [loss for part in trained for loss in part.losses]
-        return Contributed(Uploads(*uploads, averaged=self.setup.averages), losses)
+        return Contributed(Uploads(sent[0], sent[1], averaged=self.setup.averages), losses)
 
     def parted(self, devices: Sequence[int], plan: RoundPlan) -> tuple[list[int], list[int]]:
         """Return which of some devices follow a plan, and which do its part for others."""

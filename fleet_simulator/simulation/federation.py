@@ -141,8 +141,7 @@ class Federation:
         entry |= {"loss": median(came.losses)} if came.losses else {}
         entry |= self._suspect(chosen, dropped)
         state.uploaded[chosen] = True
-        learning = [self._learning(work) for work in works]
-        entry |= self.devices.learn(*learning, result, chosen)
+        entry |= self.devices.learn(self._learning(works[0]), self._learning(works[1]), result, chosen)
         state.rounds.append(entry)
         state.devices, state.document = self.devices.kept()
         save_state(self._folder, state, self._digest)
