@@ -30,8 +30,8 @@ from edge_client.features.augmentation import augment
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.score_sharing import ZeroShot
 from edge_client.learning.rounds.weight_sharing import WeightSharing
-from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Ints

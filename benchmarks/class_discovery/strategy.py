@@ -14,7 +14,7 @@ from aggregator_server.schemas import RoundRequest
 from benchmarks.class_discovery.corpus import Corpus
 from benchmarks.class_discovery.trials import KNOWN, contribution
 from benchmarks.class_discovery.unheard import KNOWN_CLIPS, SENDERS, TAKES, Unheard, people, senders
-from edge_client.learning.new_sounds.prototypes import prototypes
+from edge_client.learning.new_sounds.class_means import class_means
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Bools
 from fleet_protocol.labels import LabelMap
@@ -48,7 +48,7 @@ def _upload(corpus: Corpus, number: int, word: str, who: str, private: Bools, rn
     slots = np.repeat(np.arange(len(words)), [len(part) for part in rows])
     features = corpus.open_model(corpus.front_end.architectures[0]).denormalise(corpus.x[np.concatenate(rows)])
     arrays: Arrays = {
-        "prototypes": prototypes(features, slots, range(len(words))),
+        "prototypes": class_means(features, slots, range(len(words))),
         "counts": np.array([len(part) for part in rows], np.float32),
     }
     return Contribution(contribution(number, words, {}).update, lambda: arrays)

@@ -19,7 +19,7 @@ from benchmarks.gain.deal import Dealt
 from benchmarks.gain.embeddings import Words
 from edge_client.learning.rounds.guard import Listener
 from edge_client.learning.rounds.job import RoundContext
-from edge_client.learning.rounds.prototypes import PrototypeExchange
+from edge_client.learning.rounds.prototype_sharing import PrototypeExchange
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Bools, Floats, Ints
 from fleet_protocol.bundle import Bundle

@@ -28,8 +28,8 @@ from aggregator_server.strategies.statistics import DeviceStatistics
 from aggregator_server.strategies.strategy import Strategy, unchanged
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Choice, RoundPlan, Work, WorkKind
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet, pack_consensus
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import SimulationError

@@ -14,9 +14,9 @@ from edge_client.learning.rounds.task import PublicRows
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Bundle, Manifest
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Work
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.partition.clip_shards import ClipShards

@@ -17,9 +17,9 @@ from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import SimulationError

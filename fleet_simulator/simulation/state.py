@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fleet_protocol.arrays import Bools, Ints
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassInfo
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.runs.run_folder import read_state, write_state

@@ -13,9 +13,9 @@ from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.errors import ModelError
 from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.rounds.job import RoundJob
-from edge_client.learning.rounds.prototypes import PrototypeExchange
+from edge_client.learning.rounds.prototype_sharing import PrototypeExchange
+from edge_client.learning.rounds.score_sharing import ZeroShot
 from edge_client.learning.rounds.weight_sharing import WeightSharing
-from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.adaptive_training import label_entropy

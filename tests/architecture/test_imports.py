@@ -163,7 +163,9 @@ def test_the_aggregator_reads_methods_without_what_a_device_does_in_a_round():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     loaded = set(json.loads(result.stdout))
     assert {"edge_client.learning.methods.zero_shot", "edge_client.learning.personalisations.local"} <= loaded
-    training = {f"edge_client.learning.rounds.{name}" for name in ("network_round", "prototypes", "zero_shot")}
+    training = {
+        f"edge_client.learning.rounds.{name}" for name in ("network_round", "prototype_sharing", "score_sharing")
+    }
     assert loaded & (training | {"edge_client.storage.device_state", "edge_client.config"}) == set()
 
 

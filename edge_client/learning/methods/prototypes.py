@@ -1,6 +1,6 @@
 """Prototypes: devices share mean embeddings, and each fits a head of its own (docs/methods.md, "Prototypes").
 
-edge_client/learning/rounds/prototypes.py is the device's part of a round.
+edge_client/learning/rounds/prototype_sharing.py is the device's part of a round.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def open_round(config: Config, state: DeviceState, saved: SavedModel, work: Work
         ModelError: the device's bundle carries no words of a pretraining.
         FeatureMismatchError: the bundle and the public set compute features differently.
     """
-    from edge_client.learning.rounds.prototypes import PrototypeRound
+    from edge_client.learning.rounds.prototype_sharing import PrototypeRound
 
     return PrototypeRound(config, state, saved, work)
 

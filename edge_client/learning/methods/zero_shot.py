@@ -1,6 +1,6 @@
 """Zero-shot federated learning (Gudur & Perepu 2021, algorithm 1): devices share scores on the public set, no weights.
 
-edge_client/learning/rounds/zero_shot.py is the device's part of a round.
+edge_client/learning/rounds/score_sharing.py is the device's part of a round.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SETTINGS: dict[str, Setting] = {
 def open_round(config: Config, state: DeviceState, saved: SavedModel, work: Work) -> DeviceRound:
     """Return a device's part of a round."""
     from edge_client.learning.rounds.network_round import NetworkRound
-    from edge_client.learning.rounds.zero_shot import ZeroShot
+    from edge_client.learning.rounds.score_sharing import ZeroShot
 
     return NetworkRound(config, state, saved, work, ZeroShot)
 

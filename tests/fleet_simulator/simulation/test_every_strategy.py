@@ -7,8 +7,8 @@ import pytest
 
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from edge_client.learning.new_sounds.prototypes import prototypes
-from fleet_protocol.prototypes import FleetPrototypes
+from edge_client.learning.new_sounds.class_means import class_means
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_simulator.cli import main
 from fleet_simulator.experiment.file import load_experiment
@@ -55,7 +55,7 @@ def test_the_fleet_s_prototypes_are_means_of_the_devices_clips_and_a_newcomer_is
         for device in range(fleet.shards.devices):
             rows = fleet.shards.rows(device)
             x = fleet.shards.features(rows) * np.float32(fleet.manifest.std) + np.float32(fleet.manifest.mean)
-            parts.append(prototypes(x, fleet.shards.labels(rows), [row])[0])
+            parts.append(class_means(x, fleet.shards.labels(rows), [row])[0])
         spread = np.std(features, axis=0)
         assert np.abs((mean - np.mean(parts, axis=0)) / spread).max() < 0.5
     assert [entry["devices"] for entry in found.rounds] == [9, 9]

@@ -1,0 +1,196 @@
+"""Prototypes: the device's part of a round, in which no network is trained (docs/methods.md, "Prototypes").
+
+Contribute: send the mean embedding of each label's clips. Learn: take up classes, and fit the head as teaching does,
+with the fleet's prototypes beside the device's own clips.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+import numpy as np
+
+from edge_client.config import Config
+from edge_client.errors import ModelError, RecordingError
+from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
+from edge_client.learning.prototype_noise import noise_rng, private_mean
+from edge_client.learning.rounds.choice import after_round, choose
+from edge_client.learning.rounds.clips import held_out_metrics
+from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.upload import build_update
+from edge_client.learning.teaching.hearing import Hearing
+from edge_client.learning.teaching.job import go_over
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState, SavedModel
+from fleet_protocol.arrays import Floats
+from fleet_protocol.bundle import Manifest
+from fleet_protocol.fleet_prototypes import FleetPrototypes
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import Learned, Update, Work, to_json
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays, pack
+
+
+class PrototypeExchange:
+    """What a device tells its fleet in a round, and what it takes up; wherever its embeddings come from.
+
+    Attributes:
+        label_map: Labels as the round leaves them; replaced, not changed.
+    """
+
+    def __init__(self, manifest: Manifest, label_map: LabelMap, work: Work, context: RoundContext) -> None:
+        """Prepare.
+
+        Args:
+            manifest: of the device's bundle.
+            label_map: of its model.
+            work: what the aggregator asks for.
+            context: what the aggregator sent along with the work.
+
+        Raises:
+            ModelError: the bundle carries no words of a pretraining.
+            FeatureMismatchError: the bundle and the public set compute features differently.
+        """
+        statistics = manifest.embedding_statistics
+        if statistics is None or not manifest.background:
+            raise ModelError(
+                "the strategy prototypes needs a bundle with the words of its front end's pretraining, and this "
+                f'device\'s ({manifest.architecture}) has none; use another, such as bundle = "base"'
+            )
+        self._statistics = statistics
+        self._settings = manifest.feature_settings
+        self._settings.require_same(
+            context.public_set.settings, f"this device's bundle ({manifest.architecture})", "the public set"
+        )
+        self.label_map = label_map
+        self._work = work
+
+    def contribute(
+        self, takes: Mapping[str, Floats], device_id: str, noise_key: bytes, *, share_names: bool
+    ) -> tuple[Update, Arrays]:
+        """Give every label a slot; return the upload.
+
+        Args:
+            takes: embeddings by label, float32 [clips, variants, numbers]; the first variant is the clip itself.
+            device_id: of the device.
+            noise_key: of the plan's noise; see :func:`edge_client.learning.prototype_noise.noise_rng`.
+            share_names: whether the owner's words for new sounds travel.
+
+        Raises:
+            LabelError: the head has no free slot.
+        """
+        label_map = take_labels(self.label_map, tuple(takes), self._work.classes)
+        owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
+        with_clips = sorted(set(owners.tolist()))
+        new = to_report(label_map, with_clips)
+        of_fleet = {info.class_id for info in self._work.classes}
+        known = [slot for slot in with_clips if label_map.class_ids[slot] in of_fleet]
+        update = build_update(
+            self._work,
+            device_id,
+            features=self._settings.digest,
+            label_map=label_map,
+            slots=owners,
+            classes=[str(label_map.class_ids[slot]) for slot in known],
+            known=known,
+            new=new,
+            share_names=share_names,
+        )
+        own = np.concatenate([clips[:, 0] for clips in takes.values()])
+        means = np.stack([self._mean(own[owners == slot], noise_key)[None] for slot in (*known, *new)])
+        counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
+        self.label_map = label_map
+        return update, {"prototypes": means, "counts": counts}
+
+    def _mean(self, embeddings: Floats, noise_key: bytes) -> Floats:
+        """Return the mean embedding of a class, with the plan's noise: the same as long as its clips are the same."""
+        settings = self._work.plan.local.settings
+        clip_norm, noise = float(settings["clip_norm"]), float(settings["noise"])
+        rng = noise_rng(noise_key, embeddings, clip_norm, noise)
+        return private_mean(embeddings, self._statistics, clip_norm, noise, rng)
+
+    def apply_result(self, adopt: bool) -> None:
+        """Link what was recognised; ``adopt``: take up classes that other devices discovered."""
+        self.label_map = link_recognised(self.label_map, self._work.assignments)
+        if adopt:
+            discovered = [info for info in self._work.classes if info.discovered_in is not None]
+            self.label_map = adopt_classes(self.label_map, discovered)
+
+
+class PrototypeRound:
+    """One device's work in one round; a :class:`edge_client.learning.rounds.job.RoundPart`."""
+
+    def __init__(self, config: Config, state: DeviceState, saved: SavedModel, work: Work) -> None:
+        """Prepare.
+
+        Args:
+            config: Configuration of the device.
+            state: Its state folder.
+            saved: Its model.
+            work: What the aggregator asks for; its blobs are in the state folder.
+
+        Raises:
+            ModelError, FeatureMismatchError: see :class:`PrototypeExchange`.
+        """
+        self.context = RoundContext(PublicSet.unpack(state.blob(work.public_set)), None)
+        self.label_map = saved.progress.label_map
+        self.model: ModelRuntime
+        self.work = work
+        self._exchange = PrototypeExchange(saved.bundle.manifest, self.label_map, work, self.context)
+        self._settings = saved.bundle.manifest.feature_settings
+        self._config = config
+        self._state = state
+        self._saved = saved
+
+    def contribute(self) -> None:
+        """Write the upload into the outbox, and then the labels' slots.
+
+        Raises:
+            RecordingError: there is no readable clip.
+            LabelError: the head has no free slot.
+        """
+        takes = Hearing(self._config, self._settings, self._state.embeddings_path).heard().takes
+        if not takes:
+            raise RecordingError(
+                f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
+            )
+        update, arrays = self._exchange.contribute(
+            takes,
+            self._state.identity().device_id,
+            self._state.noise_key(),
+            share_names=self._config.device.share_names,
+        )
+        label_map, before = self._exchange.label_map, self._saved.progress
+        unheard = (*before.unheard, *label_map.new_since(before.label_map))
+        progress = dataclasses.replace(before, label_map=label_map, contributed=self.work.round_id, unheard=unheard)
+        self._state.to_send(self._state.update_path(self.work.round_id), pack(arrays, to_json(update)))
+        self._state.save_model(self._saved.bundle.weights, self._saved.listening, progress)
+
+    def learn(self) -> None:
+        """Write the report into the outbox, and then the model.
+
+        Raises:
+            LabelError: the head has no free slot.
+            ModelError: the training diverged.
+        """
+        self._exchange.apply_result(self._config.device.learn_discovered)
+        self.label_map = self._exchange.label_map
+        progress = after_round(self._saved.progress, self)
+        progress = dataclasses.replace(progress, provisional=self._provisional(), unheard=())
+        made = go_over(self._config, self._state, dataclasses.replace(self._saved, progress=progress))
+        if made is None:
+            raise RecordingError(f"no readable clips in {self._config.clips_folder}; record or import some first")
+        self.model = ModelRuntime(self._saved.bundle, self._config.device.threads)
+        chosen, verdict = choose(self._config, self._saved, self, made, taught=True)
+        metrics = verdict.metrics | held_out_metrics(self._config, self)
+        round_id = self.work.round_id
+        report = Learned(round_id, metrics, personalised=self.work.fine_tune, kept_own=verdict.kept_own)
+        self._state.to_send(self._state.learned_path(round_id), json.dumps(to_json(report)).encode())
+        chosen.save(self._state)
+
+    def _provisional(self) -> tuple[str, ...]:
+        if self.work.prototypes is None:
+            return ()
+        return FleetPrototypes.unpack(self._state.blob(self.work.prototypes)).provisional
