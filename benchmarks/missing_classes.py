@@ -14,35 +14,38 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
-from aggregator_server.rounds.others import plan_for_others
+from aggregator_server.aggregation.contract import Contribution
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.strategies.others import aggregate
-from aggregator_server.strategies.registry import strategy
-from benchmarks.bundles import data_folder
-from benchmarks.personalisation import LABELS, Corpus
+from benchmarks.bundles import BenchmarkError, data_folder
+from edge_client.audio.recordings import Recordings, speaker_of
+from edge_client.features.augmentation import augment
+from edge_client.features.front_end import open_front_end
 from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.score_sharing import ZeroShot
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.arrays import Ints
 from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Choice, ClassAssignment, ClassInfo, RoundPlan, Work, WorkKind
+from fleet_protocol.messages import Choice, ClassAssignment, ClassInfo, Work
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
+from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
 
+LABELS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")
+COPIES = 3  # augmented ones of each clip
 WORDS = LABELS[:8]
 HAVE = ((0, 1, 2), (2, 3, 4), (4, 5, 6), (6, 7, 0))  # the words of each device
 PER_CLASS, PUBLIC, TEST = 15, 10, 30  # clips of a word on a device, in the public set, to test with
@@ -59,6 +62,29 @@ SETTINGS: Mapping[str, dict[str, Value]] = {
     "both, by opinion": OPINION,
     "both, by labels": {},
 }
+
+
+class Corpus:
+    """All clips of the ten words, with their features.
+
+    Attributes:
+        x: Normalised features of every clip and its copies, float32 [1 + copies, clips, frames, coefficients].
+        slots: Every clip's word, int64 [clips].
+        speakers: Who speaks, [clips].
+    """
+
+    def __init__(self, folder: Path, model: ModelRuntime) -> None:
+        """Compute the features once; raise BenchmarkError where there are no recordings."""
+        settings = model.manifest.feature_settings
+        recordings, front_end, rng = Recordings(folder, settings), open_front_end(settings), np.random.default_rng(0)
+        paths = [path for label in LABELS for path in recordings.clips(label)]
+        if not paths:
+            raise BenchmarkError(f"{folder} holds no recordings of {', '.join(LABELS)}; set AURICLE_DATA")
+        clips = recordings.load(paths)
+        variants = [clips, *(augment(clips, settings.sample_rate_hz, rng, None) for _ in range(COPIES))]
+        self.x = np.stack([model.normalise(front_end(variant)) for variant in variants])
+        self.slots = np.array([LABELS.index(path.parent.name) for path in paths])
+        self.speakers = np.array([speaker_of(path) for path in paths])
 
 
 @dataclass
@@ -79,62 +105,49 @@ class Fleet:
     Attributes:
         corpus: all clips.
         bundle: of the shared model, untrained.
-        plan: of every round.
+        aggregator: of the fleet.
         devices: those that take part.
-        public: the public set, which grows.
-        weights: the fleet's.
         rounds: how many were played.
-        consensus: of the devices with another network; None before they scored anything.
     """
 
     corpus: Corpus
     bundle: Bundle
-    plan: RoundPlan
+    aggregator: Aggregator
     devices: list[Device]
-    public: PublicSet
-    weights: Arrays
     rounds: int = 0
-    consensus: Floats | None = None
-    assigned: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._model, self._shared = ModelRuntime(self.bundle), ModelRuntime(self.bundle)
         self._another = ModelRuntime.open(find_bundle(ANOTHER))
 
+    @property
+    def public(self) -> PublicSet:
+        """The public set, which grows."""
+        return self.aggregator.state.public_set
+
     def play(self) -> None:
         """Play one round with all devices."""
         self.rounds += 1
-        nothing = np.zeros((len(self.public.labels), len(self.public.classes)), np.float32)
-        result = aggregate(
-            strategy("fedavg"),
-            RoundInputs(
-                round_id=self.rounds,
-                plan=self.plan,
-                public_set=self.public,
-                consensus=nothing if self.consensus is None else self.consensus,
-                contributions=tuple(self._contribute(device) for device in self.devices if not device.other),
-                others=tuple(self._contribute(device) for device in self.devices if device.other),
-                assigned=self.assigned,
-                has_consensus=self.consensus is not None,
-                model=SharedModel(self.bundle.manifest, self.weights, {}),
-            ),
+        work = self.aggregator.work("contribute", self.rounds, self.aggregator.plan)
+        own, others = (
+            [self._contribute(device, work) for device in self.devices if device.other == other]
+            for other in (False, True)
         )
-        assert result.weights is not None
-        self.weights, self.public, self.consensus = result.weights, result.public_set, result.consensus
-        self.assigned |= {(one.device_id, one.slot): one.class_id for one in result.assignments}
+        result, _ = self.aggregator.close(work, Uploads(own, others))
         for device in self.devices:
             mine = tuple(
                 ClassAssignment(one.slot, one.class_id)
                 for one in result.assignments
                 if one.device_id == device.device_id
             )
-            job = self._job(device, "learn", mine)
+            work = self.aggregator.work("learn", self.rounds, self.aggregator.plan)
+            job = self._job(device, replace(work, assignments=mine))
             job.apply_result(adopt=True)
             device.label_map, device.weights = job.label_map, job.model.get_weights()
 
     def accuracy(self, test: Mapping[str, Ints], words: tuple[str, ...]) -> float:
         """Return the fleet's accuracy on some words' clips among all of its classes, in %."""
-        self._shared.set_weights(self.weights)
+        self._shared.set_weights(self.aggregator.state.weights)
         names = [info.name for info in self.public.classes]
         mask = (np.arange(self.bundle.manifest.capacity) < len(names)).astype(np.float32)
         right = []
@@ -158,31 +171,20 @@ class Fleet:
     def _runtime(self, device: Device) -> ModelRuntime:
         return self._another if device.other else self._model
 
-    def _job(
-        self, device: Device, kind: WorkKind, assignments: tuple[ClassAssignment, ...] = ()
-    ) -> WeightSharing | ZeroShot:
-        work = Work(
-            kind=kind,
-            round_id=self.rounds,
-            plan=self.plan,
-            public_set="0" * 64,
-            consensus=None,
-            classes=self.public.classes,
-            assignments=assignments,
-        )
-        own = self._runtime(device)
+    def _job(self, device: Device, work: Work) -> WeightSharing | ZeroShot:
+        own, state = self._runtime(device), self.aggregator.state
         own.set_weights(device.weights)
-        if device.other and self.plan.others is not None:
-            work = replace(work, plan=plan_for_others(self.plan, self.plan.others))
-            return ZeroShot(own, device.label_map, work, RoundContext(self.public, self.consensus), device.device_id)
-        self._shared.set_weights(self.weights)
-        model = replace(self.bundle, weights=self.weights)
-        context = RoundContext(self.public, None, model, trained=self.rounds > 1, first=self.rounds == 1)
-        method = shared_model_method(self.plan.local.name)
+        if device.other:
+            work, context = self.aggregator.work_for_others(work), RoundContext(state.public_set, state.consensus)
+            return ZeroShot(own, device.label_map, work, context, device.device_id)
+        self._shared.set_weights(state.weights)
+        model = replace(self.bundle, weights=state.weights)
+        context = RoundContext(state.public_set, None, model, trained=self.rounds > 1, first=self.rounds == 1)
+        method = shared_model_method(work.plan.local.name)
         return WeightSharing(method, own, device.label_map, work, context, device.device_id, self._shared)
 
-    def _contribute(self, device: Device) -> Contribution:
-        job = self._job(device, "contribute")
+    def _contribute(self, device: Device, work: Work) -> Contribution:
+        job = self._job(device, work)
         job.take_labels(tuple(device.rows))
         slots = [np.full(len(rows), job.label_map.slot_of(word)) for word, rows in device.rows.items()]
         x = self.corpus.x[:, np.concatenate(list(device.rows.values()))]
@@ -228,7 +230,8 @@ def fleet_of(
     mean = Choice("weighted_mean", {"clips_cap": 0.0})
     request = RoundRequest("fedavg", settings=dict(settings), aggregation=mean, seed=seed, others=Choice("zero_shot"))
     plan = make_plan(request)
-    return Fleet(corpus, bundle, plan, devices, public_set, bundle.weights), owned, test
+    aggregator = Aggregator("fedavg", plan, FleetState(public_set, bundle.weights), bundle.manifest)
+    return Fleet(corpus, bundle, aggregator, devices), owned, test
 
 
 def trial(corpus: Corpus, settings: Mapping[str, Value], seed: int) -> dict[str, float]:

@@ -22,7 +22,7 @@ from fleet_simulator.experiment.faults import SCORE_ATTACKS, FaultsSection
 from fleet_simulator.experiment.sections import RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment, ZeroShotSection
 from fleet_simulator.runs.progress import Silent
-from fleet_simulator.zero_shot.simulation import run_zero_shot
+from fleet_simulator.simulation.run import run
 from studies.gudur.users import APPLICATIONS, users_of
 from studies.simulated import shared_inputs
 
@@ -51,7 +51,7 @@ def accuracy(seed: int, rule: str, attack: str) -> float:
         FaultsSection(0.3, attack) if attack in SCORE_ATTACKS else FaultsSection(),
     )
     with tempfile.TemporaryDirectory() as folder:
-        rounds = run_zero_shot(experiment, Path(folder), 0, Silent(), shared_inputs())
+        rounds = run(experiment, Path(folder), 0, Silent(), inputs=shared_inputs()).rounds
     return 100 * float(rounds[-1]["accuracy"])
 
 

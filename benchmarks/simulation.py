@@ -25,9 +25,9 @@ from typing import Any
 from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
 from benchmarks.processes import Usage
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.runs.loop import available_cores
+from fleet_simulator.runs.cores import available_cores
 from fleet_simulator.runs.progress import Silent
-from fleet_simulator.shared_model.simulation import run
+from fleet_simulator.simulation.run import run
 
 BATCH = 32
 _FLOWER_ROUNDS = 4  # it takes its time

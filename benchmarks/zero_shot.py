@@ -21,7 +21,7 @@ from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.sections import RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment, ZeroShotSection
 from fleet_simulator.runs.progress import Silent
-from fleet_simulator.zero_shot.simulation import run_zero_shot
+from fleet_simulator.simulation.run import run
 from studies.gudur.alone import users_alone
 from studies.gudur.users import APPLICATIONS, users_of
 from studies.simulated import shared_inputs
@@ -59,7 +59,7 @@ def experiment(seed: int, form: str) -> ZeroShotExperiment:
 def played(seed: int, form: str) -> dict[str, float]:
     """Return what the users' models are worth after the last round, in %, and how many results they refused."""
     with tempfile.TemporaryDirectory() as folder:
-        rounds = run_zero_shot(experiment(seed, form), Path(folder), 0, Silent(), shared_inputs())
+        rounds = run(experiment(seed, form), Path(folder), 0, Silent(), inputs=shared_inputs()).rounds
     users = rounds[-1]["users"]
     own = [user["own_before" if user["kept_own"] else "own_after"] for user in users]
     refused = sum(user["kept_own"] for entry in rounds for user in entry["users"])

@@ -11,10 +11,11 @@ from typing import Any, TextIO
 
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.errors import ExperimentError
+from fleet_simulator.experiment.file import load
 from fleet_simulator.plugins import load_plugins
 from fleet_simulator.runs import comparison
 from fleet_simulator.runs.progress import Silent, progress_on
-from fleet_simulator.simulation import load, play
+from fleet_simulator.simulation.run import run as run_experiment
 
 __all__ = ["AuricleError", "ExperimentError", "compare", "run"]
 
@@ -52,7 +53,8 @@ def run(
             raise ExperimentError("an experiment that is no file needs a folder: run(experiment, 'FOLDER')")
         folder = given.with_suffix("")
     loaded = load(given, plugins=load_plugins([Path(path) for path in plugins]))
-    return play(loaded, Path(folder), workers, progress_on(progress) if progress else Silent())
+    shown = progress_on(progress) if progress else Silent()
+    return run_experiment(loaded, Path(folder), workers, shown).rounds
 
 
 def compare(folders: Sequence[str | Path]) -> list[dict[str, Any]]:

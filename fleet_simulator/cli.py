@@ -15,7 +15,7 @@ from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
 if TYPE_CHECKING:
-    from fleet_simulator.simulation import AnyExperiment
+    from fleet_simulator.experiment.sections import AnyExperiment
 
 
 def parser() -> argparse.ArgumentParser:
@@ -142,11 +142,11 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from fleet_simulator.errors import ExperimentError, RunFolderError
+    from fleet_simulator.experiment.file import load
     from fleet_simulator.experiment.sweep import sweep
     from fleet_simulator.plugins import load_plugins
     from fleet_simulator.runs.run_folder import STATE
     from fleet_simulator.runs.tables import write_csv, write_tensorboard
-    from fleet_simulator.simulation import load
 
     if options.workers is not None and not 0 <= options.workers <= 4096:
         raise ExperimentError(f"--workers must be from 0 to 4096, not {options.workers}")
@@ -172,14 +172,15 @@ def _play_all(
     from fleet_simulator.runs.comparison import compare, described, read_runs
     from fleet_simulator.runs.inputs import Inputs
     from fleet_simulator.runs.progress import progress_on
-    from fleet_simulator.simulation import play
+    from fleet_simulator.simulation.run import run
 
     finished, inputs = {}, Inputs()
     for name, experiment in experiments.items():
         if name:
             print(name, file=sys.stderr)
         try:
-            rounds = play(experiment, folder / name, options.workers, progress_on(sys.stderr), options.ray, inputs)
+            shown = progress_on(sys.stderr)
+            rounds = run(experiment, folder / name, options.workers, shown, options.ray, inputs).rounds
         except AuricleError as error:
             if not name:
                 raise

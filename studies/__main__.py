@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.bundles import ROOT
 from fleet_protocol.errors import AuricleError
-from fleet_simulator.runs.loop import available_cores
+from fleet_simulator.runs.cores import available_cores
 from studies.estimate import estimate
 from studies.processes import run_all
 from studies.render import DOCS, stale, write

@@ -11,8 +11,8 @@ from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Silent
-from fleet_simulator.shared_model.simulation import run
-from fleet_simulator.shared_model.state import load_state
+from fleet_simulator.runs.run_folder import read_state
+from fleet_simulator.simulation.run import run
 
 
 @cache
@@ -29,14 +29,14 @@ def simulated(experiment: Experiment, scratch: Path) -> dict[str, Any]:
         scratch: its folder; one that a killed run left is gone on with, and it is removed at the end.
 
     Returns:
-        ``rounds`` and ``devices`` as in :class:`fleet_simulator.shared_model.simulation.Result`; where a device's
+        ``rounds`` and ``devices`` as in :class:`fleet_simulator.simulation.run.Result`; where a device's
         training diverged, the rounds before that, and ``diverged``, what was said of it.
     """
     try:
         result = run(experiment, scratch, 0, Silent(), inputs=shared_inputs())
         figures: dict[str, Any] = {"rounds": result.rounds, "devices": result.devices}
     except DivergedError as error:
-        state = load_state(scratch, experiment.digest)
-        figures = {"rounds": state.rounds if state else [], "devices": [], "diverged": str(error)}
+        state = read_state(scratch, experiment.digest)
+        figures = {"rounds": state[1]["rounds"] if state else [], "devices": [], "diverged": str(error)}
     shutil.rmtree(scratch)
     return figures

@@ -21,7 +21,7 @@ from fleet_protocol.bundle import read_bundle, write_bundle
 from fleet_simulator.experiment.sections import Experiment, ModelSection
 from fleet_simulator.partition.held_out import hold_out
 from fleet_simulator.partition.splits import split
-from fleet_simulator.shared_model.metrics import metrics
+from fleet_simulator.simulation.metrics import metrics
 from studies.run import Figures
 from studies.simulated import shared_inputs, simulated
 

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Contribution, RoundInputs
+from aggregator_server.aggregation.contract import Contribution
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.strategies.prototypes import aggregate
 from benchmarks.class_discovery.corpus import Corpus
 from benchmarks.class_discovery.trials import KNOWN, contribution
 from benchmarks.class_discovery.unheard import KNOWN_CLIPS, SENDERS, TAKES, Unheard, people, senders
-from edge_client.config.sections import TrainingConfig
 from edge_client.learning.new_sounds.class_means import class_means
-from edge_client.learning.teaching.fleet_centres import centres
-from edge_client.learning.teaching.head import train_head
-from edge_client.learning.teaching.head_material import Heard, head_material
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Bools, Floats
+from fleet_protocol.arrays import Bools
 from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
+from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
+from fleet_simulator.simulation.heads import Heads
 
 
 def run_strategy(corpus: Corpus, word: str, seed: int) -> list[Unheard]:
@@ -60,38 +58,16 @@ def _learned(
     corpus: Corpus, uploads: list[Contribution], public_set: PublicSet, word: str, seed: int
 ) -> tuple[ModelRuntime, LabelMap]:
     """Return the head that a device without any clip fits to the result of a round, and its labels."""
-    result = aggregate(
-        RoundInputs(
-            round_id=1,
-            plan=make_plan(RoundRequest("prototypes")),
-            public_set=public_set,
-            consensus=_NO_CONSENSUS,
-            contributions=tuple(uploads),
-            new_classes=1,
-            has_consensus=False,
-        )
-    )
+    aggregator = Aggregator("prototypes", make_plan(RoundRequest("prototypes")), FleetState(public_set))
+    aggregator.close(aggregator.work("contribute", 1, aggregator.plan), Uploads(uploads), new_classes=1)
     model = corpus.open_model(corpus.front_end.architectures[seed % 2])
-    manifest, statistics = model.manifest, model.manifest.embedding_statistics
-    assert result.prototypes is not None
-    assert statistics is not None
-    classes = [(name, name if name in KNOWN else word) for name in result.public_set.class_ids]
-    label_map = LabelMap(manifest.capacity, reserved=len(manifest.background)).adopt(classes)
-    nothing = np.zeros((0, manifest.input_shape[1]), np.float32)
-    of_fleet = centres(result.prototypes, statistics, np.random.default_rng([seed, 4]))
-    material = head_material(
-        label_map, range(len(classes)), Heard({}, nothing, nothing), statistics, public_set, _nothing_imagined, of_fleet
-    )
-    epochs, rate = TrainingConfig().teach_epochs, TrainingConfig().teach_learning_rate
-    train_head(model, model.get_weights(), label_map, material, epochs, rate, seed)
+    heads = Heads(model, model.get_weights())
+    grown = aggregator.state
+    classes = [ClassInfo(name, name if name in KNOWN else word) for name in grown.public_set.class_ids]
+    label_map, centres = heads.label_map(classes), heads.centres(grown.prototypes, seed)
+    listener = heads.fit(label_map, {}, seed, public_set, centres)
+    model.set_weights(listener.weights)
     return model, label_map
-
-
-_NO_CONSENSUS = np.zeros((0, 0), np.float32)
-
-
-def _nothing_imagined(slot: int) -> Floats:
-    raise AssertionError(f"slot {slot} has neither recordings nor a prototype")
 
 
 def _judged(

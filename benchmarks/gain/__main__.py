@@ -35,7 +35,7 @@ from benchmarks.gain.heads import ALONE, PLANS, EmbeddingFleet, Judged
 from benchmarks.gain.kept_runs import figures_of
 from fleet_protocol.arrays import Bools
 from fleet_protocol.bundle import read_bundle
-from fleet_simulator.runs.loop import available_cores
+from fleet_simulator.runs.cores import available_cores
 from studies.run import Call, Run
 from studies.scale import Scale
 

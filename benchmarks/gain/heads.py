@@ -7,32 +7,28 @@ its own clips and the public set (docs/teaching.md): the plan "fedavg and others
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs
+from aggregator_server.aggregation.contract import Assigned, Contribution
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.strategies.prototypes import aggregate
 from benchmarks.gain.deal import Dealt
 from benchmarks.gain.embeddings import Words
-from edge_client.config.sections import TrainingConfig
-from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
-from edge_client.learning.new_sounds.class_means import class_means
-from edge_client.learning.rounds.guard import Evidence, Listener, judge, public_rows
-from edge_client.learning.teaching.fleet_centres import centres
-from edge_client.learning.teaching.head import train_head
-from edge_client.learning.teaching.head_material import Heard, head_material
-from edge_client.learning.training_data import Clips
+from edge_client.learning.rounds.guard import Listener
+from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.prototype_sharing import PrototypeExchange
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Bools, Floats, Ints
 from fleet_protocol.bundle import Bundle
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassAssignment, ClassInfo, ClassReport, Update
+from fleet_protocol.messages import ClassAssignment, ClassInfo
 from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays
+from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
+from fleet_simulator.simulation.heads import Heads
 
 ALONE, AGAIN, PUBLIC_ONLY, OTHERS, PROTOTYPES = PLANS = (
     "alone",
@@ -83,11 +79,11 @@ class EmbeddingFleet:
             dealt: who has which.
             seed: of the devices' training.
         """
-        self._bundle = bundle
         self._words = words
         self._dealt = dealt
         self._seed = seed
         self._model = ModelRuntime(bundle)
+        self._heads = Heads(self._model, bundle.weights, words.nothing)
         self._meant: dict[str, str] = {}
         self._alone: dict[int, Listener] = {}
         self._classes = tuple(ClassInfo(word, word) for word in dealt.known)
@@ -100,12 +96,15 @@ class EmbeddingFleet:
     def judged(self, plan: str) -> Iterator[Judged]:
         """Yield how each device does under a plan."""
         came = self._round() if plan == PROTOTYPES else self._without_a_round(plan)
-        public_only = self._fit(0, self._labels(()), {}, came) if plan == PUBLIC_ONLY else None
+        public_only = self._fit(0, self._heads.label_map(self._classes), {}, came) if plan == PUBLIC_ONLY else None
         for number, label_map in enumerate(came.maps):
             listener, kept_own = public_only or self._own(number), False
             if plan in (AGAIN, *_ROUNDS):
-                result = self._fit(number, label_map, self._takes(number), came, again=plan == AGAIN)
-                kept_own = plan in _ROUNDS and self._refuses(number, result, came)
+                takes = self._takes(number)
+                result = self._fit(number, label_map, takes, came, again=plan == AGAIN)
+                if plan in _ROUNDS:
+                    assert came.public_set is not None
+                    kept_own = self._heads.refuses(self._own(number), result, takes, came.public_set)
                 listener = listener if kept_own else result
             yield self._judge(number, listener, kept_own)
 
@@ -117,14 +116,9 @@ class EmbeddingFleet:
         return self._alone[number]
 
     def _without_a_round(self, plan: str) -> _Round:
-        maps = [self._labels(self._takes(number)) for number in range(len(self._dealt.devices))]
+        devices = range(len(self._dealt.devices))
+        maps = [self._heads.label_map(self._classes, self._takes(number)) for number in devices]
         return _Round(maps, None if plan in (ALONE, AGAIN) else self._public_set, {})
-
-    def _labels(self, taught: Iterable[str]) -> LabelMap:
-        manifest = self._bundle.manifest
-        start = LabelMap(manifest.capacity, reserved=len(manifest.background))
-        known = start.adopt((info.class_id, info.name) for info in self._classes)
-        return take_labels(known, tuple(taught), self._classes)
 
     def _takes(self, number: int) -> dict[str, Floats]:
         rows = self._dealt.devices[number]
@@ -133,82 +127,35 @@ class EmbeddingFleet:
 
     def _round(self) -> _Round:
         """Run a round of prototypes."""
-        maps = self._without_a_round(ALONE).maps
-        inputs = RoundInputs(
-            round_id=1,
-            plan=make_plan(RoundRequest("prototypes", seed=self._seed)),
-            public_set=self._public_set,
-            consensus=np.zeros((len(self._public_set.labels), len(self._classes)), np.float32),
-            contributions=tuple(self._upload(number, label_map) for number, label_map in enumerate(maps)),
-            has_consensus=False,
-        )
-        result = aggregate(inputs)
-        assert result.prototypes is not None
-        self._meant = _meant(result.assignments, maps)
-        after = []
+        plan = make_plan(RoundRequest("prototypes", seed=self._seed))
+        aggregator = Aggregator("prototypes", plan, FleetState(self._public_set))
+        maps, manifest = self._without_a_round(ALONE).maps, self._model.manifest
+        work, context = aggregator.work("contribute", 1, plan), RoundContext(self._public_set, None)
+        sent = []
         for number, label_map in enumerate(maps):
-            mine = [a for a in result.assignments if a.device_id == _device_id(number)]
-            linked = link_recognised(label_map, [ClassAssignment(a.slot, a.class_id) for a in mine])
-            after.append(adopt_classes(linked, result.public_set.classes))
-        found = centres(result.prototypes, self._statistics, np.random.default_rng([self._seed, 4]))
-        return _Round(after, result.public_set, found)
-
-    def _upload(self, number: int, label_map: LabelMap) -> Contribution:
-        takes = self._takes(number)
-        slots = np.concatenate([np.full(len(clips), label_map.slot_of(word)) for word, clips in takes.items()])
-        new = [slot for slot in unlinked(label_map) if slot in slots]
-        known = sorted(set(slots.tolist()) - set(new))
-        means = class_means(np.concatenate([clips[:, :1] for clips in takes.values()]), slots, [*known, *new])
-        counts = np.array([np.count_nonzero(slots == slot) for slot in (*known, *new)], np.float32)
-        class_ids = tuple(str(label_map.class_ids[slot]) for slot in known)
-        update = Update(
-            round_id=1,
-            device_id=_device_id(number),
-            features=self._public_set.settings.digest,
-            public_set="",
-            classes=class_ids,
-            known=class_ids,
-            clips=len(slots),
-            reports=tuple(ClassReport(slot, None, int(np.count_nonzero(slots == slot))) for slot in new),
-        )
-        return Contribution(update, lambda: {"prototypes": means, "counts": counts})
+            exchange = PrototypeExchange(manifest, label_map, work, context)
+            takes, device_id = self._takes(number), _device_id(number)
+            update, arrays = exchange.contribute(takes, device_id, bytes(16), share_names=False)
+            sent.append(Contribution(update, _reads(arrays)))
+        result, _ = aggregator.close(work, Uploads(sent))
+        self._meant = _meant(result.assignments, maps)
+        work, after = aggregator.work("learn", 1, plan), []
+        for number, label_map in enumerate(maps):
+            mine = [
+                ClassAssignment(a.slot, a.class_id) for a in result.assignments if a.device_id == _device_id(number)
+            ]
+            exchange = PrototypeExchange(manifest, label_map, replace(work, assignments=tuple(mine)), context)
+            exchange.apply_result(adopt=True)
+            after.append(exchange.label_map)
+        return _Round(after, result.public_set, self._heads.centres(result.prototypes, self._seed))
 
     def _fit(
         self, number: int, label_map: LabelMap, takes: Mapping[str, Floats], came: _Round, *, again: bool = False
     ) -> Listener:
         """Fit a head as teaching does; ``again``: with other random numbers."""
-        known = range(len(label_map.slots)) if came.public_set is not None else ()
-        heard = Heard(takes, self._words.nothing, np.zeros((0, self._words.nothing.shape[1]), np.float32))
-        material = head_material(
-            label_map, known, heard, self._statistics, came.public_set, self._imagined, came.centres
-        )
-        training, seed = TrainingConfig(), 1000 * (2 * self._seed + again) + number
-        own = self._own(number).weights if material.own is not None else None
-        weights = train_head(
-            self._model,
-            self._bundle.weights,
-            label_map,
-            material,
-            training.teach_epochs,
-            training.teach_learning_rate,
-            seed,
-            own,
-        )
-        return Listener(weights, label_map)
-
-    def _refuses(self, number: int, result: Listener, came: _Round) -> bool:
-        """Tell whether the device keeps the model that it had alone, as edge_client/learning/rounds/choice.py does."""
-        assert came.public_set is not None
-        own, rows, labels = self._own(number), self._dealt.devices[number], result.label_map
-        new = tuple(range(len(own.label_map.slots), len(labels.slots)))
-        taught = Clips(
-            self._normalised(self._words.embeddings[rows, 0])[None],
-            np.array([own.label_map.slot_of(word) for word in self._words.words[rows]], np.int64),
-        )
-        x = self._model.normalise(came.public_set.features)
-        public = public_rows(came.public_set, x, labels, set(), set(taught.slots.tolist()))
-        present = Listener(own.weights, replace(labels, off=new))
-        return judge(self._model, present, result, Evidence(taught, "taught", public, taught=True)).kept_own
+        own = self._own(number).weights if came.public_set is not None and takes else None
+        seed = 1000 * (2 * self._seed + again) + number
+        return self._heads.fit(label_map, takes, seed, came.public_set, came.centres, own)
 
     def _judge(self, number: int, listener: Listener, kept_own: bool) -> Judged:
         mine, strangers = self._dealt.held_out[number], self._dealt.strangers
@@ -220,23 +167,15 @@ class EmbeddingFleet:
         """Return which clips are recognised as their word, whatever the device calls it, bool [rows]."""
         label_map = listener.label_map
         self._model.set_weights(listener.weights)
-        x = self._normalised(self._words.embeddings[rows, 0])
+        x = self._model.normalise(self._words.embeddings[rows, 0][:, None])
         best = self._model.predict(x, label_map.listening_mask).argmax(axis=1)
         said = [self._meant.get(str(slot.class_id), slot.name) for slot in label_map.slots]
         heard = np.array([*said, *[""] * (label_map.capacity - len(said))])[best]
         return np.asarray(heard == self._words.words[rows])
 
-    def _normalised(self, embeddings: Floats) -> Floats:
-        return self._model.normalise(embeddings[:, None])
 
-    @property
-    def _statistics(self) -> EmbeddingStatistics:
-        statistics = self._bundle.manifest.embedding_statistics
-        assert statistics is not None
-        return statistics
-
-    def _imagined(self, slot: int) -> Floats:
-        raise AssertionError(f"nothing tells of slot {slot}")
+def _reads(arrays: Arrays) -> Callable[[], Arrays]:
+    return lambda: arrays
 
 
 def _meant(assignments: Sequence[Assigned], maps: Sequence[LabelMap]) -> dict[str, str]:

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Contribution, UploadTerms
-from aggregator_server.errors import MalformedUpdateError
-from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.tensors import Arrays
+from fleet_simulator.errors import require
 
 LABEL_ATTACKS = ("label_flip", "false_clips")
 ATTACKS = ("sign_flip", "scaling", "noise", *LABEL_ATTACKS, "silent")
 SCORE_ATTACKS = ("flipped_scores", "sure_scores")
+UNSHARED_ATTACKS = (*LABEL_ATTACKS, "silent")
+USER_ATTACKS = ("poisoned_impressions", "noise", *SCORE_ATTACKS)
+ALL_ATTACKS = tuple(dict.fromkeys((*ATTACKS, *USER_ATTACKS)))
 MOST_CLIPS = 2**31 - 1  # that the protocol lets a device say
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -48,6 +49,28 @@ class FaultsSection:
     strength: float = 1.0
     honest_rounds: int = 0
     wrong_labels: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(0 <= self.attackers <= 1, "attackers", self.attackers, "must be from 0 to 1")
+        require(self.attack in ALL_ATTACKS, "attack", self.attack, f"must be {', '.join(ALL_ATTACKS)}")
+        require(0 <= self.strength <= LARGEST, "strength", self.strength, f"must be from 0 to {LARGEST:.4g}")
+        require(self.honest_rounds >= 0, "honest_rounds", self.honest_rounds, "must be 0 or more")
+        require(
+            not self.honest_rounds or self.attack not in LABEL_ATTACKS,
+            "honest_rounds",
+            self.honest_rounds,
+            f"must be 0 with {self.attack}: the attackers' labels are wrong from the start on",
+        )
+        require(0 <= self.wrong_labels <= 1, "wrong_labels", self.wrong_labels, "must be from 0 to 1")
+
+    def require_possible(self, possible: tuple[str, ...], whose: str) -> None:
+        """Refuse an attack that devices of a strategy cannot make.
+
+        Raises:
+            RefusedKeyError: it is none of the possible ones.
+        """
+        allowed = not self.attackers or self.attack in possible
+        require(allowed, "attack", self.attack, f"{whose} takes {', '.join(possible)}")
 
 
 def attacks(faults: FaultsSection, round_id: int) -> bool:
@@ -144,23 +167,3 @@ def misjudged(faults: FaultsSection, scores: Floats) -> Floats:
     sure = np.zeros_like(flipped)
     sure[np.arange(len(sure)), flipped.argmax(axis=1)] = 1.0
     return sure
-
-
-def accepted(
-    strategy: Strategy, terms: UploadTerms, uploads: Sequence[Contribution], *, attackers: bool
-) -> list[Contribution]:
-    """Return the uploads that the aggregator takes.
-
-    Raises:
-        MalformedUpdateError: it refuses one, and nobody attacks: then the simulation errs.
-    """
-    taken = []
-    for upload in uploads:
-        try:
-            strategy.check(terms, upload.update, upload.read())
-        except MalformedUpdateError:
-            if not attackers:
-                raise
-        else:
-            taken.append(upload)
-    return taken

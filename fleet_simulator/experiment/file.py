@@ -2,88 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from aggregator_server.errors import AggregatorError
-from edge_client.learning.methods.registry import shared_model_method, shared_model_methods
+from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.personalisations.registry import personalisations
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle import Manifest, read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.toml_sections import TomlFile
-from fleet_simulator.errors import ExperimentError
+from fleet_simulator.errors import ExperimentError, RefusedKeyError
 from fleet_simulator.experiment.changes import apply_changes
-from fleet_simulator.experiment.faults import FaultsSection
+from fleet_simulator.experiment.faults import ATTACKS, SCORE_ATTACKS, UNSHARED_ATTACKS, FaultsSection
+from fleet_simulator.experiment.local_kinds import is_prototypes, is_scores, method_of
 from fleet_simulator.experiment.sections import (
+    AnyExperiment,
     BaselinesSection,
     DataSection,
     Experiment,
     FleetSection,
     ModelSection,
-    RefusedKeyError,
     RoundsSection,
 )
 from fleet_simulator.experiment.upload_memory import require_memory
+from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
+from fleet_simulator.plugins import Plugin
 
 Source = Path | Mapping[str, Any]
+SCORES = "zero_shot"
+"""Strategy of an experiment whose users each have a section."""
 
-_OPTIONAL = ("faults", "baselines")
+_COMMON: dict[str, type[Any]] = {"data": DataSection, "rounds": RoundsSection, "faults": FaultsSection}
+_FLEET = _COMMON | {"fleet": FleetSection, "model": ModelSection, "baselines": BaselinesSection}
+_USERS = _COMMON | {"zero_shot": ZeroShotSection}
 
 
-def load_experiment(experiment: Source, changes: Sequence[str] = ()) -> Experiment:
-    """Read and check an experiment. Relative paths in it are relative to the file, or to the working directory.
+def load(experiment: Source, changes: Sequence[str] = (), plugins: tuple[Plugin, ...] = ()) -> AnyExperiment:
+    """Read and check an experiment of either kind.
+
+    Relative paths in it are relative to the file, or to the working directory.
 
     Args:
         experiment: path of the file, or what it would hold.
         changes: of its settings (:func:`apply_changes`).
+        plugins: files with methods that it may name, which are in use.
 
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
     """
     file = read_toml(experiment, changes)
-    document = file.document
-    kinds: dict[str, type[Any]] = {
-        "data": DataSection,
-        "fleet": FleetSection,
-        "model": ModelSection,
-        "rounds": RoundsSection,
-        "faults": FaultsSection,
-        "baselines": BaselinesSection,
-    }
-    file.require_known((*kinds, "personalisation"))
-    if missing := [name for name in kinds if name not in (*_OPTIONAL, *document)]:
-        raise ExperimentError(f"{file.path}: the section [{missing[0]}] is missing; docs/simulator.md has an example")
-    sections = {name: file.section(name, kind, document[name]) for name, kind in kinds.items() if name in document}
-    personalisation = file.table("personalisation", document.get("personalisation", {}))
-    try:
-        found = Experiment(**sections, personalisation=personalisation)
-    except RefusedKeyError as error:
-        raise ExperimentError(f"{file.place('faults', error.key)}: [faults] {error}") from error
-    try:
-        plan = found.rounds.plan
-        _require_shared_model(found.rounds.strategy, plan.local.name)
-    except (AggregatorError, ExperimentError) as error:
-        key = error.key if isinstance(error, RefusedKeyError) else None
-        raise ExperimentError(f"{file.place('rounds', key)}: [rounds] {error}") from error
-    try:
-        _require_personal(found, plan.local.name)
-    except (ExperimentError, ProtocolError) as error:
-        raise ExperimentError(f"{file.place('personalisation')}: [personalisation] {error}") from error
-    if found.baselines is not None and not found.fleet.held_out:
-        raise ExperimentError(
-            f"{file.place('baselines')}: [baselines] are evaluated on clips of devices; give [fleet] held_out, say 0.4"
-        )
-    try:
-        _require_bundles(found.model, plan.local.name)
-    except (ExperimentError, ProtocolError) as error:
-        raise ExperimentError(f"{file.place('model')}: [model] {error}") from error
-    try:
-        require_memory(found, read_bundle(found.model.bundle).manifest)
-    except ExperimentError as error:
-        raise ExperimentError(f"{file.place('rounds')}: [rounds] {error}") from error
-    return found
+    rounds = file.document.get("rounds")
+    scores = isinstance(rounds, dict) and rounds.get("strategy") == SCORES and "fleet" not in file.document
+    if "users" in file.document or scores:
+        return replace(_with_users(file), plugins=plugins)
+    return replace(_with_fleet(file), plugins=plugins)
+
+
+def load_experiment(experiment: Source, changes: Sequence[str] = ()) -> Experiment:
+    """Read and check an experiment whose devices are dealt clips; see :func:`load`."""
+    return _with_fleet(read_toml(experiment, changes))
+
+
+def load_zero_shot(experiment: Source, changes: Sequence[str] = ()) -> ZeroShotExperiment:
+    """Read and check an experiment whose users each have a section; see :func:`load`."""
+    return _with_users(read_toml(experiment, changes))
 
 
 def read_toml(experiment: Source, changes: Sequence[str] = ()) -> TomlFile:
@@ -100,16 +86,95 @@ def read_toml(experiment: Source, changes: Sequence[str] = ()) -> TomlFile:
     return file
 
 
-def _require_personal(experiment: Experiment, local: str) -> None:
+def _with_fleet(file: TomlFile) -> Experiment:
+    file.require_known((*_FLEET, "personalisation"))
+    _require_sections(file, ("data", "fleet", "model", "rounds"), "docs/simulator.md")
+    personalisation = file.table("personalisation", file.document.get("personalisation", {}))
+    found = Experiment(**_sections(file, _FLEET), personalisation=personalisation)
+    with _blaming(file, "model"):
+        manifest = read_bundle(found.model.bundle).manifest
+        _ = found.kind  # reads the others
+    with _blaming(file, "rounds"):
+        plan = found.plan
+    with _blaming(file, "model"):
+        _require_bundles(found)
+    method = method_of(plan.local.name)
+    with _blaming(file, "faults"):
+        scores = SCORE_ATTACKS if is_scores(method) else ()
+        possible = ATTACKS if isinstance(method, LocalMethod) else (*UNSHARED_ATTACKS, *scores)
+        found.faults.require_possible(possible, found.strategy)
+    with _blaming(file, "personalisation"):
+        _require_personal(found)
+    if found.baselines is not None and not found.fleet.held_out:
+        raise ExperimentError(
+            f"{file.place('baselines')}: [baselines] are evaluated on clips of devices; give [fleet] held_out, say 0.4"
+        )
+    with _blaming(file, "rounds"):
+        _require_public(found, manifest)
+        require_memory(found, manifest)
+    return found
+
+
+def _with_users(file: TomlFile) -> ZeroShotExperiment:
+    file.require_known((*_USERS, "[[users]]"), f" of the strategy {SCORES!r}, whose users have models of their own")
+    _require_sections(file, ("data", "[users]", "rounds"), "docs/simulator-zero-shot.md")
+    sections = _sections(file, _USERS)
+    users = tuple(_user(file, number, values) for number, values in enumerate(_tables(file), 1))
+    try:
+        found = ZeroShotExperiment(users=users, **sections)
+    except RefusedKeyError as error:
+        raise ExperimentError(f"{file.place('faults', error.key)}: [faults] {error}") from error
+    except ExperimentError as error:
+        raise ExperimentError(f"{file.path}: {error}") from error
+    with _blaming(file, "rounds"):
+        plan = found.plan
+        if plan.local.name != SCORES:
+            raise RefusedKeyError(
+                "strategy",
+                found.strategy,
+                f"[[users]] have models of their own, which only {SCORES!r} combines; a shared model's experiment has "
+                "[fleet] and [model] instead",
+            )
+    for number, user in enumerate(users, 1):
+        _require_bundles_of(file.path, f"[users {number}]", user, found)
+    return found
+
+
+def _require_sections(file: TomlFile, needed: Sequence[str], example: str) -> None:
+    if missing := [name for name in needed if name.strip("[]") not in file.document]:
+        raise ExperimentError(f"{file.path}: the section [{missing[0]}] is missing; {example} has an example")
+
+
+def _sections(file: TomlFile, kinds: Mapping[str, type[Any]]) -> dict[str, Any]:
+    """Return the sections that are there; those that are not have their defaults."""
+    return {
+        name: file.section(name, kind, file.document[name]) for name, kind in kinds.items() if name in file.document
+    }
+
+
+@contextmanager
+def _blaming(file: TomlFile, section: str) -> Iterator[None]:
+    """Name the section, and its place in the file, in an error."""
+    try:
+        yield
+    except (AggregatorError, ExperimentError, ProtocolError) as error:
+        key = error.key if isinstance(error, RefusedKeyError) else None
+        raise ExperimentError(f"{file.place(section, key)}: [{section}] {error}") from error
+
+
+def _require_personal(experiment: Experiment) -> None:
     """Check the personalisation, and that it can be run.
 
     Raises:
         ExperimentError, ProtocolError: not so.
     """
-    name = experiment.personal.name
+    name, local = experiment.personal.name, experiment.plan.local.name
     if name == "none":
         return
-    if personalisations()[name].groups and shared_model_method(local).any_architecture:
+    method = method_of(local)
+    if is_prototypes(method):
+        raise ExperimentError(f"name = {name!r}: with {local} every device fits a head of its own anyway; leave it out")
+    if personalisations()[name].groups and (not isinstance(method, LocalMethod) or method.any_architecture):
         raise ExperimentError(
             f"name = {name!r}: with {local} the devices have models of their own, which no group shares; use 'local'"
         )
@@ -117,27 +182,80 @@ def _require_personal(experiment: Experiment, local: str) -> None:
         raise ExperimentError(f"name = {name!r}: devices choose by clips of their own; give [fleet] held_out, say 0.4")
 
 
-def _require_shared_model(strategy: str, local: str) -> None:
-    known = shared_model_methods()
-    if local not in known:
-        raise ExperimentError(
-            f"strategy = {strategy!r}: the simulator runs strategies that share a model, with the local methods "
-            f"{', '.join(sorted(known))}"
-        )
-
-
-def _require_bundles(model: ModelSection, local: str) -> None:
-    """Check that the bundles can be read, and that the devices' own models go with the method.
+def _require_bundles(experiment: Experiment) -> None:
+    """Check that the bundles can be read, and that the devices' own models go with the plan.
 
     Raises:
         ExperimentError, BundleError, FeatureMismatchError: not so.
     """
-    shared = read_bundle(model.bundle).manifest
+    model, plan = experiment.model, experiment.plan
+    method, shared = method_of(plan.local.name), read_bundle(model.bundle).manifest
+    if is_prototypes(method) and (shared.embedding_statistics is None or not shared.background):
+        raise ExperimentError(
+            f"bundle = {model.bundle}: {method.name} needs a bundle with the words of its front end's pretraining, "
+            'such as bundle = "base"'
+        )
     for path in model.own:
         own = read_bundle(path).manifest
-        if not shared_model_method(local).any_architecture and own.weight_shapes != shared.weight_shapes:
+        shares = isinstance(method, LocalMethod) and not method.any_architecture and plan.others is None
+        if shares and own.network != shared.network:
             raise ExperimentError(
-                f"own = {path}: {local} needs the fleet's bundle on every device; leave 'own' out, or use the "
-                "strategy 'fedmlac', which takes any architecture"
+                f"own = {path}: {plan.local.name} needs the fleet's bundle on every device; leave 'own' out, use the "
+                "strategy 'fedmlac', which takes any architecture, or give [rounds] others = { name = 'zero_shot' }"
             )
         own.feature_settings.require_same(shared.feature_settings, str(path), f"the shared model ({model.bundle})")
+
+
+def _require_public(experiment: Experiment, shared: Manifest) -> None:
+    """Check that there is a public set where the strategy needs one.
+
+    Raises:
+        ExperimentError: there is none.
+    """
+    plan = experiment.plan
+    mixed = any(read_bundle(path).manifest.network != shared.network for path in experiment.model.own)
+    scored = plan.others is not None and mixed
+    if experiment.data.public or (isinstance(method_of(plan.local.name), LocalMethod) and not scored):
+        return
+    what = "devices with another network than the shared model's score" if scored else f"{experiment.strategy} needs"
+    raise ExperimentError(f"strategy = {experiment.strategy!r}: {what} a public set; give [data] public, say 0.1")
+
+
+def _tables(file: TomlFile) -> list[Any]:
+    users = file.document["users"]
+    if not isinstance(users, list) or not users:
+        raise ExperimentError(f"{file.path}: users must be written as [[users]], once for each, not {users!r}")
+    return users
+
+
+def _user(file: TomlFile, number: int, values: Any) -> UserSection:  # noqa: ANN401  (whatever the file has there)
+    name = f"users {number}"
+    values = file.table(name, values)
+    rest = {key: value for key, value in values.items() if key != "events"}
+    events = values.get("events", [])
+    if not isinstance(events, list):
+        raise ExperimentError(f"{file.path}: [{name}] events must be written as [[users.events]], not {events!r}")
+    user: UserSection = file.section(name, UserSection, rest, (number,))
+    found = [
+        file.section(f"users.events {place} of user {number}", EventSection, event, (number, place))
+        for place, event in enumerate(events, 1)
+    ]
+    return replace(user, events=tuple(found))
+
+
+def _require_bundles_of(path: Path, name: str, user: UserSection, experiment: ZeroShotExperiment) -> None:
+    """Check that a user's bundles can be read, have room, and hear as the first user's does."""
+    first = experiment.users[0].bundle
+    for bundle in user.bundles:
+        try:
+            manifest = read_bundle(bundle).manifest
+            manifest.feature_settings.require_same(
+                read_bundle(first).manifest.feature_settings, str(bundle), f"the first user's model ({first})"
+            )
+        except ProtocolError as error:
+            raise ExperimentError(f"{path}: {name} {error}") from error
+        if manifest.capacity < len(experiment.labels):
+            raise ExperimentError(
+                f"{path}: {name} bundle = {bundle}: its head has {manifest.capacity} slots, and the fleet will come "
+                f"to {len(experiment.labels)} labels; build it with a larger --capacity"
+            )

@@ -9,19 +9,25 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.schemas import RoundRequest
+from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.strategies.plan_methods import complete
+from aggregator_server.strategies.recommended import FleetKind, recommended
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.messages import Choice, RoundPlan
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.setting import Value
-from fleet_simulator.errors import RefusedKeyError as RefusedKeyError
 from fleet_simulator.errors import require as _require
 from fleet_simulator.experiment.data_section import DataSection as DataSection
-from fleet_simulator.experiment.faults import ATTACKS, LABEL_ATTACKS, LARGEST, FaultsSection
+from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.plugins import Plugin
 
+_DIGEST_VERSION = 2  # changes with what a digest is of
 SPLITS = ("speaker", "recording", "dirichlet", "iid")
 
 
@@ -93,23 +99,25 @@ class RoundsSection:
 
     Attributes:
         count: how many.
-        strategy: as the aggregator names them.
+        strategy: as the aggregator names them; ``recommended``: what it would choose for this fleet.
         seed: of everything random: the data's split, the selection, the devices.
         evaluate_every: rounds from one test of the global model to the next; the last one is always tested; 0: none is.
         local: settings of the strategy's local method.
         aggregation: settings of the strategy's rule; with ``name``: another rule.
         selection: ``name`` and its settings.
+        others: ``name`` of the strategy, and settings, of devices whose network is not the shared model's.
         quarantine: whether devices whose uploads stand out or are refused again and again take part no longer, as an
             aggregator has it.
     """
 
     count: int
-    strategy: str = "fedavg"
+    strategy: str = RECOMMENDED
     seed: int = 0
     evaluate_every: int = 1
     local: dict[str, Value] = field(default_factory=dict)
     aggregation: dict[str, Value] = field(default_factory=dict)
     selection: dict[str, Value] = field(default_factory=dict)
+    others: dict[str, Value] = field(default_factory=dict)
     quarantine: bool = False
 
     def __post_init__(self) -> None:
@@ -117,25 +125,31 @@ class RoundsSection:
         _require(self.evaluate_every >= 0, "evaluate_every", self.evaluate_every, "must not be negative")
 
     @property
+    def request(self) -> RoundRequest:
+        """What an administrator would ask the aggregator for."""
+        rule = dict(self.aggregation)
+        return RoundRequest(
+            self.strategy,
+            settings=self.local,
+            aggregation=_method("aggregation", rule) if "name" in rule else rule,
+            seed=self.seed,
+            selection=_method("selection", self.selection) if self.selection else None,
+            others=_method("others", self.others) if self.others else None,
+        )
+
+    @property
     def plan(self) -> RoundPlan:
-        """The plan that the aggregator would make of this.
+        """The plan that the aggregator would make of this, where a strategy is named.
 
         Raises:
             AggregatorError, ProtocolError: the strategy, a method or a setting is wrong.
         """
-        rule = dict(self.aggregation)
-        aggregation = _method(rule) if "name" in rule else rule
-        selection = _method(self.selection) if self.selection else None
-        return make_plan(
-            RoundRequest(
-                self.strategy, settings=self.local, aggregation=aggregation, seed=self.seed, selection=selection
-            )
-        )
+        return make_plan(self.request)
 
 
-def _method(table: dict[str, Value]) -> Choice:
+def _method(key: str, table: dict[str, Value]) -> Choice:
     settings = dict(table)
-    _require("name" in settings, "selection", table, "needs a 'name'")
+    _require("name" in settings, key, table, "needs a 'name'")
     return Choice(str(settings.pop("name")), settings)
 
 
@@ -156,9 +170,57 @@ class BaselinesSection:
         _require(0 < self.learning_rate <= 10, "learning_rate", self.learning_rate, "must be above 0, at most 10")
 
 
+class AnyExperiment:
+    """What both kinds of experiment have; its ``plugins`` are files with methods that its rounds name."""
+
+    data: DataSection
+    rounds: RoundsSection
+    faults: FaultsSection
+    plugins: tuple[Plugin, ...]
+
+    @property
+    def bundles(self) -> tuple[Path, ...]:
+        """Every bundle that the experiment names."""
+        raise NotImplementedError
+
+    @property
+    def kind(self) -> FleetKind:
+        """What the recommended strategy depends on."""
+        raise NotImplementedError
+
+    @cached_property
+    def request(self) -> RoundRequest:
+        """What an administrator would ask the aggregator for; where no strategy is named, the recommended one."""
+        return recommended(self.rounds.request, self.kind)
+
+    @property
+    def strategy(self) -> str:
+        """Name of the strategy."""
+        return self.request.strategy
+
+    @cached_property
+    def plan(self) -> RoundPlan:
+        """The plan that the aggregator would make of this.
+
+        Raises:
+            AggregatorError, ProtocolError: the strategy, a method or a setting is wrong.
+        """
+        return make_plan(self.request)
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides the result but the number of rounds: a run may be made longer afterwards."""
+        assert dataclasses.is_dataclass(self)
+        document: dict[str, Any] = dataclasses.asdict(self)
+        del document["rounds"]["count"]
+        document |= {"version": _DIGEST_VERSION, "plugins": [plugin.sha256 for plugin in self.plugins]}
+        document["bundles"] = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in self.bundles}
+        return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
+
+
 @dataclass(frozen=True)
-class Experiment:
-    """A whole experiment; its ``plugins`` are files with methods that its rounds name."""
+class Experiment(AnyExperiment):
+    """An experiment whose devices are dealt the clips of a corpus."""
 
     data: DataSection
     fleet: FleetSection
@@ -168,21 +230,6 @@ class Experiment:
     personalisation: dict[str, Value] = field(default_factory=dict)
     baselines: BaselinesSection | None = None
     plugins: tuple[Plugin, ...] = ()
-
-    def __post_init__(self) -> None:
-        faults = self.faults
-        _require(0 <= faults.attackers <= 1, "attackers", faults.attackers, "must be from 0 to 1")
-        _require(faults.attack in ATTACKS, "attack", faults.attack, f"must be {', '.join(ATTACKS)}")
-        _require(0 <= faults.strength <= LARGEST, "strength", faults.strength, f"must be from 0 to {LARGEST:.4g}")
-        honest = faults.honest_rounds
-        _require(honest >= 0, "honest_rounds", honest, "must be 0 or more")
-        _require(
-            not honest or faults.attack not in LABEL_ATTACKS,
-            "honest_rounds",
-            honest,
-            f"must be 0 with {faults.attack}: the attackers' labels are wrong from the start on",
-        )
-        _require(0 <= faults.wrong_labels <= 1, "wrong_labels", faults.wrong_labels, "must be from 0 to 1")
 
     @property
     def personal(self) -> Choice:
@@ -195,23 +242,14 @@ class Experiment:
         return complete("personalisation", Choice(str(settings.pop("name")), settings))
 
     @property
-    def digest(self) -> str:
-        """Of all that decides the result but the number of rounds: a run may be made longer afterwards."""
-        document = dataclasses.asdict(self)
-        del document["rounds"]["count"]
-        del document["plugins"]
-        if self.plugins:
-            document["plugins"] = [plugin.sha256 for plugin in self.plugins]
-        if self.baselines is None:
-            del document["baselines"]
-        for section, key in (
-            ("rounds", "quarantine"),
-            ("fleet", "local_models"),
-            ("fleet", "shares"),
-            ("faults", "honest_rounds"),
-        ):
-            if not document[section][key]:
-                del document[section][key]
-        for path in (self.model.bundle, *self.model.own):
-            document[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
-        return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
+    def bundles(self) -> tuple[Path, ...]:
+        """Every bundle that the experiment names."""
+        return (self.model.bundle, *self.model.own)
+
+    @cached_property
+    def kind(self) -> FleetKind:
+        """What the recommended strategy depends on."""
+        shared = read_bundle(self.model.bundle).manifest
+        own = [read_bundle(path).manifest.network for path in self.model.own]
+        embeddings = isinstance(shared.feature_settings, EmbeddingSettings)
+        return FleetKind(embeddings=embeddings, shares_network=not own or shared.network in own)

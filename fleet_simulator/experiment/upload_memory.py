@@ -10,21 +10,21 @@ from aggregator_server.strategies import weight_sharing
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import Manifest
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment.sections import Experiment, RoundsSection
+from fleet_simulator.experiment.sections import Experiment
 
 _WEIGHT_BYTES = 4
 _GB = 1e9
 
 
-def averages_blocks(rounds: RoundsSection) -> bool:
+def averages_blocks(experiment: Experiment) -> bool:
     """Return whether a mean over blocks of devices, and then over the blocks, is what the strategy makes of uploads.
 
     That is known of the project's own check and aggregation with the rule ``weighted_mean``, where no number of
     clips is capped by those of the other devices. Whatever another strategy does, it gets every upload.
     """
-    chosen = strategy(rounds.strategy)
+    chosen = strategy(experiment.strategy)
     ours = chosen.check is weight_sharing.check and chosen.aggregate is weight_sharing.aggregate
-    rule = rounds.plan.aggregation
+    rule = experiment.plan.aggregation
     return ours and rule.name == "weighted_mean" and not rule.settings["clips_cap"]
 
 
@@ -39,16 +39,16 @@ def require_memory(experiment: Experiment, manifest: Manifest, memory: int | Non
     Raises:
         ExperimentError: they do not fit; says how large they are, and what would fit.
     """
-    if averages_blocks(experiment.rounds):
+    if not strategy(experiment.strategy).shares_model or averages_blocks(experiment):
         return
-    plan, devices = experiment.rounds.plan, experiment.fleet.devices
+    plan, devices = experiment.plan, experiment.fleet.devices
     memory = machine_memory() if memory is None else memory
     weights = sum(math.prod(shape) for shape in manifest.weight_shapes.values())
     selected = selected_count(plan.selection, devices)
     needed, fitting = _WEIGHT_BYTES * weights * selected, memory // (_WEIGHT_BYTES * weights)
     if needed > memory:
         raise ExperimentError(
-            f"strategy = {experiment.rounds.strategy!r} with the rule {plan.aggregation.name!r} needs all uploads of a "
+            f"strategy = {experiment.strategy!r} with the rule {plan.aggregation.name!r} needs all uploads of a "
             f"round at once: {selected:,} devices x {weights:,} weights are {needed / _GB:,.1f} GB, and this machine "
             f"has {memory / _GB:,.1f} GB. Select fewer devices a round, at most {fitting:,}, such as by "
             f'selection = {{ name = "uniform", fraction = {fitting / devices:.2g} }}; or take the mean of all, '

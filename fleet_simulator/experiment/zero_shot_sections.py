@@ -5,19 +5,16 @@ The settings of Gudur & Perepu 2021, tables 1 and 3: architectures, labels, clip
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from aggregator_server.strategies.recommended import FleetKind
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_simulator.errors import ExperimentError, require
 from fleet_simulator.experiment.data_section import DataSection
-from fleet_simulator.experiment.faults import SCORE_ATTACKS, FaultsSection
-from fleet_simulator.experiment.sections import RoundsSection
+from fleet_simulator.experiment.faults import USER_ATTACKS, FaultsSection
+from fleet_simulator.experiment.sections import AnyExperiment, RoundsSection
 from fleet_simulator.plugins import Plugin
-
-ATTACKS = ("poisoned_impressions", "noise", *SCORE_ATTACKS)
 
 
 @dataclass(frozen=True)
@@ -102,8 +99,8 @@ class UserSection:
 
 
 @dataclass(frozen=True)
-class ZeroShotExperiment:
-    """A whole experiment of the strategy ``zero_shot``; its ``plugins`` are files with methods that its rounds name."""
+class ZeroShotExperiment(AnyExperiment):
+    """An experiment of the strategy ``zero_shot`` whose users each have a section."""
 
     data: DataSection
     rounds: RoundsSection
@@ -122,8 +119,7 @@ class ZeroShotExperiment:
         if self.rounds.selection:
             raise ExperimentError("[rounds] selection: every user takes part in every round; leave it out")
         faults = self.faults
-        if faults.attackers and faults.attack not in ATTACKS:
-            raise ExperimentError(f"[faults] attack = {faults.attack!r}: zero_shot takes {', '.join(ATTACKS)}")
+        faults.require_possible(USER_ATTACKS, "zero_shot")
         if faults.wrong_labels:
             raise ExperimentError(f"[faults] wrong_labels = {faults.wrong_labels}: zero_shot has none; leave it out")
 
@@ -139,12 +135,11 @@ class ZeroShotExperiment:
         return tuple(dict.fromkeys((*self.known, *new)))
 
     @property
-    def digest(self) -> str:
-        """Of all that decides the result but the number of rounds: a run may be made longer afterwards."""
-        document = dataclasses.asdict(self)
-        del document["rounds"]["count"], document["plugins"]
-        if self.plugins:
-            document["plugins"] = [plugin.sha256 for plugin in self.plugins]
-        for path in (path for user in self.users for path in user.bundles):
-            document[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
-        return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
+    def bundles(self) -> tuple[Path, ...]:
+        """Every bundle that the experiment names."""
+        return tuple(path for user in self.users for path in user.bundles)
+
+    @property
+    def kind(self) -> FleetKind:
+        """What the recommended strategy depends on: users share no network."""
+        return FleetKind(embeddings=False, shares_network=False)

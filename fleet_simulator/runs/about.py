@@ -27,6 +27,7 @@ def about(experiment: Any) -> dict[str, Any]:  # noqa: ANN401  (a dataclass of e
         "version": version(),
         "code": code_digest(),
         "experiment": experiment.digest,
+        "strategy": experiment.strategy,
         "seed": experiment.rounds.seed,
         "settings": settings,
     }

@@ -11,8 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fleet_simulator.errors import RunFolderError
-from fleet_simulator.runs.loop import RESULT
-from fleet_simulator.runs.run_folder import STATE
+from fleet_simulator.runs.run_folder import RESULT, STATE
 
 Rounds = list[dict[str, Any]]
 _SEED = "rounds.seed"

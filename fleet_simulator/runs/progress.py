@@ -66,8 +66,9 @@ class Lines:
         self._accuracy = entry.get("accuracy", self._accuracy)
         left = round(seconds * (self._rounds - entry["round"]))
         accuracy = "" if self._accuracy is None else f"accuracy {100 * self._accuracy:5.1f} %  "
+        loss = f"loss {entry['loss']:.3f}  " if "loss" in entry else ""
         return (
-            f"round {entry['round']}/{self._rounds}  {accuracy}loss {entry['loss']:.3f}  "
+            f"round {entry['round']}/{self._rounds}  {accuracy}{loss}"
             f"{entry['devices'] / seconds:,.0f} devices/s  left {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
         )
 

@@ -15,6 +15,7 @@ from fleet_protocol.tensors import Arrays, pack, unpack
 from fleet_simulator.errors import RunFolderError
 
 STATE = "state.safetensors"
+RESULT = "result.json"
 _LOCK = "lock"
 
 

@@ -13,7 +13,7 @@ from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.sections import RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment, ZeroShotSection
 from fleet_simulator.runs.progress import Silent
-from fleet_simulator.zero_shot.simulation import run_zero_shot
+from fleet_simulator.simulation.run import run
 from studies.run import Figures
 from studies.simulated import shared_inputs
 
@@ -54,6 +54,6 @@ def shared_scores(
         ZeroShotSection(public=public, clips=(_ALL, _ALL), held_out=0.2, guard=False),
     )
     with tempfile.TemporaryDirectory() as folder:
-        found = run_zero_shot(experiment, Path(folder), 0, Silent(), shared_inputs())[-1]["users"]
+        found = run(experiment, Path(folder), 0, Silent(), inputs=shared_inputs()).rounds[-1]["users"]
     own, strangers = (float(np.mean([user[name] for user in found])) for name in ("own_after", "held_out_after"))
     return {"own": own / 100, "strangers": strangers / 100}

@@ -14,11 +14,12 @@ from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
 from fleet_simulator.runs.progress import Silent
-from fleet_simulator.shared_model.metrics import metrics
-from fleet_simulator.shared_model.simulation import run
-from fleet_simulator.shared_model.tasks import TestRows
-from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
-from fleet_simulator.shared_model.workers import InThisProcess
+from fleet_simulator.simulation.dealt_fleet import DealtFleet
+from fleet_simulator.simulation.federation import Federation
+from fleet_simulator.simulation.metrics import metrics
+from fleet_simulator.simulation.run import run
+from fleet_simulator.simulation.tasks import TestRows
+from fleet_simulator.simulation.workers import InThisProcess
 from studies.run import Figures
 from studies.simulated import shared_inputs
 
@@ -74,7 +75,8 @@ def _means(devices: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def _on_public_set(experiment: Experiment, folder: Path) -> float:
     """Return the accuracy on the public set, 0..1, of the shared model that a run left in its folder."""
-    fleet = VirtualFleet(experiment, folder, shared_inputs(), in_memory=True)
-    task = TestRows(experiment.rounds.count, fleet.shards.public)
+    fleet = DealtFleet(experiment, folder, shared_inputs(), in_memory=True)
+    work, _ = Federation(experiment, fleet, folder).opened(experiment.rounds.count)
+    task = TestRows(work, fleet.shards.public)
     with InThisProcess(fleet.setup, fleet.shards, shared_inputs()) as pool:
         return metrics(pool.run([task])[0])["accuracy"]

@@ -15,7 +15,7 @@ from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
 from fleet_simulator.runs.progress import Silent
-from fleet_simulator.zero_shot.simulation import run_zero_shot
+from fleet_simulator.simulation.run import run
 from studies.run import Figures
 from studies.simulated import shared_inputs
 
@@ -130,7 +130,7 @@ def play(
         )
         try:
             with tempfile.TemporaryDirectory() as folder:
-                played = run_zero_shot(experiment, Path(folder), 0, Silent(), shared_inputs())
+                played = run(experiment, Path(folder), 0, Silent(), inputs=shared_inputs()).rounds
             return {"rounds": played, "learning_rate": settings["learning_rate"]}
         except DivergedError:
             settings["learning_rate"] = float(settings["learning_rate"]) / 2

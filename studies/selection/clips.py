@@ -15,7 +15,7 @@ from aggregator_server.selection.draw import select
 from aggregator_server.strategies.plan_methods import complete
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
-from fleet_simulator.shared_model.tasks import device_id
+from fleet_simulator.simulation.tasks import device_id
 from studies.run import Figures
 
 HOURS = (8.13, 7.36, 7.19, 7.76, 7.52, 15.57, 15.88, 15.72, 24.26, 24.44)

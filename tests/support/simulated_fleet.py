@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+from fleet_protocol.tensors import unpack
 from fleet_simulator.runs.progress import Silent
-from fleet_simulator.shared_model.simulation import Result, run
+from fleet_simulator.runs.run_folder import STATE
+from fleet_simulator.simulation.run import Result, run
 
 
 def write_experiment(path: Path, bundle: Path, **sections) -> Path:
@@ -31,3 +33,9 @@ def toml(value) -> str:
 
 def simulate(experiment, folder: Path, workers: int = 0, inputs=None) -> Result:
     return run(experiment, folder, workers, Silent(), inputs=inputs)
+
+
+def left_in(folder: Path, part: str):
+    """The arrays of a part of the state that a run left: ``weights``, ``server``."""
+    arrays, _ = unpack((folder / STATE).read_bytes())
+    return {name.removeprefix(f"{part}/"): array for name, array in arrays.items() if name.startswith(f"{part}/")}

@@ -24,12 +24,100 @@ from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.saved_model import Progress, SavedModel
+from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.arrays import Floats
+from fleet_protocol.bundle import Manifest
 from fleet_protocol.fleet_prototypes import FleetPrototypes
+from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Learned, Update, Work, to_json
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, pack
+
+
+class PrototypeExchange:
+    """What a device tells its fleet in a round, and what it takes up; wherever its embeddings come from.
+
+    Attributes:
+        label_map: Labels as the round leaves them; replaced, not changed.
+    """
+
+    def __init__(self, manifest: Manifest, label_map: LabelMap, work: Work, context: RoundContext) -> None:
+        """Prepare.
+
+        Args:
+            manifest: of the device's bundle.
+            label_map: of its model.
+            work: what the aggregator asks for.
+            context: what the aggregator sent along with the work.
+
+        Raises:
+            ModelError: the bundle carries no words of a pretraining.
+            FeatureMismatchError: the bundle and the public set compute features differently.
+        """
+        statistics = manifest.embedding_statistics
+        if statistics is None or not manifest.background:
+            raise ModelError(
+                "the strategy prototypes needs a bundle with the words of its front end's pretraining, and this "
+                f'device\'s ({manifest.architecture}) has none; use another, such as bundle = "base"'
+            )
+        self._statistics = statistics
+        self._settings = manifest.feature_settings
+        self._settings.require_same(
+            context.public_set.settings, f"this device's bundle ({manifest.architecture})", "the public set"
+        )
+        self.label_map = label_map
+        self._work = work
+
+    def contribute(
+        self, takes: Mapping[str, Floats], device_id: str, noise_key: bytes, *, share_names: bool
+    ) -> tuple[Update, Arrays]:
+        """Give every label a slot; return the upload.
+
+        Args:
+            takes: embeddings by label, float32 [clips, variants, numbers]; the first variant is the clip itself.
+            device_id: of the device.
+            noise_key: of the plan's noise; see :func:`edge_client.learning.prototype_noise.noise_rng`.
+            share_names: whether the owner's words for new sounds travel.
+
+        Raises:
+            LabelError: the head has no free slot.
+        """
+        label_map = take_labels(self.label_map, tuple(takes), self._work.classes)
+        owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
+        with_clips = sorted(set(owners.tolist()))
+        new = to_report(label_map, with_clips)
+        of_fleet = {info.class_id for info in self._work.classes}
+        known = [slot for slot in with_clips if label_map.class_ids[slot] in of_fleet]
+        update = build_update(
+            self._work,
+            device_id,
+            features=self._settings.digest,
+            label_map=label_map,
+            slots=owners,
+            classes=[str(label_map.class_ids[slot]) for slot in known],
+            known=known,
+            new=new,
+            share_names=share_names,
+        )
+        own = np.concatenate([clips[:, 0] for clips in takes.values()])
+        means = np.stack([self._mean(own[owners == slot], noise_key)[None] for slot in (*known, *new)])
+        counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
+        self.label_map = label_map
+        return update, {"prototypes": means, "counts": counts}
+
+    def _mean(self, embeddings: Floats, noise_key: bytes) -> Floats:
+        """Return the mean embedding of a class, with the plan's noise: the same as long as its clips are the same."""
+        settings = self._work.plan.local.settings
+        clip_norm, noise = float(settings["clip_norm"]), float(settings["noise"])
+        rng = noise_rng(noise_key, embeddings, clip_norm, noise)
+        return private_mean(embeddings, self._statistics, clip_norm, noise, rng)
+
+    def apply_result(self, adopt: bool) -> None:
+        """Link what was recognised; ``adopt``: take up classes that other devices discovered."""
+        self.label_map = link_recognised(self.label_map, self._work.assignments)
+        if adopt:
+            discovered = [info for info in self._work.classes if info.discovered_in is not None]
+            self.label_map = adopt_classes(self.label_map, discovered)
 
 
 class PrototypeRound:
@@ -45,25 +133,14 @@ class PrototypeRound:
             work: What the aggregator asks for; its blobs are in the state folder.
 
         Raises:
-            ModelError: the device's bundle carries no words of a pretraining.
-            FeatureMismatchError: the bundle and the public set compute features differently.
+            ModelError, FeatureMismatchError: see :class:`PrototypeExchange`.
         """
-        manifest = saved.bundle.manifest
-        self._statistics = manifest.embedding_statistics
-        if self._statistics is None or not manifest.background:
-            raise ModelError(
-                "the strategy prototypes needs a bundle with the words of its front end's pretraining, and this "
-                f'device\'s ({manifest.architecture}) has none; use another, such as bundle = "base"'
-            )
-        public_set = PublicSet.unpack(state.blobs.read(work.public_set))
-        self._settings = manifest.feature_settings
-        self._settings.require_same(
-            public_set.settings, f"this device's bundle ({manifest.architecture})", "the public set"
-        )
-        self.context = RoundContext(public_set, None)
+        self.context = RoundContext(PublicSet.unpack(state.blobs.read(work.public_set)), None)
         self.label_map = saved.progress.label_map
         self.model: ModelRuntime
         self.work = work
+        self._exchange = PrototypeExchange(saved.bundle.manifest, self.label_map, work, self.context)
+        self._settings = saved.bundle.manifest.feature_settings
         self._config = config
         self._state = state
         self._saved = saved
@@ -80,43 +157,17 @@ class PrototypeRound:
             raise RecordingError(
                 f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
             )
-        update, arrays, progress = self._upload(takes)
-        self._state.outbox.put(self._state.outbox.update_path(self.work.round_id), pack(arrays, to_json(update)))
-        self._state.model.save(self._saved.bundle.weights, self._saved.listening, progress)
-
-    def _upload(self, takes: Mapping[str, Floats]) -> tuple[Update, Arrays, Progress]:
-        label_map = take_labels(self._saved.progress.label_map, tuple(takes), self.work.classes)
-        owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
-        with_clips = sorted(set(owners.tolist()))
-        new = to_report(label_map, with_clips)
-        of_fleet = {info.class_id for info in self.work.classes}
-        known = [slot for slot in with_clips if label_map.class_ids[slot] in of_fleet]
-        update = build_update(
-            self.work,
+        update, arrays = self._exchange.contribute(
+            takes,
             self._state.identity.load().device_id,
-            features=self._settings.digest,
-            label_map=label_map,
-            slots=owners,
-            classes=[str(label_map.class_ids[slot]) for slot in known],
-            known=known,
-            new=new,
+            self._state.identity.noise_key(),
             share_names=self._config.device.share_names,
         )
-        own = np.concatenate([clips[:, 0] for clips in takes.values()])
-        means = np.stack([self._mean(own[owners == slot])[None] for slot in (*known, *new)])
-        counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
-        before = self._saved.progress
+        label_map, before = self._exchange.label_map, self._saved.progress
         unheard = (*before.unheard, *label_map.new_since(before.label_map))
         progress = dataclasses.replace(before, label_map=label_map, contributed=self.work.round_id, unheard=unheard)
-        return update, {"prototypes": means, "counts": counts}, progress
-
-    def _mean(self, embeddings: Floats) -> Floats:
-        """Return the mean embedding of a class, with the plan's noise: the same as long as its clips are the same."""
-        assert self._statistics is not None
-        settings = self.work.plan.local.settings
-        clip_norm, noise = float(settings["clip_norm"]), float(settings["noise"])
-        rng = noise_rng(self._state.identity.noise_key(), embeddings, clip_norm, noise)
-        return private_mean(embeddings, self._statistics, clip_norm, noise, rng)
+        self._state.outbox.put(self._state.outbox.update_path(self.work.round_id), pack(arrays, to_json(update)))
+        self._state.model.save(self._saved.bundle.weights, self._saved.listening, progress)
 
     def learn(self) -> None:
         """Write the report into the outbox, and then the model.
@@ -125,10 +176,8 @@ class PrototypeRound:
             LabelError: the head has no free slot.
             ModelError: the training diverged.
         """
-        label_map = link_recognised(self._saved.progress.label_map, self.work.assignments)
-        if self._config.device.learn_discovered:
-            label_map = adopt_classes(label_map, [info for info in self.work.classes if info.discovered_in is not None])
-        self.label_map = label_map
+        self._exchange.apply_result(self._config.device.learn_discovered)
+        self.label_map = self._exchange.label_map
         progress = after_round(self._saved.progress, self)
         progress = dataclasses.replace(progress, provisional=self._provisional(), unheard=())
         made = go_over(self._config, self._state, dataclasses.replace(self._saved, progress=progress))

@@ -18,6 +18,10 @@ class PublicRows:
 
     The model must hold the fleet's weights whenever an opinion is needed. The last rehearsal is kept: virtual devices
     of one round mostly have the same.
+
+    Attributes:
+        x: Features normalised for the shared model, float32 [rows, frames, coefficients].
+        labels: The fleet's classes, which are the shared model's slots, int64 [rows].
     """
 
     def __init__(self, shared: ModelRuntime, x: Floats, labels: Ints, synthetic: Bools, *, trained: bool) -> None:
@@ -31,7 +35,7 @@ class PublicRows:
             trained: whether the fleet has trained the shared model, so that it has an opinion on recordings.
         """
         self._shared = shared
-        self._x = x
+        self.x = x
         self.labels = labels
         self._trained = trained
         self._synthetic = synthetic
@@ -72,9 +76,9 @@ class PublicRows:
             targets = from_slots(self.labels[rows], len(opinions))
             recorded = ~self._synthetic[rows]
             if recorded.any() and (by_opinion or self._only_imagined.size):
-                opinion = self._shared.predict(self._x[rows[recorded]], opinions)
+                opinion = self._shared.predict(self.x[rows[recorded]], opinions)
                 targets[recorded] = opinion if by_opinion else self._leaving_alone(targets[recorded], opinion)
-            x = self._x if len(rows) == len(self._x) else self._x[rows]
+            x = self.x if len(rows) == len(self.x) else self.x[rows]
             self._last = key, Rehearsal(x, weight * targets)
         return self._last[1]
 

@@ -6,6 +6,7 @@ strategy, so that the aggregator gives their classes a slot. Learn: take up clas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,6 +40,7 @@ class WeightSharing(NetworkJob):
         context: RoundContext,
         device_id: str,
         shared: ModelRuntime | None,
+        public: PublicRows | None = None,
     ) -> None:
         """Prepare.
 
@@ -49,7 +51,10 @@ class WeightSharing(NetworkJob):
             work: What the aggregator asks for.
             context: What the aggregator sent along with the work.
             device_id: The device's identifier.
-            shared: Runtime of ``context.model``; None where the round has none.
+            shared: Runtime of ``context.model``; None where the round has none. It may be ``model`` itself, where the
+                device keeps no model of its own.
+            public: The public set as the shared model takes it, of a process that does the work of many devices; these
+                then do not measure how the shared model does on it. None: it is made of ``context``.
 
         Raises:
             FeatureMismatchError: the models and the public set compute features differently.
@@ -66,9 +71,12 @@ class WeightSharing(NetworkJob):
             _require_same_model(model.manifest, self.bundle.manifest, method.name)
         self.shared = shared
         self._class_ids = tuple(info.class_id for info in work.classes)
-        public = context.public_set
-        self._x0 = self.shared.normalise(public.features)
-        self._public = PublicRows(self.shared, self._x0, public.labels, public.synthetic, trained=context.trained)
+        self._measures = public is None
+        if public is None:
+            rows = context.public_set
+            x0 = shared.normalise(rows.features)
+            public = PublicRows(shared, x0, rows.labels, rows.synthetic, trained=context.trained)
+        self._public = public
 
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
         """Train the shared model on the round's clips; return the upload.
@@ -95,7 +103,7 @@ class WeightSharing(NetworkJob):
         loss = train_shared(task, self.method.prepare(task), rehearsal)
         require_finite(self.work, loss, self.shared.get_weights().values())
         metrics["local_accuracy"] = self._public_accuracy()
-        if not self.method.keeps_own:
+        if not self.method.keeps_own and self.model is not self.shared:
             self.model.set_weights(self._in_own_order(self.shared.get_weights(), order, self.model.get_weights()))
         of_fleet = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id in self._class_ids]
         update, described = self.described(clips, new, of_fleet, share_names)
@@ -145,12 +153,14 @@ class WeightSharing(NetworkJob):
         return {"classes": float(len(self._class_ids))}
 
     def _public_accuracy(self) -> float:
-        """Accuracy of the shared model on the public recordings, among all classes of the fleet."""
+        """Accuracy of the shared model on the public recordings, among all classes of the fleet; NaN: not measured."""
+        if not self._measures:
+            return math.nan
         real = ~self.context.public_set.synthetic
         count = len(self._class_ids)
         mask = np.zeros(self.bundle.manifest.capacity, np.float32)
         mask[:count] = 1.0
-        scores = self.shared.predict(self._x0[real], mask)[:, :count]
+        scores = self.shared.predict(self._public.x[real], mask)[:, :count]
         return accuracy(scores, self.context.public_set.labels[real], range(count))
 
 
@@ -167,7 +177,7 @@ def _require_same_model(own: Manifest, shared: Manifest, method: str) -> None:
     Raises:
         ModelError: they are not.
     """
-    if own.network != shared.network:
+    if own is not shared and own.network != shared.network:
         raise ModelError(
             f"{method} trains the fleet's model ({shared.architecture}, capacity {shared.capacity}) and this device's "
             f"bundle is another ({own.architecture}, capacity {own.capacity}): install the fleet's bundle, or open "

@@ -13,10 +13,11 @@ from fleet_simulator.experiment.faults import (
     taught_labels,
 )
 from fleet_simulator.experiment.file import load_experiment
-from fleet_simulator.shared_model.tasks import NO_OWN, Block
-from fleet_simulator.shared_model.virtual_device import VirtualDevices
-from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
-from tests.support.simulated_fleet import simulate, write_experiment
+from fleet_simulator.simulation.dealt_fleet import DealtFleet
+from fleet_simulator.simulation.federation import Federation
+from fleet_simulator.simulation.tasks import NO_OWN, Block
+from fleet_simulator.simulation.virtual_devices import VirtualDevices
+from tests.support.simulated_fleet import Silent, simulate, write_experiment
 
 
 @pytest.mark.parametrize(
@@ -110,10 +111,11 @@ def test_a_fleet_whose_devices_are_all_in_quarantine_is_an_error(tmp_path, bundl
         bundles["ann3"],
         rounds={"count": 1, "quarantine": True},
     )
-    fleet = VirtualFleet(load_experiment(path), tmp_path, in_memory=True)
-    fleet.state.suspicion[:] = SUSPICION
+    experiment = load_experiment(path)
+    federation = Federation(experiment, DealtFleet(experiment, tmp_path, in_memory=True), tmp_path)
+    federation.state.suspicion[:] = SUSPICION
     with pytest.raises(SimulationError, match=r"all devices are in quarantine; set rounds\.quarantine to false"):
-        fleet._select(1)
+        federation.play(1, Silent())
 
 
 def test_refused_uploads_leave_the_others_alone(tmp_path, bundles):
@@ -138,9 +140,10 @@ def test_liars_about_their_clips_teach_wrong_labels_and_say_that_they_are_many(t
     path = write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds=rounds, faults=faults)
     experiment = load_experiment(path)
     liars = attacking_devices(experiment.faults, 9, experiment.rounds.seed)
-    fleet = VirtualFleet(experiment, tmp_path, in_memory=True)
+    fleet = DealtFleet(experiment, tmp_path, in_memory=True)
     devices = VirtualDevices(fleet.setup, fleet.shards)
-    block = Block(1, 0, tuple(range(9)), (NO_OWN,) * 9, fleet.plan.local.settings)
+    work, _ = Federation(experiment, fleet, tmp_path).opened(1)
+    block = Block(work, 0, tuple(range(9)), (NO_OWN,) * 9)
     clips = devices._clips(block)
     assert [clips[n] == MOST_CLIPS for n in range(9)] == [n in liars for n in range(9)]
     assert devices.train(block).updates[0].clips == int(clips.sum())
@@ -156,7 +159,7 @@ def test_those_who_judge_the_model_have_the_right_labels(tmp_path, bundles):
     wrong = load_experiment(
         write_experiment(tmp_path / "b.toml", bundles["ann3"], rounds={"count": 1}, faults={"wrong_labels": 0.5})
     )
-    shards = [VirtualFleet(one, tmp_path, in_memory=True).shards for one in (clean, wrong)]
+    shards = [DealtFleet(one, tmp_path, in_memory=True).shards for one in (clean, wrong)]
     assert (shards[0].labels(shards[0].test) == shards[1].labels(shards[1].test)).all()
     own = [np.concatenate([s.labels(s.rows(n)) for n in range(s.devices)]) for s in shards]
     assert 0.35 < np.mean(own[0] != own[1]) < 0.65

@@ -50,7 +50,7 @@ def test_a_round_is_planned_as_the_aggregator_plans_it(tmp_path, bundles):
         ({"rounds": {"aggregation": {"name": "mode"}}}, ("[rounds]", "'mode'", "krum")),
         ({"rounds": {"selection": {"fraction": 0.5}}}, ("[rounds]", "selection", "name")),
         ({"faults": {"attack": "lie"}}, ("[faults]", "attack", "'lie'", "sign_flip")),
-        ({"rounds": {"strategy": "zero_shot", "local": {}}}, ("[fleet]", "'zero_shot'", "[[users]]")),
+        ({"rounds": {"strategy": "zero_shot", "local": {}}}, ("[rounds]", "'zero_shot'", "[data] public")),
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_the_way_out(tmp_path, bundles, sections, says, capsys):

@@ -6,13 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_simulator.data.corpora import Corpus
-from fleet_simulator.errors import CorpusError
+from fleet_simulator.errors import CorpusError, RefusedKeyError
 from fleet_simulator.experiment.sections import (
     DataSection,
     Experiment,
     FleetSection,
     ModelSection,
-    RefusedKeyError,
     RoundsSection,
 )
 from fleet_simulator.partition.splits import split

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fleet_simulator.experiment.file import load_experiment
-from fleet_simulator.shared_model.metrics import metrics
+from fleet_simulator.simulation.metrics import metrics
 from tests.support.simulated_fleet import simulate, write_experiment
 
 

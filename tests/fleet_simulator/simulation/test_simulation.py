@@ -25,12 +25,11 @@ from fleet_protocol.public_set import PublicSet
 from fleet_simulator.errors import RunFolderError, WorkerError
 from fleet_simulator.experiment.file import load_experiment
 from fleet_simulator.runs.inputs import Inputs
-from fleet_simulator.runs.run_folder import STATE, locked
-from fleet_simulator.shared_model.state import load_state
-from fleet_simulator.shared_model.tasks import device_id
-from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
+from fleet_simulator.runs.run_folder import STATE, locked, read_state
+from fleet_simulator.simulation.dealt_fleet import DealtFleet
+from fleet_simulator.simulation.tasks import device_id
 from tests.support.checkout import ROOT
-from tests.support.simulated_fleet import simulate, write_experiment
+from tests.support.simulated_fleet import left_in, simulate, write_experiment
 
 
 def state_bytes(folder):
@@ -82,16 +81,16 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"public": 0.2})
     experiment = load_experiment(path)
     simulate(experiment, tmp_path / "run")
-    found = load_state(tmp_path / "run", experiment.digest)
-    simulation = VirtualFleet(experiment, tmp_path / "run")
+    found = left_in(tmp_path / "run", "weights")
+    simulation = DealtFleet(experiment, tmp_path / "run")
     bundle, shards = read_bundle(bundles["ann3"]), simulation.shards
-    weights, state, plan = bundle.weights, {}, experiment.rounds.plan
+    weights, state, plan = bundle.weights, {}, experiment.plan
     for round_id in (1, 2) if strategy != "fedmlac" else (1,):
         uploads = [real_upload(bundle, shards, plan, round_id, n, weights) for n in range(shards.devices)]
         inputs = RoundInputs(
             round_id=round_id,
             plan=plan,
-            public_set=simulation.public_set,
+            public_set=simulation.first.public_set,
             consensus=np.zeros((0, 0), np.float32),
             contributions=tuple(Contribution(update, lambda arrays=arrays: arrays) for update, arrays in uploads),
             model=SharedModel(bundle.manifest, weights, state),
@@ -106,9 +105,9 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
             ),
             tmp_path / "one",
         )
-        found = load_state(tmp_path / "one", experiment.digest)
+        found = left_in(tmp_path / "one", "weights")
     for name, array in weights.items():
-        np.testing.assert_allclose(found.weights[name], array, rtol=1e-4, atol=2e-6, err_msg=name)
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=2e-6, err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -141,14 +140,14 @@ def killed_run(experiment, folder, after):
     )
     digest, deadline = load_experiment(experiment).digest, time.monotonic() + 300
     while time.monotonic() < deadline:
-        state = load_state(folder, digest)
-        if state is not None and len(state.rounds) >= after:
+        state = read_state(folder, digest)
+        if state is not None and len(state[1]["rounds"]) >= after:
             break
         assert process.poll() is None
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    return process.pid, len(load_state(folder, digest).rounds)
+    return process.pid, len(read_state(folder, digest)[1]["rounds"])
 
 
 def members(session: int) -> list[str]:

@@ -14,8 +14,8 @@ from fleet_protocol.errors import AuricleError
 from fleet_simulator.errors import WorkerError
 from fleet_simulator.partition.clip_shards import ClipShards
 from fleet_simulator.runs.inputs import Inputs
-from fleet_simulator.shared_model.tasks import Setup, Task
-from fleet_simulator.shared_model.virtual_device import VirtualDevices
+from fleet_simulator.simulation.tasks import Setup, Task
+from fleet_simulator.simulation.virtual_devices import VirtualDevices
 
 
 class Pool(Protocol):

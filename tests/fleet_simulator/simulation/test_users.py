@@ -26,11 +26,13 @@ from fleet_simulator.cli import main
 from fleet_simulator.data.corpora import read_corpus
 from fleet_simulator.errors import CorpusError, DivergedError, ExperimentError, RunFolderError
 from fleet_simulator.experiment.faults import FaultsSection, misjudged, poisoned
-from fleet_simulator.experiment.zero_shot_file import load_zero_shot
+from fleet_simulator.experiment.file import load_zero_shot
 from fleet_simulator.partition.zero_shot_clips import UserClips, variants
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.run_folder import STATE
-from fleet_simulator.zero_shot.simulation import ZeroShotSimulation, run_zero_shot
+from fleet_simulator.simulation.federation import Federation
+from fleet_simulator.simulation.run import run as run_experiment
+from fleet_simulator.simulation.users import Users
 from tests.support.core_fleet import accept
 from tests.support.simulated_fleet import Silent, toml
 
@@ -71,19 +73,19 @@ def standard_users(bundles):
 
 
 def run(path: Path, folder: Path, workers: int = 1, **changes):
-    return run_zero_shot(load_zero_shot(path), folder, workers, Silent(), **changes)
+    return run_experiment(load_zero_shot(path), folder, workers, Silent(), **changes).rounds
 
 
 class RealFleet:
     """The aggregator's core with its database, and for each user a device's own code from round to round."""
 
     def __init__(self, folder, simulation):
-        self.store, self.simulation = Store(folder), simulation
+        self.store, self.users, self.experiment = Store(folder), simulation.devices.users, simulation.experiment
         with self.store.blobs.receive() as incoming:
-            incoming.write(simulation.state.public_set.pack())
+            incoming.write(simulation.state.fleet.public_set.pack())
             publish_public_set(self.store, incoming)
         self.models, self.maps = [], []
-        for user in simulation.users:
+        for user in self.users:
             bundle = read_bundle(user.section.bundle)
             features = bundle.manifest.feature_settings.to_json()
             message = Enrolment(
@@ -107,11 +109,11 @@ class RealFleet:
         )
 
     def play(self, round_id, now):
-        experiment = self.simulation.experiment
+        experiment = self.experiment
         request = RoundRequest("zero_shot", settings=dict(experiment.rounds.local), seed=experiment.rounds.seed)
         assert open_round(self.store, request, now) == round_id
         trained = {}
-        for user in self.simulation.users:
+        for user in self.users:
             job, drawn = self.job(user, now + 1), user.clips.of_round(user.number, round_id)
             job.take_labels(list(drawn))
             update, arrays = job.contribute(user.to_train_on(job, drawn), share_names=False)
@@ -120,7 +122,7 @@ class RealFleet:
                 incoming.write(pack(arrays, to_json(update)))
                 accept(self.store, round_id, user.device_id, incoming, now + 2)
         assert advance(self.store, now + 3) == round_id
-        for user in self.simulation.users:
+        for user in self.users:
             job = self.job(user, now + 4)
             metrics = job.apply_result(True)
             self.maps[user.number] = job.label_map
@@ -132,14 +134,14 @@ class RealFleet:
 def test_rounds_are_what_devices_and_an_aggregator_with_its_database_make_of_the_same_clips(tmp_path, bundles):
     experiment = load_zero_shot(write(tmp_path / "e.toml", bundles))
     with ThreadPoolExecutor(2) as threads:
-        simulation = ZeroShotSimulation(experiment, tmp_path, Inputs(), threads)
+        simulation = Federation(experiment, Users(experiment, Inputs(), threads), tmp_path)
         real = RealFleet(tmp_path / "real", simulation)
         for round_id in (1, 2):
             entry = simulation.play(round_id, Silent())
             last = real.play(round_id, 100.0 * round_id)
-            assert simulation.state.public_set.pack() == last.context.public_set.pack()
-            assert simulation.state.consensus.tobytes() == last.context.consensus.tobytes()
-            assert [user.memory.label_map for user in simulation.users] == real.maps
+            assert simulation.state.fleet.public_set.pack() == last.context.public_set.pack()
+            assert simulation.state.fleet.consensus.tobytes() == last.context.consensus.tobytes()
+            assert [user.memory.label_map for user in simulation.devices.users] == real.maps
     assert {item["class_id"] for item in entry["reports"]} == {"c4"}
 
 
@@ -208,10 +210,10 @@ def test_no_speaker_is_in_two_parts_unless_the_experiment_says_so(tmp_path, bund
     experiment = load_zero_shot(write(tmp_path / "e.toml", bundles, zero_shot={"by_speaker": by_speaker}))
     inputs = Inputs()
     with ThreadPoolExecutor(1) as threads:
-        simulation = ZeroShotSimulation(experiment, tmp_path, inputs, threads)
+        users = Users(experiment, inputs, threads).users
     manifest = read_bundle(experiment.users[0].bundle).manifest
     corpus = inputs.corpus(experiment.data, manifest, experiment.rounds.seed)
-    clips = simulation.users[0].clips
+    clips = users[0].clips
     parts = [np.concatenate([stock.rows for stock in stocks.values()]) for stocks in clips.stocks]
     parts.append(np.concatenate(list(clips.test.values())))
     speakers = [set(corpus.speakers[rows]) for rows in parts]
@@ -267,7 +269,7 @@ def test_an_attacker_s_report_does_not_pass_for_the_others(tmp_path, bundles):
     honest = run(write(tmp_path / "e.toml", bundles), tmp_path / "honest")
     path = write(tmp_path / "e.toml", bundles, faults={"attackers": 0.34, "attack": "poisoned_impressions"})
     with ThreadPoolExecutor(1) as threads:
-        attackers = ZeroShotSimulation(load_zero_shot(path), tmp_path / "x", Inputs(), threads)._attackers
+        attackers = Users(load_zero_shot(path), Inputs(), threads).attackers
     poisoned_run = run(path, tmp_path / "poisoned")
     assert len(attackers) == 1
     assert poisoned_run[0] == honest[0]

@@ -25,7 +25,7 @@ from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
 from fleet_simulator.experiment.zero_shot_sections import UserSection
 from fleet_simulator.partition.zero_shot_clips import UserClips, as_clips, variants
-from fleet_simulator.shared_model.tasks import device_id
+from fleet_simulator.simulation.tasks import device_id
 
 
 @dataclass
@@ -82,6 +82,11 @@ class VirtualUser:
         self.device_id = device_id(number)
         self.section = section
         self.clips = clips
+        self.memory = memory
+        self._open()
+
+    def take_up(self, memory: Memory) -> None:
+        """Go on with what a device had after an earlier round."""
         self.memory = memory
         self._open()
 

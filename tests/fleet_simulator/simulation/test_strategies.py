@@ -17,11 +17,11 @@ from fleet_simulator.errors import ExperimentError, SimulationError
 from fleet_simulator.experiment import upload_memory
 from fleet_simulator.experiment.file import load_experiment
 from fleet_simulator.experiment.upload_memory import averages_blocks, machine_memory, require_memory
-from fleet_simulator.shared_model.state import load_state
-from fleet_simulator.shared_model.tasks import device_id
-from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
-from tests.fleet_simulator.shared_model.test_simulation import real_upload
-from tests.support.simulated_fleet import simulate, write_experiment
+from fleet_simulator.simulation.aggregator import public_digest
+from fleet_simulator.simulation.dealt_fleet import DealtFleet
+from fleet_simulator.simulation.tasks import device_id
+from tests.fleet_simulator.simulation.test_simulation import real_upload
+from tests.support.simulated_fleet import left_in, simulate, write_experiment
 
 MEAN_OF_ALL = {"name": "weighted_mean", "clips_cap": 0.0}
 
@@ -55,10 +55,10 @@ def test_a_strategy_that_aggregates_in_its_own_way_is_what_runs(tmp_path, bundle
     install(sharing("odd", "fedavg", aggregate=one_more))
     experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"strategy": "odd"}))
     simulate(experiment, tmp_path / "run", workers)
-    found = load_state(tmp_path / "run", experiment.digest)
+    weights = left_in(tmp_path / "run", "weights")
     for name, array in read_bundle(bundles["ann3"]).weights.items():
-        np.testing.assert_array_equal(found.weights[name], array + np.float32(1) + np.float32(1) + np.float32(1))
-    assert found.server["rounds"].tolist() == [3.0]
+        np.testing.assert_array_equal(weights[name], array + np.float32(1) + np.float32(1) + np.float32(1))
+    assert left_in(tmp_path / "run", "server")["rounds"].tolist() == [3.0]
 
 
 def test_it_gets_the_documents_and_weights_that_devices_upload(tmp_path, bundles, install):
@@ -75,15 +75,19 @@ def test_it_gets_the_documents_and_weights_that_devices_upload(tmp_path, bundles
         write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"public": 0.2})
     )
     simulate(experiment, tmp_path / "run")
-    simulation = VirtualFleet(experiment, tmp_path / "run")
+    simulation = DealtFleet(experiment, tmp_path / "run")
     bundle = read_bundle(bundles["ann3"])
     (inputs,) = seen
-    assert inputs.plan == experiment.rounds.plan
+    assert inputs.plan == experiment.plan
     assert [one.update.device_id for one in inputs.contributions] == [device_id(n) for n in range(9)]
     assert [update for _, update, _ in checked] == [one.update for one in inputs.contributions]
-    assert checked[0][0].public_set == inputs.contributions[0].update.public_set == simulation.setup.public_set
+    assert (
+        checked[0][0].public_set
+        == inputs.contributions[0].update.public_set
+        == public_digest(simulation.first.public_set)
+    )
     for number, one in enumerate(inputs.contributions):
-        update, arrays = real_upload(bundle, simulation.shards, experiment.rounds.plan, 1, number, bundle.weights)
+        update, arrays = real_upload(bundle, simulation.shards, experiment.plan, 1, number, bundle.weights)
         assert one.update.metrics["training_loss"] == pytest.approx(update.metrics["training_loss"], rel=1e-4)
         assert replace(one.update, metrics={}) == replace(update, metrics={}, public_set=one.update.public_set)
         found = one.read()
@@ -107,8 +111,8 @@ def test_what_the_strategy_refuses_or_leaves_out_is_named(tmp_path, bundles, ins
             simulate(load_experiment(path), tmp_path / name)
 
 
-def rounds_of(tmp_path, bundles, **rounds):
-    return load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)).rounds
+def experiment_of(tmp_path, bundles, **rounds):
+    return load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds))
 
 
 def test_blocks_are_averaged_only_where_the_project_s_own_function_takes_a_mean(tmp_path, bundles, install):
@@ -116,15 +120,15 @@ def test_blocks_are_averaged_only_where_the_project_s_own_function_takes_a_mean(
     install(sharing("partial", "fedavg", aggregate=combine))
     install(replace(sharing("strict", "fedavg"), check=lambda *_: None))
     mean = {"aggregation": MEAN_OF_ALL}
-    assert averages_blocks(rounds_of(tmp_path, bundles, **mean))
-    assert averages_blocks(rounds_of(tmp_path, bundles, **mean | {"strategy": "fedopt"}))
+    assert averages_blocks(experiment_of(tmp_path, bundles, **mean))
+    assert averages_blocks(experiment_of(tmp_path, bundles, **mean | {"strategy": "fedopt"}))
     for other in (
         {"aggregation": {"name": "median"}},
         {"aggregation": {"name": "weighted_mean"}},  # no device counts more than three usual ones
         mean | {"strategy": "partial"},
         mean | {"strategy": "strict"},
     ):
-        assert not averages_blocks(rounds_of(tmp_path, bundles, **other))
+        assert not averages_blocks(experiment_of(tmp_path, bundles, **other))
 
 
 def test_uploads_that_do_not_fit_in_memory_are_refused_when_the_experiment_loads(tmp_path, bundles, monkeypatch):

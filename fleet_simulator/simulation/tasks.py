@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Update, Work
-from fleet_protocol.setting import Value
+from fleet_protocol.tensors import Arrays
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import BaselinesSection
 from fleet_simulator.plugins import Plugin
@@ -25,7 +25,6 @@ class Setup:
         folder: The run's folder, with ``data/`` and the files that workers and main process share.
         plan: Plan of every round, but for the local settings that a strategy fills in when a round opens.
         averages: Whether a block of devices is averaged where it was trained.
-        public_set: Digest of the public set.
         faults: What goes wrong.
         baselines: What the devices would have without a fleet; None: nobody asks.
         plugins: Files with methods that the plan names.
@@ -36,66 +35,69 @@ class Setup:
     folder: Path
     plan: RoundPlan
     averages: bool
-    public_set: str
     faults: FaultsSection
     baselines: BaselinesSection | None = None
     plugins: tuple[Plugin, ...] = ()
 
-    def work(self, block: Block, classes: tuple[ClassInfo, ...]) -> Work:
-        """Return what the aggregator would ask the block's devices for; ``classes``: the fleet's."""
-        plan = replace(self.plan, local=Choice(self.plan.local.name, dict(block.settings)))
-        return Work(
-            kind="contribute",
-            round_id=block.round_id,
-            plan=plan,
-            public_set=self.public_set,
-            consensus=None,
-            classes=classes,
-        )
-
 
 @dataclass(frozen=True)
 class Block:
-    """Devices of a round that one worker trains one after another.
+    """Devices of a round that one worker has contribute one after another, all by the same local method.
 
     Attributes:
-        round_id: Number of the round, from 1.
+        work: What the devices are asked for.
         place: First row of the block in the uploads' file.
         devices: Numbers of the devices, ascending.
         own_versions: Which of its two places in the file holds a device's own model; ``NO_OWN``: neither.
-        settings: Settings of the local method.
         model: Row of the models' file that the devices start from: 0 the fleet's, then those of its groups.
     """
 
-    round_id: int
+    work: Work
     place: int
     devices: tuple[int, ...]
     own_versions: tuple[int, ...]
-    settings: Mapping[str, Value]
     model: int = 0
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What became of a block's training.
+    """What became of a block's contributions.
 
     Attributes:
-        updates: Documents of the rows that the block wrote to the uploads' file: one for each device or, where the
-            block is averaged, one for all of them.
-        losses: Mean loss of every device's last pass.
+        updates: Documents of the uploads: one for each device or, where the block is averaged, one for all of them.
+        losses: Mean loss of every device's last pass; none where no network is trained.
         samples: Number of samples in all training steps of every device, of whichever model.
+        arrays: Every upload's arrays; none where they are rows of the uploads' file.
     """
 
     updates: tuple[Update, ...]
     losses: tuple[float, ...]
     samples: tuple[int, ...]
+    arrays: tuple[Arrays, ...] = ()
+
+
+@dataclass(frozen=True)
+class Learn:
+    """Devices that learn from the result of a round, with models of their own.
+
+    Attributes:
+        work: What they are asked for.
+        devices: Numbers of the devices.
+        own_versions: Places of their models.
+        places: Places that the models go to.
+    """
+
+    work: Work
+    devices: tuple[int, ...]
+    own_versions: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class TestRows:
-    """Test clips for the fleet's model after some rounds."""
+    """Test clips for the fleet's model after a round; ``work``: what devices learn from its result."""
 
-    rounds: int
+    work: Work
     rows: slice
 
 
@@ -105,22 +107,24 @@ class Evaluate:
 
     Attributes:
         rounds: Number of rounds before, those of groups among them.
+        work: What devices learn from the last round.
         devices: Numbers of the devices.
         model: Row of the models' file to fine-tune.
         personal: Personalisation.
         own_versions: Places of the devices' own models, as in :class:`Block`.
-        local: Settings of the local method, where the local models are evaluated as well; else None.
+        local: What the next round would ask for, where the local models are evaluated as well; else None.
     """
 
     rounds: int
+    work: Work
     devices: tuple[int, ...]
     model: int
     personal: Choice
     own_versions: tuple[int, ...]
-    local: Mapping[str, Value] | None = None
+    local: Work | None = None
 
 
-Task = Block | TestRows | Evaluate
+Task = Block | Learn | TestRows | Evaluate
 
 
 def classes_of(names: Sequence[str]) -> tuple[ClassInfo, ...]:

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from fleet_simulator.errors import WorkerError
-from fleet_simulator.shared_model.tasks import Setup, Task
-from fleet_simulator.shared_model.virtual_device import VirtualDevices
+from fleet_simulator.simulation.tasks import Setup, Task
+from fleet_simulator.simulation.virtual_devices import VirtualDevices
 
 LOCAL = "local"
 _PATIENCE_S = 10.0

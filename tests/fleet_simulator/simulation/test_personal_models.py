@@ -6,7 +6,7 @@ import pytest
 
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.file import load_experiment
-from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
+from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from tests.support.simulated_fleet import simulate, write_experiment
 
 UNEQUAL = {"fleet": {"devices": 12, "split": "dirichlet", "alpha": 0.3, "held_out": 0.4}, "rounds": {"count": 4}}
@@ -21,7 +21,7 @@ def test_held_out_clips_are_neither_trained_on_nor_used_twice(tmp_path, bundles)
     whole = load_experiment(
         write_experiment(tmp_path / "w.toml", bundles["ann3"], **UNEQUAL | {"fleet": {"devices": 12}})
     )
-    shards, all_of_it = (VirtualFleet(one, tmp_path, in_memory=True).shards for one in (experiment, whole))
+    shards, all_of_it = (DealtFleet(one, tmp_path, in_memory=True).shards for one in (experiment, whole))
     parts = [part(device) for device in range(12) for part in (shards.rows, shards.choose, shards.evaluate)]
     assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
     assert parts[-1].stop == all_of_it.sizes.sum()

@@ -5,14 +5,14 @@ import pytest
 
 from fleet_simulator.experiment.file import load_experiment
 from fleet_simulator.experiment.sections import FleetSection
-from fleet_simulator.shared_model.device_time import DeviceTime
+from fleet_simulator.simulation.device_time import DeviceTime
 from tests.support.simulated_fleet import simulate, write_experiment
 
 
 def test_a_round_lasts_as_long_as_its_slowest_device():
     fleet = FleetSection(devices=3, sample_seconds=0.01, bytes_per_second=8_000.0)
-    time = DeviceTime.of(fleet, weights=1_000, seed=0)  # 8,000 bytes down and up: one second
-    assert time.of_round([0, 2], [100, 300]) == {
+    time = DeviceTime.of(fleet, seed=0)  # 8,000 bytes down and up: one second
+    assert time.of_round([0, 2], [100, 300], [1_000, 1_000]) == {
         "round_seconds": pytest.approx(4.0),
         "device_seconds": pytest.approx(6.0),
     }
@@ -20,10 +20,10 @@ def test_a_round_lasts_as_long_as_its_slowest_device():
 
 def test_speeds_spread_as_told_around_the_usual_device():
     fleet = FleetSection(devices=10_000, sample_seconds=0.002, speed_spread=0.5)
-    seconds = DeviceTime.of(fleet, 0, 1).sample_s
+    seconds = DeviceTime.of(fleet, 1).sample_s
     assert np.median(seconds) == pytest.approx(0.002, rel=0.03)
     assert np.std(np.log(seconds)) == pytest.approx(0.5, rel=0.03)
-    assert (seconds == DeviceTime.of(fleet, 0, 1).sample_s).all()
+    assert (seconds == DeviceTime.of(fleet, 1).sample_s).all()
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Simulates the strategies that share a model."""

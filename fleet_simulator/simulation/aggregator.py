@@ -1,0 +1,258 @@
+"""The aggregator's side of a federation, in memory: its plan, checks, aggregation and discovery, without a database."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from aggregator_server.aggregation.contract import (
+    ClassTerms,
+    Contribution,
+    RoundInputs,
+    RoundResult,
+    SharedModel,
+    UploadTerms,
+)
+from aggregator_server.aggregation.plausible import FeatureRange
+from aggregator_server.errors import MalformedUpdateError
+from aggregator_server.limits import CLASSES
+from aggregator_server.rounds.others import plan_for_others
+from aggregator_server.strategies.others import aggregate
+from aggregator_server.strategies.registry import strategy
+from aggregator_server.strategies.statistics import DeviceStatistics
+from aggregator_server.strategies.strategy import Strategy, unchanged
+from fleet_protocol.arrays import Floats
+from fleet_protocol.bundle import Manifest
+from fleet_protocol.fleet_prototypes import FleetPrototypes
+from fleet_protocol.messages import Choice, RoundPlan, Work, WorkKind
+from fleet_protocol.public_set import PublicSet, pack_consensus
+from fleet_protocol.tensors import Arrays
+from fleet_simulator.errors import SimulationError
+
+
+@dataclass
+class FleetState:
+    """What an aggregator has in its database after a round.
+
+    Attributes:
+        public_set: The newest version.
+        weights: Weights of the shared model; empty: the fleet has none.
+        kept: Arrays that the aggregation keeps, such as a server optimiser's moments or every device's prototypes.
+        consensus: Scores on the public set, float32 [samples, classes]; None before the first.
+        prototypes: The fleet's; None before the first.
+        assigned: Class of every (device, slot) that was recognised.
+    """
+
+    public_set: PublicSet
+    weights: Arrays = field(default_factory=dict)
+    kept: Arrays = field(default_factory=dict)
+    consensus: Floats | None = None
+    prototypes: FleetPrototypes | None = None
+    assigned: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def digests(self) -> dict[str, str | None]:
+        """Return the names that the aggregator's blobs would have, as :class:`Work` has them."""
+        consensus, prototypes = self.consensus, self.prototypes
+        return {
+            "public_set": public_digest(self.public_set),
+            "consensus": None if consensus is None else _digest(pack_consensus(consensus, self.public_set.class_ids)),
+            "prototypes": None if prototypes is None else _digest(prototypes.pack()),
+        }
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """What the devices of a round sent.
+
+    Attributes:
+        own: By the plan.
+        others: By the plan's part for others.
+        averaged: Whether ``own`` are means of several devices' uploads, whose number of clips is their weight.
+    """
+
+    own: Sequence[Contribution]
+    others: Sequence[Contribution] = ()
+    averaged: bool = False
+
+
+class Aggregator:
+    """One fleet's aggregator.
+
+    Attributes:
+        strategy: Of all rounds.
+        plan: Of all rounds, as it was requested.
+        state: After the last round.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plan: RoundPlan,
+        state: FleetState,
+        manifest: Manifest | None = None,
+        *,
+        attacked: bool = False,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            name: of the strategy.
+            plan: of all rounds.
+            state: before the next round.
+            manifest: of the shared model; None: the fleet has none.
+            attacked: whether an upload may be refused; else a refusal means that the simulation errs.
+        """
+        self.strategy: Strategy = strategy(name)
+        self.plan = plan
+        self.state = state
+        self._manifest = manifest if self.strategy.shares_model else None
+        self._attacked = attacked
+        self._named: tuple[tuple[object, ...], dict[str, Any]] = ((), {})
+
+    def prepared(self, reported: Sequence[DeviceStatistics]) -> RoundPlan:
+        """Return a round's plan, completed from what devices reported with their uploads so far.
+
+        Raises:
+            InvalidPlanError: the strategy cannot be run with these settings.
+        """
+        if self.strategy.prepare is unchanged:
+            return self.plan
+        local = self.strategy.prepare(self.plan.local, tuple(reported), len(self.state.public_set.classes))
+        return replace(self.plan, local=local)
+
+    @property
+    def prepares(self) -> bool:
+        """Whether :meth:`prepared` looks at what devices reported."""
+        return self.strategy.prepare is not unchanged
+
+    def work(self, kind: WorkKind, round_id: int, plan: RoundPlan) -> Work:
+        """Return what the devices of a round are asked for, but for assignments, which are each device's own."""
+        state = self.state
+        present = state.public_set, state.consensus, state.prototypes
+        if len(self._named[0]) != len(present) or any(a is not b for a, b in zip(self._named[0], present, strict=True)):
+            self._named = present, state.digests()
+        return Work(kind=kind, round_id=round_id, plan=plan, classes=state.public_set.classes, **self._named[1])
+
+    def work_for_others(self, work: Work) -> Work:
+        """Return the same for devices with another network than the shared model's."""
+        others = work.plan.others
+        return work if others is None else replace(work, plan=plan_for_others(work.plan, others))
+
+    def close(
+        self, work: Work, uploads: Uploads, *, new_classes: int | None = None, revoked: Collection[str] = ()
+    ) -> tuple[RoundResult, dict[str, dict[str, Any]]]:
+        """End a round: check and combine its uploads, and take the result up.
+
+        Args:
+            work: of the round.
+            uploads: of its devices.
+            new_classes: how many there are among the reports, where the aggregator is told.
+            revoked: devices of whose earlier uploads nothing may count.
+
+        Returns:
+            The result; and by device why an upload did not count, as a round's details have it, empty where it was
+            refused.
+
+        Raises:
+            AggregatorError: the strategy refuses an honest fleet's upload, or cannot combine them.
+            SimulationError: it refuses all uploads, or made no weights of them.
+        """
+        state = self.state
+        result, dropped = self.combined(
+            work, uploads, state.weights, state.kept, new_classes=new_classes, revoked=frozenset(revoked)
+        )
+        state.public_set, state.consensus, state.kept = result.public_set, result.consensus, result.state
+        state.weights = state.weights if result.weights is None else result.weights
+        state.prototypes = result.prototypes or state.prototypes
+        state.assigned |= {(item.device_id, item.slot): item.class_id for item in result.assignments}
+        return result, dropped
+
+    def combined(
+        self,
+        work: Work,
+        uploads: Uploads,
+        weights: Arrays,
+        kept: Arrays,
+        *,
+        new_classes: int | None = None,
+        revoked: frozenset[str] = frozenset(),
+    ) -> tuple[RoundResult, dict[str, dict[str, Any]]]:
+        """Check and combine uploads of devices that started from ``weights``; see :meth:`close`."""
+        state, plan, manifest = self.state, work.plan, self._manifest
+        if uploads.averaged:  # the blocks' sizes are their weights, and they are clipped already
+            settings = plan.aggregation.settings | {"by_size": True, "clip_norm": 0.0}
+            plan = replace(plan, aggregation=Choice(plan.aggregation.name, settings))
+        public_set = state.public_set
+        terms = UploadTerms(
+            work.public_set,
+            len(public_set.labels),
+            public_set.class_ids,
+            public_set.settings,
+            manifest,
+            partial(_range, public_set) if len(public_set.labels) else None,
+        )
+        own = self._accepted(self.strategy, terms, uploads.own)
+        others = [] if plan.others is None else self._accepted(strategy(plan.others.strategy), terms, uploads.others)
+        if not own and not others:
+            raise SimulationError(f"round {work.round_id}: the aggregator refuses the uploads of all devices")
+        consensus = state.consensus
+        if consensus is None:
+            consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
+        result = aggregate(
+            self.strategy,
+            RoundInputs(
+                round_id=work.round_id,
+                plan=plan,
+                public_set=public_set,
+                consensus=consensus,
+                contributions=tuple(own),
+                new_classes=new_classes,
+                assigned=state.assigned,
+                model=None if manifest is None else SharedModel(manifest, weights, kept),
+                has_consensus=state.consensus is not None,
+                state=kept,
+                revoked=revoked,
+                class_terms=ClassTerms(max_classes=CLASSES if manifest is None else min(CLASSES, manifest.slots)),
+                others=tuple(others),
+            ),
+        )
+        if manifest is not None and result.weights is None:
+            raise SimulationError(
+                f"round {work.round_id}: the strategy {self.strategy.name!r} made no weights of {len(own)} uploads; "
+                "its aggregate must return the shared model's new weights"
+            )
+        taken = {one.update.device_id for one in (*own, *others)}
+        sent = [one.update.device_id for one in (*uploads.own, *uploads.others)]
+        refused: dict[str, dict[str, Any]] = {device_id: {} for device_id in sent if device_id not in taken}
+        return result, refused | (result.details.get("aggregation") or {}).get("screened", {})
+
+    def _accepted(self, chosen: Strategy, terms: UploadTerms, uploads: Sequence[Contribution]) -> list[Contribution]:
+        """Return the uploads that the aggregator takes."""
+        taken = []
+        for upload in uploads:
+            try:
+                chosen.check(terms, upload.update, upload.read())
+            except MalformedUpdateError:
+                if not self._attacked:
+                    raise
+            else:
+                taken.append(upload)
+        return taken
+
+
+def _range(public_set: PublicSet) -> FeatureRange:
+    return FeatureRange.of(public_set.features[~public_set.synthetic])
+
+
+def public_digest(public_set: PublicSet) -> str:
+    """Return the name that the aggregator's blob of a public set would have."""
+    return _digest(public_set.pack())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

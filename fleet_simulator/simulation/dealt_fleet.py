@@ -1,0 +1,297 @@
+"""The devices of an experiment with ``[fleet]``: clips of a corpus are dealt to them, and workers do their part.
+
+Where the strategy makes a mean of uploads, the aggregator gets the means of blocks of devices, which workers take, so
+that no process holds more than a block of uploads; the blocks depend on the number of devices alone. Everything else
+gets every device's upload.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from aggregator_server.aggregation.contract import Contribution, RoundResult
+from aggregator_server.strategies.statistics import DeviceStatistics
+from aggregator_server.strategies.weight_sharing import PREFIX
+from edge_client.learning.methods.local_method import LocalMethod
+from fleet_protocol.adaptive_training import label_entropy
+from fleet_protocol.arrays import Ints
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.bundle import Manifest
+from fleet_protocol.messages import RoundPlan, Work
+from fleet_protocol.public_set import pack_consensus
+from fleet_protocol.tensors import Arrays
+from fleet_simulator.errors import CorpusError
+from fleet_simulator.experiment.faults import taught_labels
+from fleet_simulator.experiment.local_kinds import is_scores, method_of
+from fleet_simulator.experiment.sections import Experiment
+from fleet_simulator.experiment.upload_memory import averages_blocks
+from fleet_simulator.partition.clip_shards import ClipShards, deal, open_shards, write_shards
+from fleet_simulator.partition.held_out import hold_out
+from fleet_simulator.partition.splits import split
+from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.progress import Progress
+from fleet_simulator.runs.row_file import RowFile
+from fleet_simulator.simulation.aggregator import FleetState, Uploads
+from fleet_simulator.simulation.device_models import (
+    CONSENSUS,
+    PROTOTYPES,
+    architectures_of,
+    layout_of,
+    public_set_of,
+)
+from fleet_simulator.simulation.device_time import DeviceTime
+from fleet_simulator.simulation.federation import Contributed
+from fleet_simulator.simulation.metrics import metrics
+from fleet_simulator.simulation.state import State
+from fleet_simulator.simulation.tasks import (
+    NO_OWN,
+    Block,
+    Learn,
+    Setup,
+    Task,
+    TestRows,
+    Trained,
+    device_id,
+    next_version,
+)
+from fleet_simulator.simulation.workers import Pool
+
+_BLOCKS = 64  # of a round, at least; so many workers have something to do
+_LARGEST_BLOCK = 64
+_TEST_ROWS = 512  # of one task
+
+
+class DealtFleet:
+    """Virtual devices; see :class:`fleet_simulator.simulation.federation.Devices`.
+
+    Attributes:
+        experiment: What is run.
+        shards: Every device's clips.
+        setup: What workers need to know.
+        pool: The workers; set before the first round.
+        layout: Of the shared model's weights in a row.
+        models: File of the weights that devices start from: those of the fleet, then those of its groups.
+        own_versions: Places of the devices' own models, uint8 [devices]; see :class:`Block`.
+    """
+
+    def __init__(
+        self, experiment: Experiment, folder: Path, inputs: Inputs | None = None, *, in_memory: bool = False
+    ) -> None:
+        """Read the clips, or deal them; ``in_memory``: no other process reads them."""
+        inputs = inputs or Inputs()
+        self.experiment = experiment
+        self.pool: Pool
+        model, shared, plan = experiment.model, inputs.bundle(experiment.model.bundle), experiment.plan
+        self._folder = folder
+        self._bundle = shared
+        self._first: FleetState | None = None
+        self.shards = _shards(experiment, folder, inputs, in_memory)
+        self.layout = layout_of(shared.manifest)
+        if not self.shards.sizes.any():
+            raise CorpusError("no device has any clip; give the data more clips")
+        self.setup = Setup(
+            bundle=model.bundle,
+            own=model.own,
+            folder=folder,
+            plan=plan,
+            averages=averages_blocks(experiment),
+            faults=experiment.faults,
+            baselines=experiment.baselines,
+            plugins=experiment.plugins,
+        )
+        self._time = DeviceTime.of(experiment.fleet, plan.seed)
+        self._uploads = RowFile(folder / "uploads.f32", self.layout.width)
+        self.models = RowFile(folder / "models.f32", self.layout.width)
+        own = [inputs.bundle(path).manifest for path in model.own] or [shared.manifest]
+        self._own_models = RowFile(folder / "own-models.f32", max(layout_of(one).width for one in own))
+        self._architectures = architectures_of(len(own), self.shards.devices, plan.seed)
+        self._other = np.array([one.network != shared.manifest.network for one in own])[self._architectures]
+        self.own_versions = np.full(self.shards.devices, NO_OWN, np.uint8)
+        self._cost: tuple[list[int], list[int], list[int]] = ([], [], [])
+
+    @property
+    def first(self) -> FleetState:
+        """What the aggregator has before the first round."""
+        if self._first is None:
+            self._first = FleetState(public_set_of(self.shards, self._bundle.manifest), self._bundle.weights)
+        return self._first
+
+    @property
+    def manifest(self) -> Manifest:
+        """Of the shared model."""
+        return self._bundle.manifest
+
+    @property
+    def clips(self) -> Ints:
+        """How many every device trains on, int64 [devices]."""
+        return self.shards.sizes
+
+    def restore(self, state: State) -> None:
+        """Take up where a state was saved."""
+        self._state = state
+        self.own_versions = state.devices.get("own_versions", self.own_versions).copy()
+        self.models.write(0, self.layout.flatten(state.fleet.weights))
+        self._send()
+
+    def kept(self) -> tuple[Arrays, dict[str, Any]]:
+        """Return the places of the devices' own models."""
+        return {"own_versions": self.own_versions}, {}
+
+    def statistics(self, devices: Sequence[int]) -> list[DeviceStatistics]:
+        """Return what devices report of their clips."""
+        slots = [self.shards.labels(self.shards.rows(device)) for device in devices]
+        return [
+            DeviceStatistics(device_id(device), len(labels), label_entropy(labels))
+            for device, labels in zip(devices, slots, strict=True)
+        ]
+
+    def contribute(self, work: Work, for_others: Work, devices: Sequence[int], progress: Progress) -> Contributed:
+        """Have workers do the part of devices that were asked to contribute."""
+        own, others = self.parted(devices, work.plan)
+        parts = [self.blocks(work, own), self.blocks(for_others, others)]
+        trained = self._train([block for blocks in parts for block in blocks], len(devices), progress)
+        places = iter(trained)
+        came = [[(block, next(places)) for block in blocks] for blocks in parts]
+        samples = [samples for part in trained for samples in part.samples]
+        self._cost = [*own, *others], samples, [number for part in trained for number in self._numbers(part)]
+        for part, asked in ((own, work), (others, for_others)):
+            for one in part if self._keeps_own(asked) else ():
+                self.own_versions[one] = next_version(int(self.own_versions[one]))
+        sent = [[upload for block, part in some for upload in self.contributions(block, part)] for some in came]
+        losses = [loss for part in trained for loss in part.losses]
+        return Contributed(Uploads(sent[0], sent[1], averaged=self.setup.averages), losses)
+
+    def parted(self, devices: Sequence[int], plan: RoundPlan) -> tuple[list[int], list[int]]:
+        """Return which of some devices follow a plan, and which do its part for others."""
+        others = [device for device in devices if plan.others is not None and self._other[device]]
+        there = set(others)
+        return [device for device in devices if device not in there], others
+
+    def blocks(self, work: Work, devices: Sequence[int], model: int = 0) -> list[Block]:
+        """Cut a round's devices into blocks that depend on nothing else; ``model``: row of what they start from."""
+        size = max(1, min(_LARGEST_BLOCK, math.ceil(len(devices) / _BLOCKS)))
+        blocks = []
+        for number, start in enumerate(range(0, len(devices), size)):
+            members = tuple(devices[start : start + size])
+            place = number if self.setup.averages else start
+            blocks.append(Block(work, place, members, self.versions(members), model))
+        return blocks
+
+    def contributions(self, block: Block, trained: Trained) -> list[Contribution]:
+        """Return a block's uploads as the aggregator reads them."""
+        if trained.arrays:
+            return [
+                Contribution(update, partial(dict, arrays))
+                for update, arrays in zip(trained.updates, trained.arrays, strict=True)
+            ]
+        return [
+            Contribution(update, partial(self._read, block.place + row)) for row, update in enumerate(trained.updates)
+        ]
+
+    def learn(self, work: Work, for_others: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
+        """Have devices with models of their own learn from the result; return times, and what the test clips say."""
+        shares, scores = result.weights is not None, is_scores(method_of(work.plan.local.name))
+        if shares:
+            self.models.write(0, self.layout.flatten(self._state.fleet.weights))
+        self._send()
+        every, round_id, last = self.experiment.rounds.evaluate_every, work.round_id, self.experiment.rounds.count
+        due = bool(every) and (round_id % every == 0 or round_id == last)
+        entry: dict[str, Any] = self._time.of_round(*self._cost)
+        if scores or work.plan.others is not None:
+            learning = np.flatnonzero((self.clips > 0) & (scores | self._other)).tolist()
+            accuracy = self._learned(work if scores else for_others, learning, set(devices))
+            if due and accuracy is not None:
+                entry["accuracy" if scores else "others_accuracy"] = accuracy
+        if any(self._keeps_own(one) for one in (work, for_others)):
+            self._own_models.flush()
+        return entry | (self._tested(work, last=round_id == last) if due and not scores else {})
+
+    def _learned(self, work: Work, devices: Sequence[int], took_part: set[int]) -> float | None:
+        """Have devices learn; return the mean accuracy of the fleet's scores on their classes' public clips, 0..1."""
+        size, tasks = max(1, min(_LARGEST_BLOCK, math.ceil(len(devices) / _BLOCKS))), []
+        for start in range(0, len(devices), size):
+            members = tuple(devices[start : start + size])
+            versions = self.versions(members)
+            places = tuple(
+                version if device in took_part else next_version(version)
+                for device, version in zip(members, versions, strict=True)
+            )
+            tasks.append(Learn(work, members, versions, places))
+        measured = [one for part in self.pool.run(tasks) for one in part]
+        for task in tasks:
+            self.own_versions[list(task.devices)] = task.places
+        found = [one["global_accuracy"] for one in measured if "global_accuracy" in one]
+        return fmean(found) / 100 if found else None
+
+    def _numbers(self, trained: Trained) -> list[int]:
+        """Return how many numbers every device of a block sent."""
+        if trained.arrays:
+            return [sum(array.size for array in arrays.values()) for arrays in trained.arrays]
+        return [self.layout.width] * len(trained.samples)
+
+    def versions(self, devices: Sequence[int]) -> tuple[int, ...]:
+        """Return the places of devices' own models."""
+        return tuple(int(version) for version in self.own_versions[list(devices)])
+
+    def _keeps_own(self, work: Work) -> bool:
+        method = method_of(work.plan.local.name)
+        return method.keeps_own if isinstance(method, LocalMethod) else is_scores(method)
+
+    def _send(self) -> None:
+        """Put what the aggregator sends along with work where workers find it."""
+        fleet = self._state.fleet
+        if fleet.consensus is not None:
+            data = pack_consensus(fleet.consensus, fleet.public_set.class_ids)
+            write_durably(self._folder / CONSENSUS, data)
+        if fleet.prototypes is not None:
+            write_durably(self._folder / PROTOTYPES, fleet.prototypes.pack())
+
+    def _read(self, row: int) -> Arrays:
+        arrays = self.layout.split(self._uploads.read(row, 1)[0])
+        return {PREFIX + name: array for name, array in arrays.items()}
+
+    def _train(self, blocks: Sequence[Block], of: int, progress: Progress) -> list[Trained]:
+        done = 0
+
+        def tell(task: Task) -> None:
+            nonlocal done
+            done += len(task.devices) if isinstance(task, Block) else 0
+            progress.devices_done(done, of)
+
+        return self.pool.run(blocks, tell)
+
+    def _tested(self, work: Work, *, last: bool) -> dict[str, Any]:
+        """Return what the test clips say of the fleet's model."""
+        test = self.shards.test
+        starts = range(test.start, test.stop, _TEST_ROWS)
+        tasks = [TestRows(work, slice(start, min(start + _TEST_ROWS, test.stop))) for start in starts]
+        confusion: Ints = np.sum(self.pool.run(tasks), axis=0)
+        return metrics(confusion) | ({"confusion": confusion.tolist()} if last else {})
+
+
+def _shards(experiment: Experiment, folder: Path, inputs: Inputs, in_memory: bool) -> ClipShards:
+    digest = experiment.digest
+    if not in_memory and (found := open_shards(folder / "data", digest)):
+        return found
+    seed, faults, fleet = experiment.rounds.seed, experiment.faults, experiment.fleet
+    corpus = inputs.corpus(experiment.data, inputs.bundle(experiment.model.bundle).manifest, seed)
+    parts, classes = split(corpus, experiment), len(corpus.names)
+    owned = hold_out(parts.devices, fleet.held_out, seed, corpus.windows)
+    shards = deal(
+        corpus,
+        owned,
+        parts.public,
+        parts.test,
+        lambda labels, rows: taught_labels(labels, rows, faults, classes, seed),
+    )
+    if not in_memory:
+        write_shards(folder / "data", shards, digest)
+        return open_shards(folder / "data", digest) or shards
+    return shards

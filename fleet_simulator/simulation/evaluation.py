@@ -1,0 +1,326 @@
+"""How well a virtual device recognises its own held-out clips, and strangers' clips; with a fleet and without one.
+
+The measure of a method is the model that the device listens with. Without a fleet that is one trained on its clips
+alone, on the public set alone, or on both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from edge_client.learning.held_out import FEWEST
+from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.learning.personalisations.personalisation import PersonalTask, fine_tune
+from edge_client.learning.personalisations.registry import personalisations
+from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, recognised
+from edge_client.learning.rounds.job import RoundJob
+from edge_client.learning.training_data import Clips, held_out_accuracy, rescaled
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.messages import Choice, Work
+from fleet_protocol.tensors import Arrays
+from fleet_simulator.experiment.local_kinds import is_prototypes, method_of
+from fleet_simulator.experiment.sections import BaselinesSection
+from fleet_simulator.partition.clip_shards import ClipShards
+from fleet_simulator.simulation.device_models import DeviceModels
+from fleet_simulator.simulation.heads import Heads
+from fleet_simulator.simulation.tasks import Evaluate, TestRows
+
+STRANGERS = 256
+"""Test clips, at most, that a device's model is evaluated on."""
+_SETTLE, _SMALLER = 0.7, 0.25
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """Trains what a device would have without a fleet.
+
+    Attributes:
+        model: of the device's own bundle; its weights are overwritten.
+        initial: the bundle's weights.
+        label_map: of a device that knows every class.
+        how: how to train.
+    """
+
+    model: ModelRuntime
+    initial: Mapping[str, Floats]
+    label_map: LabelMap
+    how: BaselinesSection
+
+    def train(self, clips: Clips, beside: Clips | None, rng: np.random.Generator) -> Arrays:
+        """Return weights trained on clips, and beside them on as many others; the last passes take smaller steps."""
+        self.model.set_weights(self.initial)
+        large = round(_SETTLE * self.how.passes)
+        for passes, factor in ((large, 1.0), (self.how.passes - large, _SMALLER)):
+            settings = {"epochs": passes, "learning_rate": factor * self.how.learning_rate, "momentum": 0.9}
+            fine_tune(self.model, self.label_map, clips, settings, rng, beside)
+        return self.model.get_weights()
+
+
+class Judge:
+    """Evaluates models on a device's clips that nothing was trained on or chosen by, and on strangers' clips."""
+
+    def __init__(self, shards: ClipShards, scale: ModelRuntime, seed: int) -> None:
+        """Take the clips, which are normalised for the model ``scale``."""
+        self._shards, self._scale, self._seed = shards, scale, seed
+
+    def clips(self, rows: slice, model: ModelRuntime) -> Clips:
+        """Return the clips of a shard as a model takes them."""
+        clips = self._shards.clips(rows)
+        return Clips(rescaled(clips.x, self._scale, model), clips.slots)
+
+    def strangers(self, device: int, model: ModelRuntime) -> Clips:
+        """Return some of the test clips, others for every device; none of their speakers is on any device."""
+        rows = self._shards.test
+        some = np.random.default_rng([self._seed, 9, device]).permutation(rows.stop - rows.start)[:STRANGERS]
+        clips = self.clips(rows, model)
+        return Clips(clips.x[:, some], clips.slots[some])
+
+    def accuracies(self, name: str, device: int, model: ModelRuntime, mask: Floats) -> dict[str, float]:
+        """Return the accuracy among the mask's outputs, 0..1: ``NAME_own`` and ``NAME_strangers``.
+
+        A clip of a class whose output is off counts as missed.
+        """
+        slots = range(len(self._shards.names))
+        own = held_out_accuracy(model, mask, self.clips(self._shards.evaluate(device), model), slots)
+        strangers = held_out_accuracy(model, mask, self.strangers(device, model), slots)
+        return {f"{name}_own": own, f"{name}_strangers": strangers}
+
+    def guarded(self, device: int, model: ModelRuntime, present: Listener, result: Listener) -> Listener:
+        """Return which of two models a device's guard lets it listen with (edge_client/learning/rounds/guard.py).
+
+        Args:
+            device: whose clips held out to choose by decide, and the public set where these do not tell.
+            model: of both; its weights are overwritten.
+            present: with which the device listens.
+            result: of the rounds.
+        """
+        own, public = (self.clips(rows, model) for rows in (self._shards.choose(device), self._shards.public))
+        judged = self._shards.labels(self._shards.rows(device)) if len(own.slots) >= FEWEST else own.slots[:0]
+        others = ~np.isin(public.slots, judged)
+        evidence = Evidence(own, "held_out", Clips(public.x[:, others], public.slots[others]))
+        return choose_listener(model, present, result, None, evidence)[0]
+
+
+class Evaluation:
+    """Evaluates one worker's virtual devices, and the fleet's model."""
+
+    def __init__(self, models: DeviceModels, job: Callable[[int, int, Work], RoundJob]) -> None:
+        """Take the models; ``job`` returns the part of a device, with its own model's place, in a round."""
+        self._models = models
+        self._job = job
+        self._shards = models.shards
+        self._seed = models.setup.plan.seed
+        self._judge = Judge(models.shards, models.shared, self._seed)
+        self._public_only: dict[int, Arrays] = {}
+        self._newcomer: tuple[Work, Listener] | None = None
+
+    def confusion(self, task: TestRows) -> Ints:
+        """Return how many test clips of each class (row) the fleet's model took for each (column).
+
+        With prototypes that is the head that a device fits without any clip; what it takes for no label is missed, and
+        stands in the last column.
+        """
+        models, count = self._models, len(self._shards.names)
+        if is_prototypes(method_of(task.work.plan.local.name)):
+            head = self._fleets_head(task.work)
+            weights, mask = head.weights, head.label_map.listening_mask
+        else:
+            models.load(0, task.work.round_id)
+            weights, mask = models.weights, models.all_classes
+        models.shared.set_weights(weights)
+        scores = models.shared.predict(self._shards.features(task.rows), mask)
+        counts = np.zeros((count, count + int(mask[count:].any())), np.int64)
+        np.add.at(counts, (self._shards.labels(task.rows), np.minimum(scores.argmax(axis=1), count)), 1)
+        return counts
+
+    def devices(self, task: Evaluate) -> list[dict[str, Any]]:
+        """Return an entry for every device; accuracies are 0..1, and its own clips are those held out to evaluate on.
+
+        ``clips`` trained on; of the fleet's model on own clips ``global``; with fine-tuning of what the device kept
+        ``personal``, and whether that is not the fleet's model, ``kept``; of models of the devices' own ``own``,
+        ``own_test`` on strangers' clips and ``own_trained`` on the clips that they were trained on. Of the model that
+        the device listens with ``listening_own`` and ``listening_strangers``; with baselines the same of ``alone_``,
+        ``public_`` and ``both_``, and of whichever of ``alone_`` and ``listening_`` the device's guard chooses,
+        ``guarded_``. Of the local model, where the task wants that, ``local_``.
+        """
+        method = method_of(task.work.plan.local.name)
+        if is_prototypes(method):
+            return [self._heads(device, task) for device in task.devices]
+        start: Arrays = {}
+        if isinstance(method, LocalMethod):
+            self._models.load(task.model, task.rounds)
+            start = self._models.weights
+            self._models.load(0, task.rounds)
+        return [
+            self._device(device, version, task, start)
+            for device, version in zip(task.devices, task.own_versions, strict=True)
+        ]
+
+    def _fleets_head(self, work: Work) -> Listener:
+        """Return the head that a device fits to the fleet's prototypes and public set, without any clip."""
+        models = self._models
+        if self._newcomer is None or self._newcomer[0] != work:
+            heads = Heads(models.shared, models.initial_shared)
+            label_map = heads.label_map(models.public_set.classes)
+            centres = heads.centres(models.prototypes(work), self._seed)
+            self._newcomer = work, heads.fit(label_map, {}, self._seed, models.public_set, centres)
+        return self._newcomer[1]
+
+    def _heads(self, device: int, task: Evaluate) -> dict[str, Any]:
+        """Evaluate the heads that a device fits: with the fleet's prototypes, and without."""
+        models = self._models
+        found: dict[str, Any] = {"device": device, "clips": int(self._shards.sizes[device])}
+        fleets = self._fleets_head(task.work)
+        found["global"] = self._listened("global", device, models.shared, fleets)["global_own"]
+        heads, takes, public_set = models.heads(device), models.takes(device), models.public_set
+        seed = int(np.random.default_rng([self._seed, task.rounds, 2, device]).integers(2**31))
+        label_map = heads.label_map(public_set.classes, takes)
+        own = heads.fit(label_map, takes, seed)
+        centres = heads.centres(models.prototypes(task.work), self._seed)
+        result = heads.fit(label_map, takes, seed, public_set, centres, own.weights)
+        found |= self._listened("listening", device, heads.model, result)
+        if models.setup.baselines is None:
+            return found
+        found |= self._listened("alone", device, heads.model, own)
+        chosen = own if heads.refuses(own, result, takes, public_set) else result
+        found |= self._listened("guarded", device, heads.model, chosen)
+        found |= self._listened("public", device, heads.model, heads.fit(label_map, {}, seed, public_set))
+        both = heads.fit(label_map, takes, seed, public_set, own=own.weights)
+        return found | self._listened("both", device, heads.model, both)
+
+    def _listened(self, name: str, device: int, model: ModelRuntime, listener: Listener) -> dict[str, float]:
+        """Return the accuracy of a head: what it takes for no label is missed."""
+        own, strangers = self._judge.clips(self._shards.evaluate(device), model), self._judge.strangers(device, model)
+        found = {f"{name}_own": own, f"{name}_strangers": strangers}
+        return {
+            key: float(recognised(model, listener, clips).mean()) if len(clips.slots) else math.nan
+            for key, clips in found.items()
+        }
+
+    def _device(self, device: int, version: int, task: Evaluate, start: Mapping[str, Floats]) -> dict[str, Any]:
+        models, method = self._models, method_of(task.work.plan.local.name)
+        found: dict[str, Any] = {"device": device, "clips": int(self._shards.sizes[device])}
+        has_own = not isinstance(method, LocalMethod)
+        if isinstance(method, LocalMethod):
+            models.shared.set_weights(models.weights)
+            found["global"] = self._judge.accuracies("global", device, models.shared, models.all_classes)["global_own"]
+            has_own = method.any_architecture
+        if not isinstance(method, LocalMethod) or method.keeps_own:
+            found |= self._own(device, version)
+        model = models.own_model(device, version) if has_own else models.shared
+        mask, personal = models.labels(model).mask, task.personal.name != "none"
+        rng = np.random.default_rng([self._seed, task.rounds, 2, device])
+        if personal:
+            found["kept"] = self._personalise(device, model, task.personal, start, rng, has_own=has_own)
+        elif isinstance(method, LocalMethod) and has_own:
+            mask = models.mask(device, model)
+        found |= self._judge.accuracies("listening", device, model, mask)
+        if personal:
+            found["personal"] = found["listening_own"]
+        found |= self._without_fleet(device, rng, self._listener(model, mask))
+        return found if task.local is None else found | self._local(device, version, task.local)
+
+    def _local(self, device: int, version: int, work: Work) -> dict[str, float]:
+        """Evaluate the model that local training leaves on a device: its own or, without one, its next upload."""
+        models, method = self._models, method_of(work.plan.local.name)
+        model: ModelRuntime = models.shared
+        if not isinstance(method, LocalMethod) or method.keeps_own:
+            model = models.own_model(device, version)
+        else:
+            job = self._job(device, version, work)
+            clips = self._shards.clips(self._shards.rows(device))
+            job.contribute(Clips(rescaled(clips.x, models.shared, job.model), clips.slots), share_names=False)
+        return self._judge.accuracies("local", device, model, models.labels(model).mask)
+
+    def _listener(self, model: ModelRuntime, mask: Floats) -> Listener:
+        """Return a model as a device listens with it, among the mask's outputs."""
+        labels = self._models.labels(model)
+        return Listener(model.get_weights(), replace(labels, off=tuple(np.flatnonzero(labels.mask > mask).tolist())))
+
+    def _personalise(
+        self,
+        device: int,
+        model: ModelRuntime,
+        how: Choice,
+        start: Mapping[str, Floats],
+        rng: np.random.Generator,
+        *,
+        has_own: bool,
+    ) -> bool:
+        """Fine-tune and choose as a device does; the model is left with the weights that the device listens with.
+
+        A model of the device's own is one of the choices, where it is of the fleet's architecture; else the only one.
+        """
+        models = self._models
+        clips, choose, public = (
+            self._judge.clips(rows, model)
+            for rows in (self._shards.rows(device), self._shards.choose(device), self._shards.public)
+        )
+        own = model.get_weights() if has_own else None
+        fleets: Arrays = model.get_weights()
+        if start and model.manifest.sha256.get("model.tflite") == models.shared.manifest.sha256.get("model.tflite"):
+            fleets = dict(models.weights)
+            model.set_weights(start)
+        else:
+            own = None
+        task = PersonalTask(
+            model=model,
+            label_map=models.labels(model),
+            clips=clips,
+            held_out=choose,
+            settings=how.settings,
+            rng=rng,
+            public=public,
+            global_weights=fleets,
+            own_weights=own,
+        )
+        adapt = personalisations()[how.name].adapt
+        return adapt is not None and bool(adapt(task).get("kept", 1.0))
+
+    def _own(self, device: int, version: int) -> dict[str, float]:
+        model = self._models.own_model(device, version)
+        mask = self._models.mask(device, model)
+        found = self._judge.accuracies("own", device, model, mask)
+        trained = self._judge.clips(self._shards.rows(device), model)
+        known = held_out_accuracy(model, mask, trained, np.unique(trained.slots).tolist())
+        return {"own": found["own_own"], "own_test": found["own_strangers"], "own_trained": known}
+
+    def _without_fleet(self, device: int, rng: np.random.Generator, result: Listener) -> dict[str, float]:
+        """Return what a device would have alone, from the public set alone, and from both; nothing unless wanted.
+
+        With them comes what its guard makes of the choice between the first and the rounds' result.
+        """
+        models, how = self._models, self._models.setup.baselines
+        if how is None:
+            return {}
+        architecture = int(models.architectures[device])
+        model = models.own[architecture]
+        baselines = Baselines(model, models.initial[architecture], models.labels(model), how)
+        clips, public = (self._judge.clips(rows, model) for rows in (self._shards.rows(device), self._shards.public))
+        baselines.train(clips, None, rng)
+        alone = self._listener(model, models.mask(device, model))
+        found = self._judge.accuracies("alone", device, model, alone.label_map.mask)
+        if _shapes(alone) == _shapes(result):  # else the one is of another architecture
+            chosen = self._judge.guarded(device, model, alone, result)
+            model.set_weights(chosen.weights)
+            found |= self._judge.accuracies("guarded", device, model, chosen.label_map.mask)
+        if not len(public.slots):
+            return found
+        if architecture not in self._public_only:
+            of_set = np.random.default_rng([self._seed, 10, architecture])
+            self._public_only[architecture] = baselines.train(public, None, of_set)
+        model.set_weights(self._public_only[architecture])
+        found |= self._judge.accuracies("public", device, model, baselines.label_map.mask)
+        baselines.train(clips, public, rng)
+        return found | self._judge.accuracies("both", device, model, baselines.label_map.mask)
+
+
+def _shapes(listener: Listener) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in listener.weights.items()}

@@ -1,0 +1,170 @@
+"""One simulated federation round by round, whatever its strategy and its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+import numpy as np
+
+from aggregator_server.aggregation.contract import RoundResult
+from aggregator_server.fleet.conduct import suspicion_after
+from aggregator_server.limits import SUSPICION
+from aggregator_server.selection.contract import Candidate, History
+from aggregator_server.selection.draw import select
+from aggregator_server.strategies.statistics import DeviceStatistics
+from fleet_protocol.arrays import Ints
+from fleet_protocol.bundle import Manifest
+from fleet_protocol.messages import Work
+from fleet_protocol.tensors import Arrays
+from fleet_simulator.errors import SimulationError
+from fleet_simulator.experiment.sections import AnyExperiment
+from fleet_simulator.runs.progress import Progress
+from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
+from fleet_simulator.simulation.state import State, load_state, save_state
+from fleet_simulator.simulation.tasks import device_id
+
+
+@dataclass(frozen=True)
+class Contributed:
+    """What came of a round's contributions.
+
+    Attributes:
+        uploads: What the aggregator gets.
+        losses: Mean loss of every device's last pass; none where no device trained.
+        new_classes: How many new classes there are among the reports, where the aggregator is told.
+    """
+
+    uploads: Uploads
+    losses: Sequence[float]
+    new_classes: int | None = None
+
+
+class Devices(Protocol):
+    """The virtual devices of a run, with their clips."""
+
+    @property
+    def first(self) -> FleetState:
+        """What the aggregator has before the first round."""
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """Of the shared model; None: there is none."""
+
+    @property
+    def clips(self) -> Ints:
+        """How many every device has to train on, int64 [devices]; one without any never takes part."""
+
+    def restore(self, state: State) -> None:
+        """Take up where a state was saved; called once, before the first round that is played here."""
+
+    def statistics(self, devices: Sequence[int]) -> list[DeviceStatistics]:
+        """Return what devices report of their clips."""
+
+    def contribute(self, work: Work, for_others: Work, devices: Sequence[int], progress: Progress) -> Contributed:
+        """Do what devices do when they are asked to contribute.
+
+        Args:
+            work: as the aggregator sends it to those with the shared model's network.
+            for_others: the same for others.
+            devices: numbers of those that were selected, ascending.
+            progress: is told how many are done.
+        """
+
+    def learn(self, work: Work, for_others: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
+        """Do what devices do with a round's result; return what the round's entry says of it.
+
+        Args:
+            work: as the aggregator sends it to those with the shared model's network.
+            for_others: the same for others.
+            result: of the round, which the aggregator's state has taken up.
+            devices: those that took part.
+        """
+
+    def kept(self) -> tuple[Arrays, dict[str, Any]]:
+        """Return what :meth:`restore` needs: arrays, and the rest JSON-ready."""
+
+
+class Federation:
+    """A run: its aggregator, its virtual devices, and how a round goes.
+
+    Attributes:
+        experiment: What is run.
+        devices: Those of the run.
+        state: After the last finished round.
+        aggregator: Of the run.
+    """
+
+    def __init__(self, experiment: AnyExperiment, devices: Devices, folder: Path) -> None:
+        """Read the state where there is one.
+
+        Raises:
+            RunFolderError: the folder holds a run of another experiment, or a damaged one.
+        """
+        self.experiment = experiment
+        self.devices = devices
+        self._folder = folder
+        self._digest = experiment.digest
+        count, first = len(devices.clips), devices.first
+        state = load_state(folder, first.public_set, self._digest)
+        self.state = state or State(first, np.zeros(count, np.bool_), np.zeros(count, np.int64))
+        self._candidates = [Candidate(device_id(n), int(clips)) for n, clips in enumerate(devices.clips) if clips]
+        attacked = experiment.faults.attackers > 0
+        plan, name = experiment.plan, experiment.strategy
+        self.aggregator = Aggregator(name, plan, self.state.fleet, devices.manifest, attacked=attacked)
+        devices.restore(self.state)
+
+    @property
+    def members(self) -> list[int]:
+        """Numbers of the devices that have clips."""
+        return [int(one.device_id, 16) for one in self._candidates]
+
+    def opened(self, round_id: int) -> tuple[Work, Work]:
+        """Return what devices with the shared model's network, and others, are asked for in a round."""
+        uploaded = np.flatnonzero(self.state.uploaded).tolist() if self.aggregator.prepares else []
+        plan = self.aggregator.prepared(self.devices.statistics(uploaded))
+        work = self.aggregator.work("contribute", round_id, plan)
+        return work, self.aggregator.work_for_others(work)
+
+    def play(self, round_id: int, progress: Progress) -> dict[str, Any]:
+        """Play one round and put the state after it on the disk; return the round's entry."""
+        state = self.state
+        chosen = self._select(round_id)
+        works = self.opened(round_id)
+        came = self.devices.contribute(*works, chosen, progress)
+        revoked = [device_id(int(n)) for n in np.flatnonzero(state.suspicion >= SUSPICION)]
+        result, dropped = self.aggregator.close(works[0], came.uploads, new_classes=came.new_classes, revoked=revoked)
+        entry: dict[str, Any] = {"round": round_id, "devices": len(chosen)}
+        entry |= {"loss": median(came.losses)} if came.losses else {}
+        entry |= self._suspect(chosen, dropped)
+        state.uploaded[chosen] = True
+        entry |= self.devices.learn(self._learning(works[0]), self._learning(works[1]), result, chosen)
+        state.rounds.append(entry)
+        state.devices, state.document = self.devices.kept()
+        save_state(self._folder, state, self._digest)
+        return entry
+
+    def _learning(self, work: Work) -> Work:
+        """Return the work of a round that has ended; the plan is as it was when the round opened."""
+        return self.aggregator.work("learn", work.round_id, work.plan)
+
+    def _select(self, round_id: int) -> list[int]:
+        losses = tuple(float(entry["loss"]) for entry in self.state.rounds if "loss" in entry)
+        trusted = [one for one in self._candidates if self.state.suspicion[int(one.device_id, 16)] < SUSPICION]
+        if not trusted:
+            raise SimulationError(f"round {round_id}: all devices are in quarantine; set rounds.quarantine to false")
+        history, plan = History(len(self.state.rounds), losses), self.aggregator.plan
+        return [int(name, 16) for name in select(trusted, plan.selection, history, (plan.seed, round_id))]
+
+    def _suspect(self, devices: Sequence[int], dropped: Mapping[str, dict[str, Any]]) -> dict[str, list[int]]:
+        """Change the suspicion against devices; return those that come into quarantine, if any."""
+        if not self.experiment.rounds.quarantine:
+            return {}
+        suspicion = self.state.suspicion
+        for device in devices:
+            suspicion[device] = suspicion_after(int(suspicion[device]), dropped.get(device_id(device)))
+        quarantined = [device for device in devices if suspicion[device] >= SUSPICION]
+        return {"quarantined": quarantined} if quarantined else {}

@@ -1,0 +1,209 @@
+"""Virtual devices: one after another in the same runtimes, by the device's own part of a round."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggregator_server.aggregation import Updates, aggregate_weights
+from aggregator_server.strategies.weight_sharing import PREFIX
+from edge_client.errors import ModelError
+from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.learning.rounds.job import RoundJob
+from edge_client.learning.rounds.prototype_sharing import PrototypeExchange
+from edge_client.learning.rounds.score_sharing import ZeroShot
+from edge_client.learning.rounds.weight_sharing import WeightSharing
+from edge_client.learning.training_data import Clips, rescaled
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.adaptive_training import label_entropy
+from fleet_protocol.arrays import Doubles, Floats, Ints
+from fleet_protocol.messages import Choice, Update, Work
+from fleet_protocol.tensors import Arrays
+from fleet_simulator.errors import DivergedError, WorkerError
+from fleet_simulator.experiment.faults import (
+    MOST_CLIPS,
+    SCORE_ATTACKS,
+    attacked,
+    attacking_devices,
+    attacks,
+    misjudged,
+)
+from fleet_simulator.experiment.local_kinds import is_prototypes, method_of
+from fleet_simulator.partition.clip_shards import ClipShards, open_shards
+from fleet_simulator.plugins import use_plugins
+from fleet_simulator.runs.inputs import Inputs
+from fleet_simulator.runs.row_file import RowFile
+from fleet_simulator.simulation.device_models import DeviceModels
+from fleet_simulator.simulation.evaluation import Evaluation
+from fleet_simulator.simulation.tasks import (
+    NO_OWN,
+    Block,
+    Learn,
+    Setup,
+    Task,
+    TestRows,
+    Trained,
+    device_id,
+    next_version,
+)
+
+
+class VirtualDevices:
+    """The runtimes and files of one worker."""
+
+    def __init__(self, setup: Setup, shards: ClipShards | None = None, inputs: Inputs | None = None) -> None:
+        """Open the bundles.
+
+        Args:
+            setup: what to do.
+            shards: the clips; None: those in the run's folder.
+            inputs: where the bundles come from; None: from the disk.
+
+        Raises:
+            BundleError, ModelError: one cannot be opened.
+            PluginError: a file with methods was changed since the run began.
+            WorkerError: there are no clips in the folder.
+        """
+        use_plugins(setup.plugins)
+        found = shards or open_shards(setup.folder / "data")
+        if found is None:
+            raise WorkerError(f"{setup.folder / 'data'} is gone; the same command makes it again")
+        self._setup = setup
+        self._shards = found
+        self._models = DeviceModels(setup, found, inputs or Inputs())
+        self._evaluation = Evaluation(self._models, self._job)
+        self._uploads = RowFile(setup.folder / "uploads.f32", self._models.layout.width)
+        self._attackers = attacking_devices(setup.faults, found.devices, setup.plan.seed)
+
+    def answer(self, task: Task) -> Any:  # noqa: ANN401  (what the task's method returns)
+        """Do what a task says."""
+        if isinstance(task, Block):
+            return self.train(task)
+        if isinstance(task, Learn):
+            return self.learn(task)
+        return self._evaluation.confusion(task) if isinstance(task, TestRows) else self._evaluation.devices(task)
+
+    def train(self, block: Block) -> Trained:
+        """Have the devices of a block contribute; weights (or their mean) go into the uploads' file."""
+        work, method = block.work, method_of(block.work.plan.local.name)
+        if is_prototypes(method):
+            uploads = [self._prototypes(device, work) for device in block.devices]
+            samples = (0,) * len(uploads)
+            return Trained(tuple(update for update, _ in uploads), (), samples, tuple(arrays for _, arrays in uploads))
+        shares = isinstance(method, LocalMethod)
+        if shares:
+            self._models.load(block.model, work.round_id - 1)
+        rows = np.empty((len(block.devices) if shares else 0, self._models.layout.width), np.float32)
+        updates, arrays, counted = [], [], []
+        for number, (device, version) in enumerate(zip(block.devices, block.own_versions, strict=True)):
+            before = self._models.samples
+            update, sent = self._contribute(device, version, work)
+            counted.append(self._models.samples - before)
+            updates.append(update)
+            if shares:
+                self._flatten(sent, rows[number])
+                self._attack_weights(device, work, rows[number])
+            else:
+                arrays.append(self._attack_scores(device, work, sent))
+        losses = tuple(float(update.metrics["training_loss"]) for update in updates)
+        if shares and self._setup.averages:
+            self._uploads.write(block.place, self._mean(block, rows))
+            updates = [self._whole(block, updates)]
+        elif shares:
+            self._uploads.write(block.place, rows)
+        return Trained(tuple(updates), losses, tuple(counted), tuple(arrays))
+
+    def learn(self, task: Learn) -> list[dict[str, float]]:
+        """Have devices learn from a round's result, with models of their own; return what each measured."""
+        measured = []
+        for device, version, place in zip(task.devices, task.own_versions, task.places, strict=True):
+            job = self._job(device, version, task.work)
+            measured.append(job.apply_result(True))
+            self._models.keep_own(device, place)
+        return measured
+
+    def _contribute(self, device: int, version: int, work: Work) -> tuple[Update, Arrays]:
+        """Have a device train and return its upload; its own model, if it keeps one, goes to its other place."""
+        job = self._job(device, version, work)
+        clips = self._shards.clips(self._shards.rows(device))
+        own = Clips(rescaled(clips.x, self._models.shared, job.model), clips.slots)
+        try:
+            update, arrays = job.contribute(own, share_names=False)
+        except ModelError as error:
+            raise DivergedError(f"device {device}: {error}") from error
+        if job.model is not self._models.shared:
+            self._models.keep_own(device, next_version(version))
+        return (replace(update, clips=MOST_CLIPS) if self._lies(device) else update), arrays
+
+    def _job(self, device: int, version: int, work: Work) -> RoundJob:
+        """Return a device's part of a round, with the weights that it starts from."""
+        models, method = self._models, method_of(work.plan.local.name)
+        context = models.context(work, first=version == NO_OWN)
+        if not isinstance(method, LocalMethod):
+            own = models.own_model(device, version)
+            return ZeroShot(own, models.labels(own), work, context, device_id(device))
+        model: ModelRuntime = models.own_model(device, version) if method.keeps_own else models.shared
+        models.shared.set_weights(models.weights)
+        return WeightSharing(
+            method, model, models.labels(model), work, context, device_id(device), models.shared, models.public
+        )
+
+    def _prototypes(self, device: int, work: Work) -> tuple[Update, Arrays]:
+        """Return what a device uploads that has the pretrained front end."""
+        models = self._models
+        model, context = models.own[int(models.architectures[device])], models.context(work, first=False)
+        exchange = PrototypeExchange(model.manifest, models.labels(model), work, context)
+        key = hashlib.sha256(f"{self._setup.plan.seed} {device}".encode()).digest()
+        update, arrays = exchange.contribute(models.takes(device), device_id(device), key, share_names=False)
+        arrays = self._attack_scores(device, work, arrays)
+        return (replace(update, clips=MOST_CLIPS) if self._lies(device) else update), arrays
+
+    def _flatten(self, arrays: Arrays, row: Floats) -> None:
+        self._models.layout.flatten({name.removeprefix(PREFIX): array for name, array in arrays.items()}, row)
+
+    def _attack_weights(self, device: int, work: Work, row: Floats) -> None:
+        """Put what an attacker sends in the place of what it trained."""
+        faults = self._setup.faults
+        if device in self._attackers and attacks(faults, work.round_id):
+            rng = np.random.default_rng([self._setup.plan.seed, work.round_id, 1, device])
+            row[:] = attacked(faults, self._models.layout.flatten(self._models.weights), row, rng)
+
+    def _attack_scores(self, device: int, work: Work, arrays: Arrays) -> Arrays:
+        """Return what a device sends that uploads no weights."""
+        faults = self._setup.faults
+        if device not in self._attackers or not attacks(faults, work.round_id):
+            return arrays
+        if faults.attack == "silent":
+            return {name: np.full_like(array, np.nan) for name, array in arrays.items()}
+        if faults.attack in SCORE_ATTACKS:
+            return arrays | {"scores": misjudged(faults, arrays["scores"])}
+        return arrays
+
+    def _lies(self, device: int) -> bool:
+        """Return whether a device says a false number of clips."""
+        return device in self._attackers and self._setup.faults.attack == "false_clips"
+
+    def _whole(self, block: Block, updates: list[Update]) -> Update:
+        """Return the document of a block's mean."""
+        slots: Ints = np.concatenate([self._shards.labels(self._shards.rows(device)) for device in block.devices])
+        by_size = self._setup.plan.aggregation.settings["by_size"]
+        return replace(
+            updates[0],
+            clips=int(self._clips(block).sum()) if by_size else len(block.devices),
+            label_entropy=label_entropy(slots),
+            metrics={"training_loss": float(np.mean([update.metrics["training_loss"] for update in updates]))},
+        )
+
+    def _clips(self, block: Block) -> Doubles:
+        """Return how many clips the devices of a block say that they have, float64 [devices]."""
+        return np.array([MOST_CLIPS if self._lies(n) else self._shards.sizes[n] for n in block.devices], np.float64)
+
+    def _mean(self, block: Block, rows: Floats) -> Floats:
+        """Return the block's mean with clipping; a server optimiser comes after all blocks."""
+        settings, layout = self._setup.plan.aggregation.settings, self._models.layout
+        choice = Choice("weighted_mean", {name: settings[name] for name in ("by_size", "clip_norm", "clips_cap")})
+        uploads = Updates(layout, tuple(device_id(device) for device in block.devices), rows)
+        return layout.flatten(aggregate_weights(choice, uploads, self._clips(block), self._models.weights, {})[0])

@@ -1,1 +1,0 @@
-"""Simulates zero-shot federated learning with new classes."""
