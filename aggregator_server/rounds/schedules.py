@@ -55,7 +55,7 @@ def add_schedule(store: Store, wanted: ScheduleRequest, now: float, by: Actor = 
         requested_plan(session, wanted.round)
         row = insert_schedule(session, wanted, first_time(wanted, now), now, by)
         open_due(session, now)
-        return _info(*session.execute(_infos().where(ScheduleRow.schedule_id == row.schedule_id)).one())
+        return _info(session.execute(_infos().where(ScheduleRow.schedule_id == row.schedule_id)).one())
 
 
 def insert_schedule(session: Session, wanted: ScheduleRequest, next_at: float, now: float, by: Actor) -> ScheduleRow:
@@ -118,7 +118,7 @@ def list_schedules(store: Store) -> tuple[ScheduleInfo, ...]:
     """Return the schedules that go on, oldest first."""
     with store.reading() as session:
         found = session.execute(_infos().where(_GOES_ON).order_by(ScheduleRow.schedule_id))
-        return tuple(_info(*row) for row in found)
+        return tuple(_info(row) for row in found)
 
 
 def next_opening(session: Session) -> float | None:
@@ -175,7 +175,8 @@ def _infos() -> Any:  # noqa: ANN401  (a select's type names each column)
     return select(ScheduleRow, last.scalar_subquery().label("last_round"))
 
 
-def _info(row: ScheduleRow, last_round: int | None) -> ScheduleInfo:
+def _info(found: Any) -> ScheduleInfo:  # noqa: ANN401  (a database row has no type of its own)
+    row: ScheduleRow = found.ScheduleRow
     continuous = is_continuous(row)
     return ScheduleInfo(
         schedule_id=row.schedule_id,
@@ -186,6 +187,6 @@ def _info(row: ScheduleRow, last_round: int | None) -> ScheduleInfo:
         continuous=continuous,
         made_at=moment(row.made_at),
         next_at=None if continuous and row.problem is None else moment(row.next_at),
-        last_round=last_round,
+        last_round=found.last_round,
         problem=row.problem,
     )
