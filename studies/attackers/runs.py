@@ -105,13 +105,15 @@ def summary(results: Results) -> Summary:
     columns = ["rule", "no attackers, %", "loss", *ATTACKS, "most beyond the honest alone"]
     strengths = ["rule", "none", *map(str, STRENGTHS)]
     caught = ["attack", "attackers", "kept out", "after rounds, least", "most", "honest devices kept out"]
-    rows = [[rule, *(_loss_at(results, rule, strength) for strength in (0.0, *STRENGTHS))] for rule in RULES]
+    grown = {rule: [_loss_at(results, rule, strength) for strength in (0.0, *STRENGTHS)] for rule in RULES}
     tables = {
         "losses": Table("Loss to three attackers in ten, points", columns, _losses(results)),
         "quarantine": Table("The default's quarantine", caught, [_caught(results, one) for one in ("", LATE)]),
-        "strengths": Table("Loss to `sign_flip` by its strength, points", strengths, rows),
+        "strengths": Table(
+            "Loss to `sign_flip` by its strength, points", strengths, [[rule, *of] for rule, of in grown.items()]
+        ),
     }
-    lines = [Series(rule, strengths[1:], losses) for rule, *losses in rows]
+    lines = [Series(rule, strengths[1:], losses) for rule, losses in grown.items()]
     title = "Loss by the strength of an attack by three in ten devices, one seed"
     picture = Picture("lines", title, "strength of the attack", "loss, points", lines)
     return Summary(tables, {"strength": picture})
@@ -123,7 +125,7 @@ def _losses(results: Results) -> list[list[Cell]]:
 
     def lost(rule: str, attack: str = "") -> dict[int, float]:
         found = results.values(_name(rule, attack), accuracy)
-        return {seed: 100 * (clean[seed] - value) for seed, value in found.items()}
+        return {seed: 100 * ((clean[seed] or 0.0) - (value or 0.0)) for seed, value in found.items()}
 
     least = lost(ALONE, "silent")
     rows: list[list[Cell]] = []
