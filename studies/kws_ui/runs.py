@@ -431,7 +431,8 @@ def _leads(results: Results, methods: Mapping[str, Sequence[str]]) -> list[list[
         seeds = results.seeds(f"{title}: {OURS}")
         pairs = [(OURS, other) for other in of_title if other != OURS and results.seeds(f"{title}: {other}") == seeds]
         pairs += [(other, "FedAvg") for other in of_title if other not in (OURS, "FedAvg") and other[:7] != OURS[:7]]
-        rows += [[title, *pair, results.gain(*(f"{title}: {one}" for one in pair), accuracy, 1)] for pair in pairs]
+        for one, other in pairs:
+            rows.append([title, one, other, results.gain(f"{title}: {one}", f"{title}: {other}", accuracy, 1)])
     low, high = MANY_STEPS.values()
     if high not in methods:
         return rows
