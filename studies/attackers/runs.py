@@ -105,14 +105,15 @@ def summary(results: Results) -> Summary:
     columns = ["rule", "no attackers, %", "loss", *ATTACKS, "most beyond the honest alone"]
     strengths = ["rule", "none", *map(str, STRENGTHS)]
     caught = ["attack", "attackers", "kept out", "after rounds, least", "most", "honest devices kept out"]
-    lost = {rule: [_loss_at(results, rule, strength) for strength in (0.0, *STRENGTHS)] for rule in RULES}
-    rows: list[list[Cell]] = [[rule, *losses] for rule, losses in lost.items()]
+    grown = {rule: [_loss_at(results, rule, strength) for strength in (0.0, *STRENGTHS)] for rule in RULES}
     tables = {
         "losses": Table("Loss to three attackers in ten, points", columns, _losses(results)),
         "quarantine": Table("The default's quarantine", caught, [_caught(results, one) for one in ("", LATE)]),
-        "strengths": Table("Loss to `sign_flip` by its strength, points", strengths, rows),
+        "strengths": Table(
+            "Loss to `sign_flip` by its strength, points", strengths, [[rule, *of] for rule, of in grown.items()]
+        ),
     }
-    lines = [Series(rule, strengths[1:], losses) for rule, losses in lost.items()]
+    lines = [Series(rule, strengths[1:], losses) for rule, losses in grown.items()]
     title = "Loss by the strength of an attack by three in ten devices, one seed"
     picture = Picture("lines", title, "strength of the attack", "loss, points", lines)
     return Summary(tables, {"strength": picture})
@@ -120,15 +121,11 @@ def summary(results: Results) -> Summary:
 
 def _losses(results: Results) -> list[list[Cell]]:
     """Return points below the weighted mean without attackers, seed by seed."""
-
-    def scores(rule: str, attack: str) -> dict[int, float]:
-        name = _name(rule, attack)
-        return dict(zip(results.seeds(name), map(accuracy, results.figures(name)), strict=True))
-
-    clean = scores("weighted mean", "")
+    clean = results.values(_name("weighted mean"), accuracy)
 
     def lost(rule: str, attack: str = "") -> dict[int, float]:
-        return {seed: 100 * (clean[seed] - score) for seed, score in scores(rule, attack).items()}
+        found = results.values(_name(rule, attack), accuracy)
+        return {seed: 100 * ((clean[seed] or 0.0) - (value or 0.0)) for seed, value in found.items()}
 
     least = lost(ALONE, "silent")
     rows: list[list[Cell]] = []

@@ -431,8 +431,9 @@ def _leads(results: Results, methods: Mapping[str, Sequence[str]]) -> list[list[
         seeds = results.seeds(f"{title}: {OURS}")
         pairs = [(OURS, other) for other in of_title if other != OURS and results.seeds(f"{title}: {other}") == seeds]
         pairs += [(other, "FedAvg") for other in of_title if other not in (OURS, "FedAvg") and other[:7] != OURS[:7]]
-        for one, other in pairs:
-            rows.append([title, one, other, results.gain(f"{title}: {one}", f"{title}: {other}", accuracy, 1)])
+        rows += [
+            [title, *pair, results.gain(f"{title}: {pair[0]}", f"{title}: {pair[1]}", accuracy, 1)] for pair in pairs
+        ]
     low, high = MANY_STEPS.values()
     if high not in methods:
         return rows

@@ -128,7 +128,7 @@ def converged(figures: Figures) -> int:
 
 def speech(figures: Figures, rounds: int | None = None) -> float:
     """Return the minutes of speech that rounds trained on: the paper's training time, without a machine in it."""
-    return float(sum(entry["seconds"] for entry in figures["rounds"][:rounds])) / 60
+    return sum(float(entry["seconds"]) for entry in figures["rounds"][:rounds]) / 60
 
 
 def saved(base: Figures, other: Figures) -> dict[str, float]:

@@ -13,12 +13,12 @@ from edge_client.clips.public_set import build_public_set
 from edge_client.errors import ModelError
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.methods.prototypes import METHOD
-from edge_client.learning.rounds.prototypes import PrototypeRound
+from edge_client.learning.rounds.prototype_sharing import PrototypeRound
 from edge_client.learning.training_job import RoundWork, to_line
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Work
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.setting import complete
 from fleet_protocol.tensors import digest, unpack
 from tests.support.checkout import ROOT

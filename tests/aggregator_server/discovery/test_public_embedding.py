@@ -7,7 +7,7 @@ import pytest
 
 from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
 from aggregator_server.discovery.new_sounds import check_arrays, recognise
-from aggregator_server.discovery.prototypes import PublicEmbedding
+from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest

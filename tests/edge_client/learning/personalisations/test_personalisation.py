@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from edge_client.learning.rounds.personalise import fine_tune, personalise
+from edge_client.learning.personalisations.personalisation import FINE_TUNING, PersonalTask, fine_tune, fine_tuned
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.personalisation import PERSONALISATION
 from fleet_protocol.setting import complete
 
 LABELS = LabelMap(32).add("yes").add("no").add("rare")
@@ -19,7 +18,22 @@ def model(bundles):
 
 
 def plan(**given):
-    return complete("local", PERSONALISATION["local"], {"learning_rate": 0.02} | given)
+    return complete("local", FINE_TUNING, {"learning_rate": 0.02} | given)
+
+
+def personalise(model, label_map, own, held_out, settings, rng, global_weights=None, **further):
+    fleets = model.get_weights() if global_weights is None else global_weights
+    task = PersonalTask(
+        model=model,
+        label_map=label_map,
+        clips=own,
+        held_out=held_out,
+        settings=settings,
+        rng=rng,
+        global_weights=fleets,
+        **further,
+    )
+    return fine_tuned(task)
 
 
 def clips(model, count, seed, flip=False):

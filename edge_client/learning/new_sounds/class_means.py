@@ -9,7 +9,7 @@ import numpy as np
 from fleet_protocol.arrays import Floats, Ints
 
 
-def prototypes(features: Floats, slots: Ints, wanted: Sequence[int]) -> Floats:
+def class_means(features: Floats, slots: Ints, wanted: Sequence[int]) -> Floats:
     """Return the mean features of classes, float32 [len(wanted), frames, numbers].
 
     Args:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from edge_client.learning.methods.registry import local_methods
+from edge_client.learning.personalisations.registry import personalisations
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice, RoundPlan
-from fleet_protocol.personalisation import PERSONALISATION
 from fleet_protocol.setting import Settings, complete
 
 
@@ -20,11 +20,12 @@ def checked_plan(plan: RoundPlan) -> RoundPlan:
         PlanError: naming the setting, its value and what is allowed; or the personalisation.
         PluginError: an installed package's method cannot be used.
     """
-    method, personalisation = local_methods().get(plan.local.name), PERSONALISATION.get(plan.personalisation.name)
+    method, personalisation = local_methods().get(plan.local.name), personalisations().get(plan.personalisation.name)
     if personalisation is None:
         raise PlanError(f"this device knows no personalisation {plan.personalisation.name!r}; update its software")
     local = plan.local if method is None else _checked(plan.local, method.settings)
-    return dataclasses.replace(plan, local=local, personalisation=_checked(plan.personalisation, personalisation))
+    personal = _checked(plan.personalisation, personalisation.settings)
+    return dataclasses.replace(plan, local=local, personalisation=personal)
 
 
 def _checked(choice: Choice, known: Settings) -> Choice:

@@ -17,11 +17,11 @@ class FleetPrototypes:
     """Where the fleet's classes lie in the embedding that all devices have in common.
 
     Attributes:
-        features: digest of the features' settings.
-        class_ids: the classes that a device has clips of, in the fleet's order.
-        means: of each class, not normalised, float32 [classes, frames, numbers].
-        devices: how many devices each mean is of, int64 [classes].
-        provisional: those of the classes that too few devices have clips of to rely on.
+        features: Digest of the features' settings.
+        class_ids: Classes that a device has clips of, in the fleet's order.
+        means: Mean embedding of each class, not normalised, float32 [classes, frames, numbers].
+        devices: Number of devices that each mean is of, int64 [classes].
+        provisional: Classes that too few devices have clips of to rely on.
     """
 
     features: str

@@ -1,40 +1,20 @@
 """Group-balanced personalisation (Xu et al. 2025, section 3.2, algorithm 1): who is fine-tuned with whom, and how long.
 
 Devices with about equally many clips form a group. Each group goes on training from the fleet's weights among itself,
-the small-data groups longest, before every device fine-tunes what its group came to.
+the small-data groups longest, before every device fine-tunes what its group came to. The aggregator makes the groups;
+a device does what ``local`` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from edge_client.learning.personalisations.personalisation import FINE_TUNING, Personalisation, fine_tuned
 from fleet_protocol.arrays import Doubles, Ints
-from fleet_protocol.setting import Value
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The groups of one phase of personalisation, smallest data first.
-
-    Attributes:
-        groups: the devices of each group, in alphabetical order.
-        rounds: how many rounds each group trains among itself.
-    """
-
-    groups: tuple[tuple[str, ...], ...]
-    rounds: tuple[int, ...]
-
-    @property
-    def sequence(self) -> tuple[int, ...]:
-        """The group of every round, in order: a group is done with before the next one begins."""
-        return tuple(index for index, count in enumerate(self.rounds) for _ in range(count))
-
-    def group_of(self, device_id: str) -> int | None:
-        """Return a device's group; None for one that joined later."""
-        return next((index for index, members in enumerate(self.groups) if device_id in members), None)
+from fleet_protocol.personalisation import Schedule
+from fleet_protocol.setting import Setting, Value
 
 
 def schedule(sizes: Mapping[str, float], settings: Mapping[str, Value]) -> Schedule:
@@ -98,3 +78,18 @@ def _breaks(x: Doubles, weights: Doubles, count: int) -> list[int]:
     for groups in range(count - 1, 0, -1):
         starts[groups] = end = int(last_break[groups, end])
     return starts
+
+
+# Xu et al. 2025, algorithm 1: three groups, five rounds; the largest devices' group may do without.
+_GROUPS = {
+    "groups": Setting(3, "groups of devices with about equally many clips", 1, 100),
+    "most_rounds": Setting(5, "rounds within the group of the smallest devices", 0, 1_000),
+    "least_rounds": Setting(0, "rounds within the group of the largest devices; the others lie between", 0, 1_000),
+}
+PERSONALISATION = Personalisation(
+    "group_balanced",
+    _GROUPS | FINE_TUNING,
+    fine_tuned,
+    schedule,
+    about="Devices with about equally many clips train further among themselves. It costs more rounds.",
+)

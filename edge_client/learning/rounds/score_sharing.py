@@ -8,14 +8,12 @@ on the public set. With ``labels`` false the public set's labels are never used:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
-from edge_client.learning.new_sounds.describe import describe
-from edge_client.learning.rounds.job import RoundContext, percent, round_rng
-from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
+from edge_client.learning.class_links import adopt_classes, link_recognised, to_report
+from edge_client.learning.rounds.job import NetworkJob, RoundContext, percent
+from edge_client.learning.rounds.upload import require_clips, require_finite
 from edge_client.learning.sgd import Optimiser, accuracy, settling, train_epoch
 from edge_client.learning.targets import at_temperature, from_consensus, from_slots
 from edge_client.learning.training_data import Clips
@@ -24,15 +22,20 @@ from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Update, Work
-from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
 
-class ZeroShot:
+class ZeroShot(NetworkJob):
     """One device's work in one round. The model is trained in place; the label map is replaced."""
 
     def __init__(
-        self, model: ModelRuntime, label_map: LabelMap, work: Work, context: RoundContext, device_id: str
+        self,
+        model: ModelRuntime,
+        label_map: LabelMap,
+        work: Work,
+        context: RoundContext,
+        device_id: str,
+        _shared: ModelRuntime | None = None,
     ) -> None:
         """Prepare.
 
@@ -42,23 +45,8 @@ class ZeroShot:
         model.manifest.feature_settings.require_same(
             context.public_set.settings, f"this device's bundle ({model.manifest.architecture})", "the public set"
         )
-        self.model = model
-        self.label_map = label_map
-        self.work = work
-        self.context = context
-        self.own_weights: Arrays | None = None
-        self.device_id = device_id
-        self.settings: Mapping[str, Value] = work.plan.local.settings
-        self.rng = round_rng(work, device_id)
+        super().__init__(model, label_map, work, context, device_id)
         self._x0 = model.normalise(context.public_set.features)
-
-    def take_labels(self, labels: Sequence[str]) -> None:
-        """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
-
-        Raises:
-            LabelError: the head has no free slot.
-        """
-        self.label_map = take_labels(self.label_map, labels, self.work.classes)
 
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
         """Build and score; return the upload.
@@ -76,25 +64,10 @@ class ZeroShot:
         slots, columns = self._owned()
         scores = self.model.predict(self._x0, self.label_map.mask, self._temperature)
         own = np.ascontiguousarray(scores[:, slots])
-        arrays: Arrays = {"scores": own}
-        known = [slot for slot in slots if clips.count(slot)] if new else []
-        if new:
-            mask = self.label_map.mask
-            arrays |= describe(self.model, mask, clips, self._x0, known + new, self.settings, self.rng)
-        update = build_update(
-            self.work,
-            self.device_id,
-            features=self.model.manifest.feature_settings.digest,
-            label_map=self.label_map,
-            slots=clips.slots,
-            classes=[str(self.label_map.class_ids[slot]) for slot in slots],
-            known=known,
-            new=new,
-            share_names=share_names,
-        )
+        update, arrays = self.described(clips, new, slots, share_names)
         measured = percent({"local_accuracy": self._public_accuracy(own, columns)})
         update.metrics.update(measured | {"classes": float(len(slots)), "training_loss": loss})
-        return update, arrays
+        return update, {"scores": own} | arrays
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
         """Link what was recognised, adopt what others discovered, and learn the public set.

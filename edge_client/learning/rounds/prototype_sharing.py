@@ -25,8 +25,8 @@ from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState, Progress, SavedModel
 from fleet_protocol.arrays import Floats
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Learned, Update, Work, to_json
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, pack
 
