@@ -25,7 +25,6 @@ from aggregator_server.store.identity import FolderIdentity
 
 __all__ = [
     "DATABASE",
-    "LEASE",
     "LOCK",
     "KeptUploads",
     "Store",
@@ -35,8 +34,8 @@ __all__ = [
     "why_not_meant",
 ]
 
-# Files of a data folder; of several processes that serve it, the one that moves rounds locks the last.
-DATABASE, LOCK, LEASE = "auricle.db", "lock", "step.lock"
+# Files of a data folder.
+DATABASE, LOCK = "auricle.db", "lock"
 # Any of these says that a folder was meant for a fleet; the lock is the first that a start makes.
 _OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "fleet.id", "tokens.json"})
 
@@ -115,7 +114,7 @@ class Tables:
 
 
 class Store(Tables):
-    """A data folder: the tables and ``blobs/``. One process may have it open, and those that it starts.
+    """A data folder: the tables and ``blobs/``. One process may have it open.
 
     Attributes:
         folder: The data folder.
@@ -124,16 +123,13 @@ class Store(Tables):
         review_classes: Whether new classes wait for an operator.
     """
 
-    def __init__(
-        self, folder: Path, *, keep_uploads: KeptUploads = "last", review_classes: bool = False, shared: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, *, keep_uploads: KeptUploads = "last", review_classes: bool = False) -> None:
         """Open a data folder, creating what it lacks.
 
         Args:
             folder: of the data.
             keep_uploads: of which rounds uploads stay on disk.
             review_classes: whether new classes wait for an operator.
-            shared: whether the process that started this one holds the folder.
 
         Raises:
             StartError: it cannot be created or written, somebody else has it open, another version wrote it, or its
@@ -146,11 +142,9 @@ class Store(Tables):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / LOCK).open("w")
-            if not shared:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.blobs = BlobFolder(folder / "blobs")
-            if not shared:
-                self.blobs.remove_leftovers()
+            self.blobs.remove_leftovers()
         except BlockingIOError as error:
             self._lock.close()
             raise StartError(f"data folder {folder} is in use by another aggregator; stop that one first") from error
