@@ -11,8 +11,8 @@ from aggregator_server.limits import WOKEN_AT_ONCE
 class Notifier:
     """Wakes its subscribers when something changed. It belongs to the event loop that it was made in.
 
-    A subscriber takes an event, looks whether there is something for it, and only then waits for the event: a
-    notification between looking and waiting is not lost. Who subscribes anew ends its former wait, so that nobody waits
+    A subscriber takes an event, checks whether there is something for it, and only then waits for the event: a
+    notification between check and wait is not lost. Who subscribes anew ends its former wait, so that nobody waits
     twice.
     """
 

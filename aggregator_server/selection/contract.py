@@ -1,4 +1,4 @@
-"""What a selection is, and what it can look at: plain data."""
+"""What a selection is, and what it is given: plain data."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Candidate:
     """A device that could take part.
 
     Attributes:
-        device_id: names it; the order in which devices are given never matters.
+        device_id: Identifier; the order in which devices are given never matters.
         clips: D_k, its data size as last reported; 0: not reported.
-        unseen_s: seconds since it was last heard of.
+        unseen_s: Seconds since it was last heard of.
     """
 
     device_id: str
@@ -34,8 +34,8 @@ class History:
     """The finished rounds before this one.
 
     Attributes:
-        rounds: r, how many there are.
-        losses: their training losses, oldest first; rounds whose devices reported none are left out.
+        rounds: Number of rounds r.
+        losses: Their training losses, oldest first; rounds whose devices reported none are left out.
     """
 
     rounds: int = 0

@@ -1,7 +1,7 @@
 """Group-balanced personalisation (Xu et al. 2025, section 3.2, algorithm 1): who is fine-tuned with whom, and how long.
 
 Devices with about equally many clips form a group. Each group goes on training from the fleet's weights among itself,
-the small-data groups longest, before every device fine-tunes what its group came to.
+the small-data groups longest, before every device fine-tunes the result of its group.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Schedule:
     """The groups of one phase of personalisation, smallest data first.
 
     Attributes:
-        groups: the devices of each group, in alphabetical order.
-        rounds: how many rounds each group trains among itself.
+        groups: The devices of each group, in alphabetical order.
+        rounds: Number of rounds that each group trains among itself.
     """
 
     groups: tuple[tuple[str, ...], ...]

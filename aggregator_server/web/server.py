@@ -26,9 +26,10 @@ from aggregator_server.store import KeptUploads, Store
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
 from aggregator_server.web.service import Terms
-from aggregator_server.web.transport.connection import ConnectionTable, bounded_protocol, network_of
+from aggregator_server.web.transport.connection import ConnectionTable, bounded_protocol
 from aggregator_server.web.transport.endpoint import Endpoint, url_of
 from aggregator_server.web.transport.handshakes import Handshakes
+from fleet_protocol.addresses import network_of
 
 ProxyNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 

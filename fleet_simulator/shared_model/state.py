@@ -25,7 +25,7 @@ class State:
         uploaded: Which devices have taken part, bool [devices].
         own_versions: Places of the devices' own models, uint8 [devices]; see
             :class:`fleet_simulator.shared_model.tasks.Block`.
-        suspicion: Against every device, int64 [devices]; see :mod:`aggregator_server.fleet.conduct`.
+        suspicion: Against every device, int64 [devices]; see :mod:`aggregator_server.fleet.reputation`.
         rounds: One JSON-ready entry for each finished round.
     """
 

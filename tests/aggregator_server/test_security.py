@@ -8,7 +8,8 @@ import pytest
 
 from aggregator_server import errors
 from aggregator_server.cli import parser
-from aggregator_server.fleet.devices import describe_device, enrol, identify, revoke
+from aggregator_server.fleet.device_changes import change_devices
+from aggregator_server.fleet.devices import describe_device, enrol, identify
 from aggregator_server.security import draw, load_tokens
 from aggregator_server.store import Store
 from fleet_protocol.feature_settings import PRESETS
@@ -80,15 +81,15 @@ def test_a_secret_opens_its_own_device_and_another_secret_none(fleet):
 
 
 def test_a_revoked_device_stays_out(fleet):
-    revoke(fleet.store, DEVICE.device_id, 5.0)
-    revoke(fleet.store, DEVICE.device_id, 6.0)
+    change_devices(fleet.store, [DEVICE.device_id], "revoke", 5.0)
+    change_devices(fleet.store, [DEVICE.device_id], "revoke", 6.0)
     assert describe_device(fleet.store, DEVICE.device_id).revoked_at.timestamp() == 5.0
     with pytest.raises(errors.DeviceRevokedError):
         identify(fleet.store, DEVICE.secret)
     with pytest.raises(errors.DeviceRevokedError, match="new identifier"):
         enrol(fleet.store, enrolment(), 7.0)
     with pytest.raises(errors.DeviceNotFoundError):
-        revoke(fleet.store, "f" * 32, 8.0)
+        change_devices(fleet.store, ["f" * 32], "revoke", 8.0)
 
 
 def test_enrolling_again_brings_the_device_up_to_date(fleet):
