@@ -66,7 +66,7 @@ texts: $(READY)  ## take the dashboard's texts into its catalogues, and compile 
 bundles: $(READY)  ## make the bundles that come with Auricle anew, from the front ends in edge_client/front_ends
 	$(BIN)/python -m model_export.ready_bundles
 
-experiments: $(READY)  ## the papers' tables on real data, into docs/results.md [TABLES='a b' PROCESSES=n FULL=1 WITHIN=hours YES=1]
+experiments: $(READY)  ## the papers' studies on real data, into docs/studies [TABLES='a b' PROCESSES=n FULL=1 WITHIN=hours YES=1]
 	$(BIN)/python -m studies $(if $(FULL),--full) $(if $(TABLES),--table $(TABLES)) \
 		$(if $(PROCESSES),--processes $(PROCESSES)) $(if $(WITHIN),--within $(WITHIN)) $(if $(YES),--yes)
 

@@ -7,12 +7,24 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from aggregator_server.commands import audit, classes, devices, invite, new, publish, rounds, run, tokens, upkeep
+from aggregator_server.commands import (
+    audit,
+    classes,
+    devices,
+    invite,
+    new,
+    publish,
+    rounds,
+    run,
+    schedules,
+    tokens,
+    upkeep,
+)
 from fleet_protocol.command_line import parse, program, with_version
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.extras import describe_missing
 
-_COMMANDS = (new, run, tokens, invite, devices, rounds, classes, audit, publish, upkeep)
+_COMMANDS = (new, run, tokens, invite, devices, rounds, schedules, classes, audit, publish, upkeep)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ AuricleError
     │   ├── DeviceRevokedError, DeviceWaitingError
     │   └── NotSelectedError
     ├── NotFoundError              the thing that was named does not exist
-    │   ├── RoundNotFoundError, DeviceNotFoundError, ClassNotFoundError
+    │   ├── RoundNotFoundError, ScheduleNotFoundError, DeviceNotFoundError, ClassNotFoundError
     │   ├── TokenNotFoundError, InvitationNotFoundError, AuthorityNotFoundError
     │   └── BlobNotFoundError, PublicSetNotFoundError, ModelNotFoundError
     ├── ConflictError              right in itself, wrong at this time
@@ -113,6 +113,12 @@ class RoundNotFoundError(NotFoundError):
     """There is no such round."""
 
     code = "round_not_found"
+
+
+class ScheduleNotFoundError(NotFoundError):
+    """There is no such schedule, or it has ended."""
+
+    code = "schedule_not_found"
 
 
 class DeviceNotFoundError(NotFoundError):

@@ -88,6 +88,9 @@ REFERENCES_PER_ROUND = 512  # descriptions of known classes
 NEW_CLASSES_OF_A_DEVICE = 8  # in one round, that it alone reports
 CLASSES = 256  # of a fleet, those that wait for an operator included; a published public set may have more
 
+# Schedules of rounds that go on at the same time.
+SCHEDULES = 20
+
 # Of the last round, kept after it; of a round with more none are.
 KEPT_UPLOAD_BYTES = 2**29
 

@@ -382,6 +382,56 @@ class RoundRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScheduleRequest:
+    """Rounds that shall open by themselves. One of ``daily_at``, ``interval_s`` and ``continuous`` says when.
+
+    Attributes:
+        round: Request of every round.
+        daily_at: Time of day at which one opens, such as ``03:00``.
+        zone: Time zone of that time, such as ``Europe/Berlin``; None for the server's.
+        interval_s: Seconds from one opening to the next; the first is at once.
+        continuous: Whether each opens when the one before has closed.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    round: RoundRequest = field(default_factory=RoundRequest)
+    daily_at: str | None = None
+    zone: str | None = None
+    interval_s: float | None = None
+    continuous: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleInfo:
+    """A schedule that goes on.
+
+    Attributes:
+        schedule_id: Number of the schedule, from 1.
+        round: Request of every round.
+        daily_at: Time of day at which a round opens.
+        zone: Time zone of that time; None for the server's.
+        interval_s: Seconds from one opening to the next.
+        continuous: Whether each round opens when the one before has closed.
+        made_at: Time at which it was made.
+        next_at: Time of the next opening, a past one where it waits for the end of another round; None where the next
+            round opens at the end of the last.
+        last_round: Number of the last round that it opened.
+        problem: Reason for which the last time's round could not be opened.
+    """
+
+    schedule_id: int
+    round: RoundRequest
+    daily_at: str | None
+    zone: str | None
+    interval_s: float | None
+    continuous: bool
+    made_at: datetime
+    next_at: datetime | None
+    last_round: int | None
+    problem: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoundSummary:
     """A round in a list.
 
@@ -401,6 +451,7 @@ class RoundSummary:
         follows: Number of the fleet's round that a group's round personalises.
         group: Index of the group whose round it is, 0 for the devices with the fewest clips.
         series: Number of the first of the continuous rounds that it is one of.
+        schedule: Number of the schedule that opened it.
         operation: Change by an operator, in place of a round with devices: approve, merge, split, retire or restore.
         restores: Number of the round whose state was restored.
         undone_by: Number of the restoration since which this round does not count.
@@ -424,6 +475,7 @@ class RoundSummary:
     operation: str | None = None
     restores: int | None = None
     undone_by: int | None = None
+    schedule: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,9 +28,10 @@ from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
 from benchmarks.bundles import data_folder
 from benchmarks.personalisation import LABELS, Corpus
+from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.score_sharing import ZeroShot
 from edge_client.learning.rounds.weight_sharing import WeightSharing
-from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
@@ -177,7 +178,8 @@ class Fleet:
         self._shared.set_weights(self.weights)
         model = replace(self.bundle, weights=self.weights)
         context = RoundContext(self.public, None, model, trained=self.rounds > 1, first=self.rounds == 1)
-        return WeightSharing(own, device.label_map, work, context, device.device_id, self._shared)
+        method = shared_model_method(self.plan.local.name)
+        return WeightSharing(method, own, device.label_map, work, context, device.device_id, self._shared)
 
     def _contribute(self, device: Device) -> Contribution:
         job = self._job(device, "contribute")

@@ -18,13 +18,13 @@ import numpy as np
 
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import select
-from aggregator_server.strategies.personalisation import schedule
 from aggregator_server.strategies.plan_methods import complete
 from benchmarks.bundles import BenchmarkError, data_folder
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import augment
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.rounds.personalise import personalise
+from edge_client.learning.personalisations.group_balanced import schedule
+from edge_client.learning.personalisations.personalisation import PersonalTask, fine_tuned
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
@@ -169,7 +169,16 @@ class Fleet:
         device, rng = self.devices[index], np.random.default_rng([self.seed, 3, index])
         before = self.accuracy(weights, device.judge)
         self.model.set_weights(start)
-        found = personalise(self.model, self.labels, device.train, device.choose, settings, rng, weights)
+        task = PersonalTask(
+            model=self.model,
+            label_map=self.labels,
+            clips=device.train,
+            held_out=device.choose,
+            settings=settings,
+            rng=rng,
+            global_weights=weights,
+        )
+        found = fine_tuned(task)
         kept = self.accuracy(self.model.get_weights(), device.judge)
         return {"clips": CLIPS[index], "global": before, "personal": kept, "kept": found["kept"]}
 

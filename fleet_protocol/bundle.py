@@ -48,27 +48,27 @@ class Manifest:
     """What a bundle says of itself.
 
     Attributes:
-        architecture: name in the zoo, e.g. ``cnn2``.
-        options: the zoo's options that the network was built with.
-        capacity: outputs of the head: slots for classes, and those of ``background``.
-        batch: rows of one training step; fewer rows are padded with zero targets.
+        architecture: Name in the zoo, e.g. ``cnn2``.
+        options: Options of the zoo that the network was built with.
+        capacity: Outputs of the head: slots for classes, and those of ``background``.
+        batch: Rows of one training step; fewer rows are padded with zero targets.
         input_shape: (frames, coefficients) of one clip's features.
-        embedding: width of the penultimate layer.
-        features: settings of the features that the model was built for.
-        mean: per-coefficient mean that is subtracted from features before the graph sees them.
-        std: per-coefficient standard deviation that they are then divided by.
-        layers: weights grouped by layer, input side first; the last one is the head.
-        weight_shapes: shape of every weight array, by name.
-        parameters: number of weights.
-        seed: seed of the initial weights.
-        sha256: digests of the bundle's other members, by member name.
-        background: names of what the head's last outputs mean where they are no classes, but what is no class: the
+        embedding: Width of the penultimate layer.
+        features: Settings of the features that the model was built for.
+        mean: Per-coefficient mean that is subtracted from features before the graph sees them.
+        std: Per-coefficient standard deviation that they are then divided by.
+        layers: Weights grouped by layer, input side first; the last one is the head.
+        weight_shapes: Shape of every weight array, by name.
+        parameters: Number of weights.
+        seed: Seed of the initial weights.
+        sha256: Digests of the bundle's other members, by member name.
+        background: Names of what the head's last outputs mean where they are no classes, but what is no class: the
             words of the front end's pretraining and :data:`BACKGROUND`, or nothing.
-        front_end: the front end's network, a TFLite file, a member of its own; empty where the front end has none.
-        statistics: the words of the network's pretraining in the embedding, a member of its own; or empty.
-        steps: outputs over time, of a bundle that transcribes; 0 where it recognises classes.
-        characters: what the head's outputs 1, 2, .. write at a step, of a bundle that transcribes; output 0 is CTC's
-            blank. Empty where the outputs mean classes.
+        front_end: Network of the front end, a TFLite file, a member of its own; empty where the front end has none.
+        statistics: Words of the network's pretraining in the embedding, a member of its own; or empty.
+        steps: Outputs over time, of a bundle that transcribes; 0 where it recognises classes.
+        characters: Characters that the head's outputs 1, 2, .. write at a step, of a bundle that transcribes; output 0
+            is CTC's blank. Empty where the outputs mean classes.
     """
 
     architecture: str

@@ -34,8 +34,8 @@ class Scatter:
     """Where classes of sounds lie in an embedding, and how far clips of one class scatter.
 
     Attributes:
-        means: mean embedding of every class, float32 [classes, embedding].
-        within: covariance of the embeddings within a class, pooled over the classes, float32 [embedding, embedding].
+        means: Mean embedding of every class, float32 [classes, embedding].
+        within: Covariance of the embeddings within a class, pooled over the classes, float32 [embedding, embedding].
     """
 
     means: Floats
@@ -90,12 +90,12 @@ class EmbeddingStatistics(Scatter):
     """Embeddings of the words of a pretraining.
 
     Attributes:
-        words: the words; ``means`` and ``within`` are theirs.
-        counts: clips of every word, int64 [words].
-        samples: embeddings of clips of every word, float32 [words, clips, embedding].
-        noise: embeddings of clips in which nobody speaks, float32 [clips, embedding].
-        varied: of the same words, over clips and variants of them: moved, stretched, in noise.
-        speech: of one class, windows in which words follow one another without a pause, in noise.
+        words: Names of the words; ``means`` and ``within`` are theirs.
+        counts: Clips of every word, int64 [words].
+        samples: Embeddings of clips of every word, float32 [words, clips, embedding].
+        noise: Embeddings of clips in which nobody speaks, float32 [clips, embedding].
+        varied: Statistics of the same words, over clips and variants of them: moved, stretched, in noise.
+        speech: Statistics of one class, windows in which words follow one another without a pause, in noise.
     """
 
     words: tuple[str, ...]

@@ -127,7 +127,7 @@ class MfccSettings(MelSettings):
 
     Attributes:
         coefficients: Number of cepstral coefficients kept.
-        pre_emphasis: a in y[t] = x[t] - a x[t-1].
+        pre_emphasis: Factor a in y[t] = x[t] - a x[t-1].
         lifter: Cepstral lifter L: coefficient n times 1 + L/2 sin(pi n / L). 0 switches it off.
         log_energy: Whether coefficient 0 is the log of the frame's energy.
     """

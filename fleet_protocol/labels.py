@@ -34,10 +34,10 @@ class LabelMap:
     """Slots 0..n-1 of a head with ``capacity`` outputs. Immutable: every change returns a new map.
 
     Attributes:
-        capacity: outputs of the head.
-        slots: those that are labels, in order; and those that were given up, which are off until they are used again.
-        reserved: outputs at the head's end that never become labels (``Manifest.background``).
-        off: slots whose outputs are not used, because the weights never learned them; not part of :meth:`to_json`.
+        capacity: Outputs of the head.
+        slots: Slots that are labels, in order; and those that were given up, which are off until they are used again.
+        reserved: Outputs at the head's end that never become labels (``Manifest.background``).
+        off: Slots whose outputs are not used, because the weights never learned them; not part of :meth:`to_json`.
     """
 
     capacity: int

@@ -54,9 +54,9 @@ class ClassInfo:
     """A class that the fleet knows.
 
     Attributes:
-        class_id: stable identifier, unique in the fleet.
-        name: for people; a discovered class has a provisional name until somebody names it.
-        discovered_in: the round in which it was discovered; None for a class of the first public set.
+        class_id: Stable identifier, unique in the fleet.
+        name: Name for people; a discovered class has a provisional name until somebody names it.
+        discovered_in: Round in which it was discovered; None for a class of the first public set.
     """
 
     class_id: str
@@ -91,16 +91,17 @@ class Enrolment:
 
     Attributes:
         device_id: 32 hex digits that the device drew itself, once.
-        secret: at least 32 characters that the device drew itself; its bearer token from then on.
-        name: for people.
-        architecture: of its bundle.
-        features: its feature settings in full (``FeatureSettings.to_json``), so that a mismatch can be explained.
-        labels: names of the labels that its owner taught it, where the owner shares them; none of the fleet's own.
-        clips: number of its clips to learn from; 0 where it does not say.
-        network: of its bundle (``Manifest.network``); empty where it does not say: the architecture's name then tells
-            whether it has the shared model's.
-        trouble: why it could not contribute to the last round that asked it, for people; "" where nothing is wrong.
-        versions: what it runs; devices of older releases do not say.
+        secret: Secret of at least 32 characters that the device drew itself; its bearer token from then on.
+        name: Name for people.
+        architecture: Architecture of its bundle.
+        features: Feature settings in full (``FeatureSettings.to_json``), so that a mismatch can be explained.
+        labels: Names of the labels that its owner taught it, where the owner shares them; none of the fleet's own.
+        clips: Number of its clips to learn from; 0 where it does not say.
+        network: Digest of its bundle's network (``Manifest.network``); empty where it does not say: the architecture's
+            name then tells whether it has the shared model's.
+        trouble: Reason why it could not contribute to the last round that asked it, for people; "" where nothing is
+            wrong.
+        versions: Versions of what it runs; devices of older releases do not say.
     """
 
     device_id: str
@@ -120,9 +121,9 @@ class Enrolled:
     """The aggregator's answer to an enrolment.
 
     Attributes:
-        device_id: the device.
-        classes: the fleet's classes, so that labels can be linked by name.
-        waiting: whether an operator has yet to admit the device.
+        device_id: Identifier of the device.
+        classes: Classes of the fleet, so that labels can be linked by name.
+        waiting: Whether an operator has yet to admit the device.
     """
 
     device_id: str
@@ -164,9 +165,9 @@ class OthersPart:
     """What devices do in a round that have another network than the shared model's.
 
     Attributes:
-        strategy: name of the strategy that they follow.
-        local: what they do with their data.
-        aggregation: how the aggregator combines their uploads.
+        strategy: Name of the strategy that they follow.
+        local: Local method: what they do with their data.
+        aggregation: Rule by which the aggregator combines their uploads.
     """
 
     strategy: str
@@ -179,16 +180,16 @@ class RoundPlan:
     """What a round does: every part chosen by name with its settings.
 
     Attributes:
-        local: what a device does with its data.
-        aggregation: how the aggregator combines the uploads.
-        selection: which devices take part.
-        deadline_s: seconds after which the round closes.
-        quorum: share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
-        seed: of everything random in the round.
-        personalisation: how the round's result becomes a model of each device's own.
+        local: Local method: what a device does with its data.
+        aggregation: Rule by which the aggregator combines the uploads.
+        selection: Selection of the devices that take part.
+        deadline_s: Seconds after which the round closes.
+        quorum: Share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
+        seed: Seed of everything random in the round.
+        personalisation: Personalisation: how the round's result becomes a model of each device's own.
         rounds: ``continuous``: the round closes with the first upload, without deadline or quorum, and another follows.
-        every_s: seconds after which a device contributes to continuous rounds again.
-        others: what devices with another network than the shared model's do instead; None: as all devices. The plan
+        every_s: Seconds after which a device contributes to continuous rounds again.
+        others: Plan of devices with another network than the shared model's; None: the same as of all devices. The plan
             that such a device gets has these parts for its own, and none here.
     """
 
@@ -226,22 +227,22 @@ class Work:
 
     Attributes:
         kind: ``contribute``: train and upload; ``learn``: learn from the round's result.
-        round_id: the round; rounds count from 1.
-        plan: the round's plan.
-        public_set: digest of the public set's blob.
-        consensus: digest of the fleet's scores on that public set; None before the first round has ended.
-        classes: every class of the fleet.
-        assignments: for ``learn``: which of the device's new sounds became which class.
-        model: digest of the shared model's bundle; None where what the device is asked for needs none. Slot k of its
+        round_id: Number of the round, from 1.
+        plan: Plan of the round.
+        public_set: Digest of the public set's blob.
+        consensus: Digest of the fleet's scores on that public set; None before the first round has ended.
+        classes: Every class of the fleet.
+        assignments: Classes that the device's new sounds became, for ``learn``.
+        model: Digest of the shared model's bundle; None where what the device is asked for needs none. Slot k of its
             head is the k-th of ``classes``.
-        weights: digest of the shared model's present weights; None: the bundle's own.
-        fine_tune: for ``learn``: whether the device shall fine-tune the result on its own clips, as the plan's
+        weights: Digest of the shared model's present weights; None: the bundle's own.
+        fine_tune: Whether, for ``learn``, the device shall fine-tune the result on its own clips, as the plan's
             personalisation says, and listen with the better of the two.
-        fleet_weights: for ``learn`` from a group's round: digest of the whole fleet's weights, which count as the
+        fleet_weights: Digest, for ``learn`` from a group's round, of the whole fleet's weights, which count as the
             global model then; None: they are ``weights``.
-        prototypes: digest of the fleet's prototypes; None before a round of the strategy ``prototypes`` has ended.
-        merged: classes that are others of ``classes`` by now.
-        retired: classes that an operator gave up. A label that is one of them is its owner's alone, and not reported.
+        prototypes: Digest of the fleet's prototypes; None before a round of the strategy ``prototypes`` has ended.
+        merged: Classes that are others of ``classes`` by now.
+        retired: Classes that an operator gave up. A label that is one of them is its owner's alone, and not reported.
             A class that is neither here nor in ``classes`` nor ``merged`` is none: its sound is reported again.
     """
 
@@ -266,9 +267,9 @@ class ClassReport:
     """A new sound that a device met, described by an upload's arrays.
 
     Attributes:
-        slot: the slot that the device gave it; the aggregator's answer names it.
-        name: the owner's word, where the owner shares it; used to name the class and to count, never to match.
-        clips: how many clips it was learned from.
+        slot: Slot that the device gave it; the aggregator's answer names it.
+        name: Owner's word, where the owner shares it; used to name the class and to count, never to match.
+        clips: Number of clips that it was learned from.
     """
 
     slot: int
@@ -281,16 +282,16 @@ class Update:
     """The document of an upload; its arrays are described in docs/protocol.md.
 
     Attributes:
-        round_id: the round that it is for.
-        device_id: who sends it.
-        features: digest of the feature settings.
-        public_set: digest of the public set that was scored.
-        classes: classes of the score matrix' columns, in order.
-        clips: clips that the device trained on in this round.
-        reports: new sounds; the rows of the arrays that describe classes follow ``known`` and then these, in order.
-        known: classes that are described too, as reference classes for the new ones.
-        metrics: what the device measured, for people; never used in the aggregation.
-        label_entropy: of the clips' distribution over the labels, in nats.
+        round_id: Number of the round that it is for.
+        device_id: Identifier of the device that sends it.
+        features: Digest of the feature settings.
+        public_set: Digest of the public set that was scored.
+        classes: Classes of the score matrix' columns, in order.
+        clips: Number of clips that the device trained on in this round.
+        reports: New sounds; the rows of the arrays that describe classes follow ``known`` and then these, in order.
+        known: Classes that are described too, as reference classes for the new ones.
+        metrics: Measurements of the device, for people; never used in the aggregation.
+        label_entropy: Entropy of the clips' distribution over the labels, in nats.
     """
 
     round_id: int
@@ -319,10 +320,10 @@ class Learned:
     """A device finished learning from a round's result.
 
     Attributes:
-        round_id: the round.
-        metrics: what the device measured, for people.
-        personalised: whether it was asked to fine-tune the result, and did.
-        kept_own: whether it listens with a model of its own, because the result is worse for it.
+        round_id: Number of the round.
+        metrics: Measurements of the device, for people.
+        personalised: Whether it was asked to fine-tune the result, and did.
+        kept_own: Whether it listens with a model of its own, because the result is worse for it.
     """
 
     round_id: int
@@ -336,8 +337,8 @@ class ErrorDetail:
     """What went wrong.
 
     Attributes:
-        code: stable, for programs.
-        message: for people: the thing, the value given, the way out.
+        code: Stable name, for programs.
+        message: Text for people: the thing, the value given, the way out.
     """
 
     code: str

@@ -22,11 +22,11 @@ class PublicSet:
     """Public samples with their classes.
 
     Attributes:
-        settings: how the features were computed.
-        classes: the fleet's classes; ``labels`` index it.
-        features: float32 [samples, frames, coefficients], not normalised.
-        labels: int64 [samples].
-        synthetic: bool [samples]: True for data impressions, False for recordings.
+        settings: Feature settings with which the features were computed.
+        classes: Classes of the fleet; ``labels`` index it.
+        features: Features, float32 [samples, frames, coefficients], not normalised.
+        labels: Places in ``classes``, int64 [samples].
+        synthetic: Kind of each sample, bool [samples]: True for data impressions, False for recordings.
     """
 
     settings: FeatureSettings

@@ -16,11 +16,12 @@ class Setting:
     """One setting of a method.
 
     Attributes:
-        default: used where a plan does not say; its type is the setting's type.
-        about: what it does, with its unit.
-        low: smallest value allowed; None where there is no limit.
-        high: largest value allowed; None where there is no limit.
-        options: the values allowed; empty where low and high say it.
+        default: Value where a plan does not say; its type is the setting's type.
+        about: What it does, with its unit, in plain words.
+        low: Smallest value allowed; None where there is no limit.
+        high: Largest value allowed; None where there is no limit.
+        options: Values allowed; empty where low and high say it.
+        main: Whether people most likely change it; the dashboard folds the others away.
     """
 
     default: Value
@@ -28,6 +29,7 @@ class Setting:
     low: float | None = None
     high: float | None = None
     options: tuple[str, ...] = ()
+    main: bool = False
 
 
 Settings = Mapping[str, Setting]

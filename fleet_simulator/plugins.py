@@ -14,13 +14,25 @@ from types import ModuleType
 
 from aggregator_server.aggregation.rule import rules
 from aggregator_server.selection.draw import selections
-from aggregator_server.strategies.plan_methods import local_methods as named_local_methods
+from aggregator_server.strategies import plan_methods
 from aggregator_server.strategies.registry import strategies
 from edge_client.learning.methods.registry import local_methods
+from edge_client.learning.personalisations.registry import personalisations
 from fleet_protocol.errors import PluginError
 from fleet_protocol.registry import ask_modules
 
-ATTRIBUTES = ("METHOD", "RULE", "SELECTION", "STRATEGY")
+ATTRIBUTES = ("METHOD", "RULE", "SELECTION", "PERSONALISATION", "STRATEGY")
+
+# The server's view of a method that runs on devices is a registry of its own.
+_REGISTRIES = (
+    rules,
+    selections,
+    plan_methods.local_methods,
+    local_methods,
+    plan_methods.personalisations,
+    personalisations,
+    strategies,
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,7 @@ def use_plugins(plugins: tuple[Plugin, ...]) -> None:
         return
     _ask({plugin: _module(plugin) for plugin in plugins})
     try:
-        for found in (rules, selections, named_local_methods, local_methods, strategies):
+        for found in _REGISTRIES:
             found()
     except PluginError:
         _ask({plugin: _module(plugin) for plugin in _used})

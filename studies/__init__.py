@@ -1,5 +1,5 @@
-"""The papers' tables on real data: `python -m studies` runs them all and writes docs/results.md.
+"""The papers' studies on real recordings: `python -m studies` runs them and writes docs/studies.
 
-A module is a table: its ``runs(scale)`` says what to run, its ``section(results)`` writes what came out, with the
-published figures beside ours.
+A folder is a study: `runs.py` says what is run and which tables and pictures come of it, `results.json` is what was
+measured, and `text.md` is what a person wrote beside it.
 """

@@ -9,23 +9,63 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from fleet_simulator.runs.about import code_digest
+from benchmarks.bundles import ROOT
 
-# Whose modules are followed from one import to the next; the packages' sources count as a whole.
+LEARNING = (
+    "aggregator_server/aggregation",
+    "aggregator_server/discovery",
+    "aggregator_server/rounds/computation.py",
+    "aggregator_server/rounds/plan.py",
+    "aggregator_server/selection",
+    "aggregator_server/strategies",
+    "edge_client/features",
+    "edge_client/learning",
+    "edge_client/model",
+    "edge_client/speech",
+    "fleet_protocol",
+    "fleet_simulator",
+)
+"""Files and folders that count for every run."""
+# Whose modules are followed from one import to the next.
 _FOLLOWED = ("benchmarks", "studies")
 
 
 @cache
 def code_of(module: str) -> str:
-    """Return a digest of the packages' sources, and of a module with all that it imports of these.
+    """Return a digest of :data:`LEARNING`, and of a module with all that it imports of benchmarks and studies.
+
+    Comments, docstrings and the form of the text do not count.
 
     Args:
         module: dotted name of the module that makes the figures.
     """
-    digest = hashlib.sha256(code_digest().encode())
+    digest = hashlib.sha256(_learning().encode())
     for name, path in sorted(_sources(module).items()):
-        digest.update(f"{name}\0".encode() + path.read_bytes())
+        digest.update(f"{name}\0{meaning(path)}".encode())
     return digest.hexdigest()
+
+
+@cache
+def _learning() -> str:
+    digest = hashlib.sha256()
+    for name in LEARNING:
+        path = ROOT / name
+        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            digest.update(f"{source.relative_to(ROOT).as_posix()}\0{meaning(source)}".encode())
+    return digest.hexdigest()
+
+
+def meaning(path: Path) -> str:
+    """Return a module's syntax tree as text, without docstrings."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [one for one in node.body if not _is_text(one)]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _sources(module: str) -> dict[str, Path]:

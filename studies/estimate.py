@@ -1,6 +1,6 @@
-"""How long tables will take on this machine, and with how much memory and disk; told before anything runs.
+"""How long studies will take on this machine, and with how much memory and disk; told before anything runs.
 
-A table states the processor seconds of its runs as they are on the machine that its figures were measured on. A short
+A study states the processor seconds of its runs as they are on the machine that its figures were measured on. A short
 training tells how much slower or faster this machine is.
 """
 
@@ -26,13 +26,13 @@ from studies.run import Run
 # What the short training takes on the machine of docs/results.md, in seconds.
 _TRAINING_S = 0.074
 _TRAINED_ON, _TIMES = 1024, 5
-_PROCESS_MIB = 900  # the largest of the tables' processes at its peak, which is that of speech
+_PROCESS_MIB = 900  # the largest of the studies' processes at its peak, which is that of speech
 _RUN_MIB = 1.0  # at most, of a run's file
 _BUNDLES_MIB = 50
 
 
 class RefusedError(BenchmarkError):
-    """The tables cannot end here within the time, the memory or the disk that there is."""
+    """The studies cannot end here within the time, the memory or the disk that there is."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Estimate:
     """What the runs that are left will take.
 
     Attributes:
-        hours: of one processor, by table; a run that tables share counts for the first.
+        hours: of one processor, by study; a run that studies share counts for the first.
         left: runs, likewise.
         processes: that do them.
         speed: how many times as long as stated they take on this machine.
@@ -72,7 +72,7 @@ class Estimate:
             [
                 *rows,
                 f"About {self.all_hours:.1f} hours with {self.processes} processes: this machine takes "
-                f"{self.speed:.1f} times what the tables state.",
+                f"{self.speed:.1f} times what the studies state.",
                 f"Memory: {self.memory_mib:,.0f} MiB of {self.free_memory_mib:,.0f} that are free; disk: "
                 f"{self.disk_mib:,.0f} of {self.free_disk_mib:,.0f}.",
             ]
@@ -93,7 +93,7 @@ class Estimate:
             lacking.append(f"needs {self.disk_mib:,.0f} MiB of disk (name another --output)")
         if lacking:
             raise RefusedError(
-                f"this {' and '.join(lacking)}; nothing was started. Choose tables by --table (TABLES=), or start all "
+                f"this {' and '.join(lacking)}; nothing was started. Choose studies by --table (TABLES=), or start all "
                 "the same with --yes (YES=1)"
             )
 
@@ -102,7 +102,7 @@ def estimate(left: Mapping[str, Sequence[Run]], processes: int, output: Path) ->
     """Return what runs will take.
 
     Args:
-        left: the runs that are not done, by table; none twice.
+        left: the runs that are not done, by study; none twice.
         processes: that will do them.
         output: folder of the outcomes; it need not be there.
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from studies.report import Results, mean_and_spread
 from studies.run import Figures
+from studies.study import Cell, Results, measured
 
 # Kinds of model that a run with baselines judges (docs/simulator.md).
 WITHOUT = {"alone": "alone", "public only": "public", "own and public": "both"}
@@ -29,10 +29,15 @@ def own_and_strangers(figures: Figures, kind: str = "listening") -> tuple[float,
     return 100 * fmean(own_accuracies(figures, kind)), 100 * fmean(strangers)
 
 
-def own_and_strangers_cells(results: Results, name: str, kind: str = "listening") -> list[str]:
-    """Return both, each as mean and spread over the seeds of a name's runs."""
-    pairs = [own_and_strangers(figures, kind) for figures in results.figures(name)]
-    return [mean_and_spread(values) for values in zip(*pairs, strict=True)]
+def listened(results: Results, name: str, kind: str = "listening") -> list[Cell]:
+    """Return both as cells, over the seeds of a name's runs that judged this kind."""
+    runs = zip(results.seeds(name), results.figures(name), strict=True)
+    found = {
+        seed: own_and_strangers(figures, kind)
+        for seed, figures in runs
+        if "diverged" in figures or any(f"{kind}_own" in entry for entry in figures["devices"])
+    }
+    return [measured({seed: pair[place] for seed, pair in found.items()}) for place in (0, 1)]
 
 
 def worse_than_alone(figures: Figures, kind: str, alone: Sequence[float]) -> int:

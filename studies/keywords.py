@@ -1,4 +1,4 @@
-"""Speech Commands' ten keywords, as log-mel pictures, which several tables take their clips from."""
+"""Speech Commands' ten keywords, as log-mel pictures, which several studies take their clips from."""
 
 from __future__ import annotations
 

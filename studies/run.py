@@ -1,6 +1,6 @@
-"""One run of a table: an experiment of the simulator or a function, with a seed; and what is kept of it on the disk.
+"""One run of a study: an experiment of the simulator or a function, with a seed; and what is kept of it on the disk.
 
-A run's file is named after a digest of all that decides its result, so that tables can share runs, and a killed
+A run's file is named after a digest of all that decides its result, so that studies can share runs, and a killed
 command goes on where it stopped.
 """
 

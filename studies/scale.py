@@ -1,4 +1,4 @@
-"""How large the tables' runs are, where their data is, and the bundles that they train."""
+"""How large the studies' runs are, where their data is, and the bundles that they train."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from benchmarks.bundles import ROOT, BenchmarkError, build_bundles, data_folder
 
 @dataclass(frozen=True)
 class Scale:
-    """What a table's ``runs`` is told.
+    """What a study's ``runs`` is told.
 
     Attributes:
-        full: whether to come near to the papers' sizes; else a table ends in under an hour on two cores.
+        full: whether to come near to the papers' sizes; else a study ends in under an hour on two cores.
         output: folder of runs and bundles.
     """
 
@@ -26,11 +26,6 @@ class Scale:
     def name(self) -> str:
         """``full`` or ``small``."""
         return "full" if self.full else "small"
-
-    @property
-    def command(self) -> str:
-        """What runs all tables at this scale."""
-        return "make experiments FULL=1" if self.full else "make experiments"
 
     def data(self, name: str) -> Path:
         """Return a file or folder of the real audio.

@@ -49,7 +49,7 @@ def judged_start(experiment: Experiment, bundle: Path, learning_rate: float, epo
     """Return the accuracies, 0..1, of the model that :func:`from_warm_start` begins with, under the same arguments.
 
     Returns:
-        ``strangers``, on the test clips; ``devices``, on every device's own held-out clips, in their order.
+        ``strangers``, on the test clips; ``devices`` with ``start``, on their own held-out clips.
     """
     trained = _warm(experiment, bundle, learning_rate, epochs, folder)
     inputs, seed = shared_inputs(), experiment.rounds.seed
@@ -64,7 +64,8 @@ def judged_start(experiment: Experiment, bundle: Path, learning_rate: float, epo
         scores = model.predict(corpus.features(rows), mask)[:, : len(corpus.names)]
         return accuracy(scores, corpus.labels[rows], range(len(corpus.names)))
 
-    return {"strangers": judged(dealt.test), "devices": [judged(one.evaluate) for one in own]}
+    devices = [{"device": number, "start": judged(one.evaluate)} for number, one in enumerate(own)]
+    return {"strangers": judged(dealt.test), "devices": devices}
 
 
 def _warm(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Path:

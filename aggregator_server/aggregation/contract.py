@@ -11,8 +11,8 @@ from aggregator_server.limits import CLASSES
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import RoundPlan, Update
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 

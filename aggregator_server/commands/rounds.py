@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aggregator_server.client import Client
@@ -27,7 +28,11 @@ def add(commands: Commands) -> None:
     group = commands.add_parser("round", help="open a round, watch it, cancel it")
     actions = group.add_subparsers(required=True, metavar="ACTION")
     start = actions.add_parser("start", help="open a round for the devices that are enrolled now")
-    _add_plan(start)
+    add_plan(start)
+    start.add_argument("--continuous", action="store_true", help="take every upload the moment it comes")
+    start.add_argument(
+        "--every", type=duration, metavar="TIME", help="of one device in continuous rounds, like 1d (1d)"
+    )
     start.add_argument("--watch", action="store_true", help="then follow it, as `round watch` does")
     start.set_defaults(run=_start)
     follow = actions.add_parser(
@@ -53,7 +58,7 @@ def add(commands: Commands) -> None:
         add_json(parser)
 
 
-def _add_plan(start: argparse.ArgumentParser) -> None:
+def add_plan(start: argparse.ArgumentParser) -> None:
     """Add the options that say what the round shall do; docs/methods.md lists strategies, methods and settings."""
     start.add_argument("strategy", nargs="?", help="docs/methods.md lists them (what serves this fleet best)")
     start.add_argument(
@@ -70,10 +75,6 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
     start.add_argument("--quorum", type=float, metavar="SHARE", help="of the devices, without which it fails (0.5)")
     start.add_argument("--seed", type=int, metavar="N", help="of everything random (0)")
     start.add_argument("--new-classes", type=int, metavar="N", help="how many there are, where it is known")
-    start.add_argument("--continuous", action="store_true", help="take every upload the moment it comes")
-    start.add_argument(
-        "--every", type=duration, metavar="TIME", help="of one device in continuous rounds, like 1d (1d)"
-    )
     start.add_argument(
         "--replace-model",
         action="store_true",
@@ -105,13 +106,8 @@ def _choice(text: str) -> dict[str, Any]:
 
 
 def _start(options: argparse.Namespace) -> int:
-    client, wanted = connect(options), _request(options)
-    try:
-        opened = client.send("POST", "/v1/rounds", wanted)
-    except ServerError as error:
-        if error.answer != _REPLACES or not _agreed(error, options):
-            raise
-        opened = client.send("POST", "/v1/rounds", wanted | {"replace_model": True})
+    client = connect(options)
+    opened = send_agreed(client, options, "/v1/rounds", lambda plan: plan, _request(options))
     if options.learned and not options.continuous:
         print_left_out(client, int(opened["round_id"]))
     if options.watch or options.learned:
@@ -122,8 +118,49 @@ def _start(options: argparse.Namespace) -> int:
     return 0
 
 
+def send_agreed(
+    client: Client,
+    options: argparse.Namespace,
+    path: str,
+    document: Callable[[dict[str, Any]], dict[str, Any]],
+    plan: dict[str, Any],
+) -> dict[str, Any]:
+    """Send what a round shall do; ask, and send it again, where it would replace devices' own models.
+
+    Args:
+        client: of the server.
+        options: of the command.
+        path: where to.
+        document: makes the message of it.
+        plan: what the round shall do.
+
+    Raises:
+        ServerError: the server says no.
+    """
+    answer: dict[str, Any]
+    try:
+        answer = client.send("POST", path, document(plan))
+    except ServerError as error:
+        if error.answer != _REPLACES or not _agreed(error, options):
+            raise
+        answer = client.send("POST", path, document(plan | {"replace_model": True}))
+    return answer
+
+
 def _request(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the request of a round; what was not given is left to the server."""
+    """Return the request of a round that is opened now."""
+    given = plan_of(options)
+    if options.continuous:
+        given["rounds"] = "continuous"
+    if options.every is not None:
+        given["every_s"] = options.every
+    if options.learned and not options.continuous:
+        given.setdefault("selection", {"seen_within_s": AWAY_S})
+    return given
+
+
+def plan_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the round shall do; what was not given is left to the server."""
     given = {
         "strategy": options.strategy,
         "settings": dict(options.set) or None,
@@ -131,12 +168,8 @@ def _request(options: argparse.Namespace) -> dict[str, Any]:
         "quorum": options.quorum,
         "seed": options.seed,
         "new_classes": options.new_classes,
-        "rounds": "continuous" if options.continuous else None,
-        "every_s": options.every,
         "replace_model": options.replace_model or None,
     } | {part: getattr(options, part) for part in _PART_HELP}
-    if options.learned and not options.continuous and options.selection is None:
-        given["selection"] = {"seen_within_s": AWAY_S}
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.discovery.prototypes import PublicEmbedding
+from aggregator_server.discovery.public_embedding import PublicEmbedding
 from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.public_set import PublicSet
 

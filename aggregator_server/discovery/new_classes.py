@@ -15,7 +15,7 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import Assigned, ClassTerms, Proposal
 from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
-from aggregator_server.discovery.prototypes import PublicEmbedding
+from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.limits import NEW_CLASSES_OF_A_DEVICE
 from aggregator_server.names import majority_name, unique_name
 from fleet_protocol.arrays import Floats

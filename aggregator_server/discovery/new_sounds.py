@@ -11,7 +11,7 @@ from aggregator_server.aggregation.contract import Assigned, Contribution, Round
 from aggregator_server.aggregation.plausible import check_cosines
 from aggregator_server.discovery.clustering import Discovery, Group, KnownClass, ReportedClass, discover
 from aggregator_server.discovery.new_classes import Settled, settle
-from aggregator_server.discovery.prototypes import PublicEmbedding
+from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
 from aggregator_server.limits import (
     IMPRESSION_RANGES,

@@ -1,8 +1,7 @@
 """Continuous rounds: an upload is merged when it arrives, without deadline or quorum.
 
-A round of such a series closes with the first upload, by the same step as any other, and the next one opens in the
-transaction that closes it. So the series survives any crash, and every upload has a result. It ends when an
-administrator cancels the open round.
+A round of such a series closes with the first upload, by the same step as any other, and its schedule opens the next
+one in the transaction that closes it (rounds/schedules.py). So every upload has a result.
 """
 
 from __future__ import annotations
@@ -10,35 +9,21 @@ from __future__ import annotations
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from aggregator_server.rounds.opening import insert_round
 from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import lock_open_round
-from aggregator_server.rounds.states import is_open
+from aggregator_server.rounds.states import is_merging, is_open
 from aggregator_server.store.tables import AssignmentRow, LearnedRow, ParticipantRow, RoundRow
 
 # The columns that tell devices something.
 _RESULTS = ("result_public_set", "result_consensus", "result_prototypes")
 
 
-def open_next(session: Session, round_id: int, now: float) -> None:
-    """Open the next round of a series after one that was just closed, with or without a result; others have none."""
-    row = session.get_one(RoundRow, round_id)
-    if row.series is not None:
-        insert_round(session, row.strategy, parsed_plan(row.plan), None, now, series=row.series)
-
-
-def open_round_of_series(session: Session) -> RoundRow | None:
-    """Return the open round, where it is one of a series."""
-    row = lock_open_round(session)
-    return row if row is not None and row.series is not None else None
-
-
 def present_round(session: Session, row: RoundRow) -> RoundRow:
     """Return the open round of a round's series, which takes the uploads that were meant for a former one."""
-    if row.series is None or is_open(row):
+    if not is_merging(row) or is_open(row):
         return row
-    current = open_round_of_series(session)
-    return current if current is not None and current.series == row.series else row
+    current = lock_open_round(session)
+    return current if current is not None and current.schedule_id == row.schedule_id else row
 
 
 def is_due(session: Session, row: RoundRow, device_id: str, now: float) -> bool:
@@ -46,14 +31,14 @@ def is_due(session: Session, row: RoundRow, device_id: str, now: float) -> bool:
     last = session.scalar(
         select(func.max(ParticipantRow.uploaded_at))
         .join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
-        .where(ParticipantRow.device_id == device_id, RoundRow.series == row.series)
+        .where(ParticipantRow.device_id == device_id, RoundRow.schedule_id == row.schedule_id)
     )
     return last is None or not 0 <= now - last < parsed_plan(row.plan).every_s
 
 
 def has_learned_as_much(session: Session, row: RoundRow, device_id: str) -> bool:
     """Tell whether a round of a series told a device nothing that a former round had not."""
-    if row.series is None:
+    if not is_merging(row):
         return False
     last = session.scalar(
         select(RoundRow)

@@ -19,7 +19,7 @@ from aggregator_server.rounds.queries import count_group_rounds, open_group_inde
 from aggregator_server.rounds.states import is_done
 from aggregator_server.selection.draw import data_sizes
 from aggregator_server.store.tables import RoundRow
-from aggregator_server.strategies.personalisation import schedule
+from aggregator_server.strategies.plan_methods import personalisations
 
 
 def go_on(session: Session, round_id: int, now: float) -> None:
@@ -27,13 +27,14 @@ def go_on(session: Session, round_id: int, now: float) -> None:
     row = session.get_one(RoundRow, round_id)
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
     plan = parsed_plan(fleets.plan)
-    if not is_done(fleets) or plan.personalisation.name != "group_balanced":
+    groups = personalisations()[plan.personalisation.name].groups
+    if groups is None or not is_done(fleets):
         return
     if fleets.groups is None:
         others = with_another_network(session, fleets.model_version) if plan.others else ()
         candidates = [device for device in read_candidates(session, now) if device.device_id not in others]
         sizes = dict(zip([c.device_id for c in candidates], data_sizes(candidates).tolist(), strict=True))
-        fleets.groups = asdict(schedule(sizes, plan.personalisation.settings))
+        fleets.groups = asdict(groups(sizes, plan.personalisation.settings))
     planned = schedule_of(fleets)
     finished = count_group_rounds(session, fleets.round_id)
     if finished < len(planned.sequence):
@@ -52,10 +53,10 @@ def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
     name = parsed_plan(fleets.plan).personalisation.name
     if name == "none" or is_other(session, row, device_id):
         return False
-    if name != "group_balanced":
+    if fleets.groups is None:
         return True
     training = open_group_index(session, fleets.round_id)
-    if training is None or fleets.groups is None:
+    if training is None:
         return True
     planned = schedule_of(fleets)
     index = planned.group_of(device_id)

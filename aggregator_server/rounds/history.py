@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from aggregator_server.fleet.shared_models import required_model
 from aggregator_server.rounds.queries import OF_FLEET, newest_done, of_group
 from aggregator_server.store.tables import RoundRow
-from aggregator_server.strategies.personalisation import Schedule
 from fleet_protocol.messages import parse
+from fleet_protocol.personalisation import Schedule
 
 
 @dataclass(frozen=True)

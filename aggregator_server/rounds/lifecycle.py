@@ -12,30 +12,27 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import RoundClosedError, RoundOpenError
+from aggregator_server.errors import RoundClosedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.computation import Compute, compute_here
-from aggregator_server.rounds.continuous import open_next
 from aggregator_server.rounds.groups import go_on
-from aggregator_server.rounds.opening import fleet_kind, insert_round
-from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.queries import open_round_id, read_waiting, require_round
+from aggregator_server.rounds.opening import open_requested
+from aggregator_server.rounds.queries import read_waiting, require_round
 from aggregator_server.rounds.quorum import is_complete, shortfall
-from aggregator_server.rounds.replacing import require_agreement
 from aggregator_server.rounds.result import apply_result
 from aggregator_server.rounds.retention import remove_uploads
+from aggregator_server.rounds.schedules import end_with_round, insert_schedule, open_due
 from aggregator_server.rounds.snapshot import read_open_round
-from aggregator_server.rounds.states import is_done, is_open, mark_failed
-from aggregator_server.schemas import RoundRequest
+from aggregator_server.rounds.states import is_done, is_merging, is_open, mark_failed
+from aggregator_server.schemas import RoundRequest, ScheduleRequest
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
-from aggregator_server.strategies.recommended import recommended
-from aggregator_server.strategies.registry import strategy
+from fleet_protocol.messages import CONTINUOUS
 
 
 def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERVER) -> int:
-    """Open a round with the devices that are enrolled now, and return its number.
+    """Open a round with the devices that are enrolled now, and return its number. Continuous ones get a schedule.
 
     Raises:
         UnknownStrategyError, InvalidPlanError: the request cannot be met.
@@ -45,14 +42,11 @@ def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERV
     """
     write_seen(store)
     with store.writing() as session:
-        request = recommended(request, fleet_kind(session))
-        plan = make_plan(request)
-        open_id = open_round_id(session)
-        if open_id is not None:
-            raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
-        require_agreement(session, strategy(request.strategy), agreed=request.replace_model)
-        row = insert_round(session, strategy(request.strategy).name, plan, request.new_classes, now)
-        audit(session, "round_opened", by, now, round_id=row.round_id, strategy=row.strategy, rounds=plan.rounds)
+        row = open_requested(session, request, now)
+        audit(session, "round_opened", by, now, round_id=row.round_id, strategy=row.strategy, rounds=request.rounds)
+        if request.rounds == CONTINUOUS:
+            wanted = ScheduleRequest(round=request, continuous=True)
+            row.schedule_id = insert_schedule(session, wanted, now, now, by).schedule_id
         return row.round_id
 
 
@@ -67,7 +61,8 @@ def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) ->
         row = require_round(session, round_id)
         if not is_open(row):
             raise RoundClosedError(f"round {round_id} is {row.state} already; only an open round can be cancelled")
-        mark_failed(session, round_id, now, "cancelled by an administrator")  # and no other round follows
+        mark_failed(session, round_id, now, "cancelled by an administrator")
+        end_with_round(session, row, now, by)
         audit(session, "round_cancelled", by, now, round_id=round_id)
     remove_uploads(store, round_id)
 
@@ -106,7 +101,7 @@ def advance(
             session.expire_all()
             _note_end(session, snapshot.round_id, now)
             go_on(session, snapshot.round_id, now)
-            open_next(session, snapshot.round_id, now)
+            open_due(session, now)
         closed()
         remove_uploads(store, snapshot.round_id)
         return snapshot.round_id
@@ -115,5 +110,5 @@ def advance(
 def _note_end(session: Session, round_id: int, now: float) -> None:
     """Audit the end of a round; one of a series only where it failed, for every upload ends one."""
     row = session.get_one(RoundRow, round_id)
-    if row.series is None or not is_done(row):
+    if not is_merging(row) or not is_done(row):
         audit(session, "round_closed", SERVER, now, round_id=round_id, state=row.state, reason=row.reason)

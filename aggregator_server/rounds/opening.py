@@ -9,22 +9,52 @@ from sqlalchemy import insert
 from sqlalchemy import select as select_rows
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import InvalidPlanError, NoDevicesError, NoPublicSetError
+from aggregator_server.errors import InvalidPlanError, NoDevicesError, NoPublicSetError, RoundOpenError
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model, has_network
 from aggregator_server.rounds.candidates import read_candidates, read_history
 from aggregator_server.rounds.history import Group, kept_state, starting_point
 from aggregator_server.rounds.others import with_another_network
-from aggregator_server.rounds.queries import current_consensus, current_prototypes
+from aggregator_server.rounds.plan import make_plan
+from aggregator_server.rounds.queries import current_consensus, current_prototypes, open_round_id
+from aggregator_server.rounds.replacing import require_agreement
+from aggregator_server.schemas import RoundRequest
 from aggregator_server.selection.draw import select
 from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow
-from aggregator_server.strategies.recommended import FleetKind
+from aggregator_server.strategies.recommended import FleetKind, recommended
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.statistics import read_statistics
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
 from fleet_protocol.messages import CONTINUOUS, RoundPlan
+
+
+def open_requested(session: Session, request: RoundRequest, now: float, schedule_id: int | None = None) -> RoundRow:
+    """Open a round as somebody asked for it, now or once for a schedule.
+
+    Raises:
+        RoundOpenError: another round is open.
+        AggregatorError: as :func:`requested_plan` and :func:`insert_round` say.
+    """
+    strategy, plan = requested_plan(session, request)
+    open_id = open_round_id(session)
+    if open_id is not None:
+        raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
+    return insert_round(session, strategy, plan, request.new_classes, now, schedule_id=schedule_id)
+
+
+def requested_plan(session: Session, request: RoundRequest) -> tuple[str, RoundPlan]:
+    """Return the name of a request's strategy, and the plan with every setting filled in.
+
+    Raises:
+        UnknownStrategyError, InvalidPlanError: the request cannot be met.
+        ModelReplacedError: the round would replace devices' own models, and the request does not say so.
+    """
+    request = recommended(request, fleet_kind(session))
+    plan, chosen = make_plan(request), lookup(request.strategy)
+    require_agreement(session, chosen, agreed=request.replace_model)
+    return chosen.name, plan
 
 
 def insert_round(
@@ -34,7 +64,7 @@ def insert_round(
     new_classes: int | None,
     now: float,
     group: Group | None = None,
-    series: int | None = None,
+    schedule_id: int | None = None,
 ) -> RoundRow:
     """Open a round; no other may be open. A continuous one takes the uploads of all devices, and selects none.
 
@@ -45,7 +75,7 @@ def insert_round(
         new_classes: how many there are among the reports, where it is known.
         now: seconds since 1970.
         group: whose round it is; None for the whole fleet's.
-        series: the first of the continuous rounds that it goes on; None for that first one, and for other rounds.
+        schedule_id: the schedule that opens it; None for none.
 
     Raises:
         NoPublicSetError: there is nothing to score.
@@ -77,13 +107,12 @@ def insert_round(
         prototypes=current_prototypes(session),
         follows=follows,
         group_index=index,
-        series=series,
+        schedule_id=schedule_id,
         details={},
     )
     session.add(row)
     session.flush()
     if plan.rounds == CONTINUOUS:
-        row.series = series or row.round_id
         return row
     selected = _of_fleet(session, row, plan, now) if group is None else group.members
     chosen = [

@@ -8,7 +8,7 @@ from functools import lru_cache
 from aggregator_server.errors import InvalidPlanError
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.tables import Json
-from aggregator_server.strategies.plan_methods import complete, known_settings
+from aggregator_server.strategies.plan_methods import complete, known_settings, personalisations
 from aggregator_server.strategies.registry import strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
@@ -42,12 +42,9 @@ def make_plan(request: RoundRequest) -> RoundPlan:
         _check_continuous(request, chosen)
     selection = _choice(request.selection or {}, chosen.selection)
     personalisation = request.personalisation or Choice(chosen.personalisation)
-    if personalisation.name == "group_balanced" and not chosen.shares_model:
-        raise InvalidPlanError(
-            f"strategy {request.strategy!r} shares no model that groups could train among themselves; "
-            "its personalisation can be: local, none"
-        )
     try:
+        personalisation = complete("personalisation", personalisation)
+        _check_groups(personalisation, chosen)
         return RoundPlan(
             local=complete("local", Choice(chosen.local, request.settings)),
             aggregation=_aggregation(chosen, request.aggregation),
@@ -55,7 +52,7 @@ def make_plan(request: RoundRequest) -> RoundPlan:
             deadline_s=float(request.deadline_s),
             quorum=float(request.quorum),
             seed=request.seed,
-            personalisation=complete("personalisation", personalisation),
+            personalisation=personalisation,
             rounds=request.rounds,
             every_s=float(request.every_s),
             others=None if request.others is None else _others(request.others, chosen),
@@ -80,6 +77,21 @@ def _check(request: RoundRequest) -> None:
         raise InvalidPlanError(f"seed must be from 0 to {2**31 - 1}, not {request.seed!r}")
     if request.new_classes is not None and not 1 <= request.new_classes <= 1_000:
         raise InvalidPlanError(f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}")
+
+
+def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
+    """Check that there is a model which groups can train among themselves, where the personalisation has groups.
+
+    Raises:
+        InvalidPlanError: there is none.
+    """
+    known = personalisations()
+    if known[personalisation.name].groups and not chosen.shares_model:
+        able = ", ".join(sorted(name for name, other in known.items() if not other.groups))
+        raise InvalidPlanError(
+            f"strategy {chosen.name!r} shares no model that groups could train among themselves; "
+            f"its personalisation can be: {able}"
+        )
 
 
 def _check_continuous(request: RoundRequest, chosen: Strategy) -> None:

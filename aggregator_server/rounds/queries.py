@@ -10,11 +10,12 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_COUNTS, TABLE_IS_OPEN
-from aggregator_server.store.tables import DeviceRow, ParticipantRow, RoundRow, table_of
+from aggregator_server.store.tables import DeviceRow, OperationRow, ParticipantRow, RoundRow, table_of
 
 # Rounds with the whole fleet; the others are those of a group.
 OF_FLEET = RoundRow.follows.is_(None)
-
+# Rounds that devices worked for; the others have the result of an operator's operation.
+WITH_DEVICES = RoundRow.round_id.not_in(select(OperationRow.round_id))
 
 _ROUNDS, _PARTICIPANTS, _DEVICES = table_of(RoundRow), table_of(ParticipantRow), table_of(DeviceRow)
 _ACTIVE = (
@@ -103,8 +104,7 @@ def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow 
 
 def training_losses(session: Session, strategy: str) -> list[float | None]:
     """Return the training losses of a strategy's done rounds with the whole fleet, oldest first."""
-    trained = RoundRow.operation.is_(None) & (RoundRow.strategy == strategy)
-    done = select(RoundRow.training_loss).where(COUNTS, OF_FLEET, trained)
+    done = select(RoundRow.training_loss).where(COUNTS, OF_FLEET, WITH_DEVICES, RoundRow.strategy == strategy)
     return list(session.scalars(done.order_by(RoundRow.round_id)))
 
 

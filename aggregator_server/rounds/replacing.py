@@ -6,8 +6,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import ModelReplacedError
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.rounds.queries import OF_FLEET, newest_done
-from aggregator_server.store.tables import RoundRow
+from aggregator_server.rounds.queries import OF_FLEET, WITH_DEVICES, newest_done
 from aggregator_server.strategies.plan_methods import local_methods
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.strategies.strategy import Strategy
@@ -29,7 +28,7 @@ def require_agreement(session: Session, how: Strategy, *, agreed: bool) -> None:
     """
     if agreed or not _replaces_models(how):
         return
-    last = newest_done(session, OF_FLEET, RoundRow.operation.is_(None))
+    last = newest_done(session, OF_FLEET, WITH_DEVICES)
     before = None if last is None else strategies().get(last.strategy)
     if last is None or before is None or _replaces_models(before):
         return

@@ -19,6 +19,7 @@ from aggregator_server.fleet.classes import free_position, no_name
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.reputation import QUARANTINED, note_round
 from aggregator_server.rounds.candidates import training_loss
+from aggregator_server.rounds.queries import WITH_DEVICES
 from aggregator_server.rounds.quorum import shortfall
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.rounds.states import mark_done
@@ -265,7 +266,7 @@ def _uploaders(session: Session, round_id: int) -> tuple[str, ...]:
         select(ParticipantRow.device_id)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
         .join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
-        .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), RoundRow.operation.is_(None))
+        .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), WITH_DEVICES)
         .where(DeviceRow.revoked_at.is_(None), DeviceRow.device_id.not_in(QUARANTINED))
         .order_by(ParticipantRow.device_id)
     )

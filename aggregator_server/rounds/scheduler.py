@@ -1,4 +1,4 @@
-"""When rounds move forward in a running server: after every upload, at every deadline, and when the server starts."""
+"""When rounds move forward in a running server: after an upload, at a deadline or a schedule's time, at the start."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from aggregator_server.rounds.computation import Compute
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.notifier import Notifier
 from aggregator_server.rounds.queries import read_waiting
+from aggregator_server.rounds.schedules import next_opening, open_scheduled
 from aggregator_server.store import Store
 
 _log = logging.getLogger(__name__)
@@ -59,9 +60,17 @@ class RoundScheduler:
             write_seen(self._store)
         with self._store.reading() as session:
             is_due, deadline = read_waiting(session, time.time())
+            opening = next_opening(session)
         if is_due:
             closed = advance(self._store, time.time(), self._compute, self._new_work.notify)
             if closed is not None:
                 _log.info("round %d closed", closed)
             return 0.0  # another round may have followed, and even be over already
-        return _MAX_SLEEP_S if deadline is None else min(_MAX_SLEEP_S, max(0.0, deadline - time.time()))
+        if opening is not None and opening <= time.time():
+            opened = open_scheduled(self._store, time.time())
+            if opened is not None:
+                _log.info("round %d opened by its schedule", opened)
+                self._new_work.notify()
+            return 0.0
+        pauses = [due - time.time() for due in (deadline, opening) if due is not None]
+        return max(0.0, min([_MAX_SLEEP_S, *pauses]))

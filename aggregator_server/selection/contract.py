@@ -20,8 +20,8 @@ class Candidate:
 
     Attributes:
         device_id: Identifier; the order in which devices are given never matters.
-        clips: D_k, its data size as last reported; 0: not reported.
-        unseen_s: Seconds since it was last heard of.
+        clips: D_k, data size as last reported; 0: not reported.
+        unseen_s: Seconds since the device was last heard of.
     """
 
     device_id: str
@@ -34,8 +34,8 @@ class History:
     """The finished rounds before this one.
 
     Attributes:
-        rounds: Number of rounds r.
-        losses: Their training losses, oldest first; rounds whose devices reported none are left out.
+        rounds: Number r of these rounds.
+        losses: Training losses, oldest first; rounds whose devices reported none are left out.
     """
 
     rounds: int = 0
@@ -53,9 +53,11 @@ class Selection:
         probabilities: (float64 [devices] data sizes D_k, all above 0; the rounds so far; values of the settings) ->
             P_k, float64 [devices], above 0, of any sum. Pure: the same inputs give the same devices.
         aliases: Former names, which are still accepted.
+        about: Who takes part, in plain words, for people who choose.
     """
 
     name: str
     settings: Settings
     probabilities: Callable[[Doubles, History, Mapping[str, Value]], Doubles]
     aliases: tuple[str, ...] = ()
+    about: str = ""

@@ -51,4 +51,6 @@ SELECTION = Selection(
         "seen_within_s": SEEN_WITHIN,
     },
     dynamic,
+    about="A random share: at first devices with few clips are more likely, then, once the loss no longer falls, those "
+    "with many.",
 )

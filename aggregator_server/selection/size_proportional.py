@@ -16,4 +16,9 @@ def size_proportional(sizes: Doubles, _history: History, _settings: Mapping[str,
     return np.asarray(sizes / sizes.sum())
 
 
-SELECTION = Selection("size_proportional", {"fraction": FRACTION, "seen_within_s": SEEN_WITHIN}, size_proportional)
+SELECTION = Selection(
+    "size_proportional",
+    {"fraction": FRACTION, "seen_within_s": SEEN_WITHIN},
+    size_proportional,
+    about="A random share, in which devices with many clips are more likely.",
+)

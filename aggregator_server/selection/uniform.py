@@ -16,4 +16,9 @@ def equal(sizes: Doubles, _history: History, _settings: Mapping[str, Value]) -> 
     return np.full(len(sizes), 1.0 / len(sizes))
 
 
-SELECTION = Selection("uniform", {"fraction": FRACTION, "seen_within_s": SEEN_WITHIN}, equal)
+SELECTION = Selection(
+    "uniform",
+    {"fraction": FRACTION, "seen_within_s": SEEN_WITHIN},
+    equal,
+    about="A random share. Cheaper for the fleet; the others still learn from the result.",
+)

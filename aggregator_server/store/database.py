@@ -48,10 +48,11 @@ def create_database(path: Path, identity: FolderIdentity) -> Engine:
     event.listen(engine, "begin", _begin)
     try:
         # In one transaction: killed within it, the next start finds the database as it was.
-        with engine.execution_options(auricle_write="durable").begin() as connection:
+        with engine.execution_options(auricle_write="tables").begin() as connection:
             empty = not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
             identity.require(connection, path, empty=empty)
             _bring_up_to_date(connection, path, empty=empty)
+        engine.dispose()  # the next connection keeps references again
         identity.note()
     except StartError:
         engine.dispose()
@@ -124,6 +125,8 @@ def _begin(connection: Connection) -> None:
     if write is None:
         connection.exec_driver_sql("BEGIN")
         return
+    if write == "tables":  # to copy one, others' references to it must do without it for a moment
+        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
     connection.exec_driver_sql(f"PRAGMA synchronous = {'NORMAL' if write == 'soon' else 'FULL'}")
     # A writer takes the lock at once: upgrading a reader's lock later fails whenever somebody else wrote between.
     connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -110,15 +110,35 @@ class ReputationRow(Base):
     reason: Mapped[str | None] = mapped_column(String(1000))
 
 
+class ScheduleRow(Base):
+    """Rounds that open by themselves as ``request`` (a RoundRequest) says, until ``ended_at``.
+
+    ``daily_at`` is a time of day ("03:00") in ``zone``, None for the server's; ``interval_s`` the time between two
+    rounds. With neither, one follows the other. ``next_at`` is when the next is due, ``problem`` why the last time's
+    could not be opened.
+    """
+
+    __tablename__ = "schedules"
+    schedule_id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    request: Mapped[Json]
+    daily_at: Mapped[str | None] = mapped_column(String(5))
+    zone: Mapped[str | None] = mapped_column(String(64))
+    interval_s: Mapped[float | None]
+    made_at: Mapped[float]
+    next_at: Mapped[float]
+    ended_at: Mapped[float | None]
+    problem: Mapped[str | None] = mapped_column(String(1000))
+
+
 class RoundRow(Base):
     """A round: its plan, the blobs that it started from, and once it is done those that it led to.
 
     ``training_loss`` is the median of the losses that its devices uploaded. A round within a group ``follows`` the
-    fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group. ``series`` is the
-    first of the continuous rounds that it is one of; these have no ``deadline_at``.
+    fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group. ``schedule_id``
+    is the schedule that opened it. One without ``deadline_at`` takes every upload at once (rounds/continuous.py).
 
-    ``operation`` is what an operator did to the fleet, in place of a round with devices. ``restores`` is the round
-    whose state that brought back. No later round starts from one that is ``undone_by`` such a row.
+    The result of an operator's operation (:class:`OperationRow`) is a round without devices. No later round starts from
+    one that is ``undone_by`` such a round.
     """
 
     __tablename__ = "rounds"
@@ -145,18 +165,30 @@ class RoundRow(Base):
     training_loss: Mapped[float | None]
     follows: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     group_index: Mapped[int | None]
-    series: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
-    operation: Mapped[str | None] = mapped_column(String(16))
-    restores: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+    schedule_id: Mapped[int | None] = mapped_column(ForeignKey("schedules.schedule_id"))
     undone_by: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     groups: Mapped[Json | None] = mapped_column(JSON(none_as_null=True), deferred=True)
     details: Mapped[Json] = mapped_column(deferred=True)  # large; only read where people look at one round
 
     __table_args__ = (
         Index("rounds_by_state", "state", "round_id"),
+        Index("rounds_by_schedule", "schedule_id", "round_id"),
         # The database itself ensures that one round is open at a time.
         Index("one_open_round", "state", unique=True, sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
     )
+
+
+class OperationRow(Base):
+    """What an operator did to the fleet; the round ``round_id`` has its result, and no devices.
+
+    ``restores`` is the round whose state it brought back. ``details`` are for people.
+    """
+
+    __tablename__ = "operations"
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
+    what: Mapped[str] = mapped_column(String(16))
+    restores: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+    details: Mapped[Json]
 
 
 class ModelRow(Base):

@@ -1,13 +1,14 @@
 """The methods that the parts of a plan can name, with their settings.
 
 The aggregator fills in every setting, so that a device reads all of them from its plan. What a local method can be set
-to stands in the local method's own file, among the device's code (edge_client/learning/methods): that folder is the
-only part of edge_client that the aggregator reads, and it reads names and settings alone.
+to stands in the local method's own file, among the device's code (edge_client/learning/methods). So does a
+personalisation, with what the aggregator does for it (edge_client/learning/personalisations). These two folders are the
+only part of edge_client that the aggregator reads: names, settings, descriptions, and how groups are made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol, runtime_checkable
 
 from aggregator_server.aggregation.rule import rules
@@ -15,9 +16,9 @@ from aggregator_server.selection.draw import selections
 from fleet_protocol import setting
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice
-from fleet_protocol.personalisation import PERSONALISATION
+from fleet_protocol.personalisation import Schedule
 from fleet_protocol.registry import Named, Registry, discover
-from fleet_protocol.setting import Settings
+from fleet_protocol.setting import Settings, Value
 
 Part = Literal["local", "aggregation", "selection", "personalisation"]
 
@@ -31,6 +32,19 @@ class LocalMethod(Named, Protocol):
         """Settings that a plan can give it."""
 
 
+@runtime_checkable
+class Personalisation(LocalMethod, Protocol):
+    """What the aggregator sees of a personalisation."""
+
+    @property
+    def about(self) -> str:
+        """What it does and costs, in plain words."""
+
+    @property
+    def groups(self) -> Callable[[Mapping[str, float], Mapping[str, Value]], Schedule] | None:
+        """(numbers of clips by device, values of the settings) -> the groups that train on among themselves."""
+
+
 def local_methods() -> Registry[LocalMethod]:
     """Return the local methods by name.
 
@@ -38,6 +52,16 @@ def local_methods() -> Registry[LocalMethod]:
         PluginError: an installed package's method cannot be used.
     """
     return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", LocalMethod)
+
+
+def personalisations() -> Registry[Personalisation]:
+    """Return the personalisations by name.
+
+    Raises:
+        PluginError: an installed package's personalisation cannot be used.
+    """
+    package = "edge_client.learning.personalisations"
+    return discover(package, "PERSONALISATION", "auricle.personalisations", Personalisation)
 
 
 def known_settings(part: Part) -> Mapping[str, Settings]:
@@ -52,7 +76,7 @@ def known_settings(part: Part) -> Mapping[str, Settings]:
         return {name: rule.all_settings for name, rule in rules().items()}
     if part == "selection":
         return {name: selection.settings for name, selection in selections().items()}
-    return PERSONALISATION
+    return {name: personalisation.settings for name, personalisation in personalisations().items()}
 
 
 def complete(part: Part, choice: Choice) -> Choice:

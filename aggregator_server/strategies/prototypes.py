@@ -24,13 +24,13 @@ from aggregator_server.aggregation.name_rows import as_rows, from_rows
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
-from aggregator_server.discovery.prototypes import PublicEmbedding
+from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
 from aggregator_server.strategies.statistics import DeviceStatistics
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.arrays import Floats
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Choice, Update
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays

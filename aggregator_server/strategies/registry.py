@@ -24,6 +24,7 @@ def strategies() -> Registry[Strategy]:
             "local": strategy.local,
             "aggregation": strategy.aggregation,
             "selection": strategy.selection,
+            "personalisation": strategy.personalisation,
         }
         for part, method in named.items():
             if method not in known_settings(part):

@@ -17,6 +17,7 @@ from aggregator_server.fleet.classes import all_classes, identifiers, require_cl
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.names import check_name, unique_name
 from aggregator_server.rounds.result import ROWS
+from aggregator_server.rounds.schedules import open_due
 from aggregator_server.rounds.snapshot import read_class_terms
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, MERGED, PROPOSED, REJECTED, RETIRED, ClassRow, RoundRow
@@ -28,7 +29,6 @@ from aggregator_server.undo.columns import (
     changed_public_set,
 )
 from aggregator_server.undo.operations import (
-    go_on,
     insert_operation,
     lines,
     make_way,
@@ -36,8 +36,8 @@ from aggregator_server.undo.operations import (
 )
 from aggregator_server.undo.reports import move_reports, rows_by_reports
 from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassInfo
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
 from fleet_protocol.tensors import pack, unpack
 
@@ -194,7 +194,7 @@ def _change(
                 continue
             if all_classes(session) != classes:
                 continue
-            ended = make_way(session, now, operation)
+            make_way(session, now, operation)
             for row, results in zip(present, stored, strict=True):
                 inserted = insert_operation(session, row, now, operation, results, details)
             note_public_set(session, str(inserted.result_public_set), public_set, inserted.round_id)
@@ -202,7 +202,7 @@ def _change(
             effects(session, inserted.round_id)
             audit(session, _AUDITED[operation], by, now, **_flat(details), round_id=inserted.round_id)
             session.flush()
-            go_on(session, ended, now)
+            open_due(session, now)
         _log.info("%s: %s", operation, details)
         return
 

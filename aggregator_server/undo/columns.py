@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fleet_protocol.arrays import Array, Bools, Floats, Ints
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassInfo
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 

@@ -6,19 +6,16 @@ are on disk before one transaction writes all rows: a server that is killed has 
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotDoneError, RoundOpenError
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.shared_models import current_model
-from aggregator_server.rounds.continuous import open_next
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.queries import lock_open_round, newest_done, uploads_of_round
-from aggregator_server.rounds.states import mark_failed
-from aggregator_server.store.tables import DONE, BlobRow, PublicSetRow, RoundRow
+from aggregator_server.rounds.states import is_merging, mark_failed
+from aggregator_server.store.tables import DONE, BlobRow, Json, OperationRow, PublicSetRow, RoundRow
 from fleet_protocol.public_set import PublicSet
 
 # What a round starts from, in columns of its row; blobs are of kinds with these names.
@@ -49,16 +46,16 @@ def lines(session: Session) -> tuple[RoundRow, ...]:
     return (newest,) if trained is None or trained.round_id == newest.round_id else (trained, newest)
 
 
-def make_way(session: Session, now: float, operation: str) -> RoundRow | None:
-    """Make sure that no round is open; the open one of a continuous series ends, and is returned.
+def make_way(session: Session, now: float, operation: str) -> None:
+    """Make sure that no round is open; the open one of a continuous series ends.
 
     Raises:
         RoundOpenError: a round is open that devices work for, or an upload is just being merged.
     """
     row = lock_open_round(session)
     if row is None:
-        return None
-    if row.series is None:
+        return
+    if not is_merging(row):
         raise RoundOpenError(
             f"round {row.round_id} is open, and works with the classes as they are; wait for it, or cancel it with "
             f"DELETE /v1/rounds/{row.round_id}"
@@ -67,7 +64,6 @@ def make_way(session: Session, now: float, operation: str) -> RoundRow | None:
         raise RoundOpenError(f"round {row.round_id} is merging an upload at this moment; try again")
     mark_failed(session, row.round_id, now, f"ended by an operator: {operation}")
     session.expire(row)
-    return row
 
 
 def insert_operation(
@@ -76,10 +72,10 @@ def insert_operation(
     now: float,
     operation: str,
     results: dict[str, str | None],
-    details: dict[str, Any],
+    details: Json,
     restores: int | None = None,
 ) -> RoundRow:
-    """Insert a round that is done and whose result an operator made.
+    """Insert an operation, and the round that is done with its result.
 
     Args:
         session: a writing one; no round is open.
@@ -100,14 +96,13 @@ def insert_operation(
         opened_at=now,
         closed_at=now,
         model_version=base.model_version,
-        operation=operation,
-        restores=restores,
-        details={"operation": details},
+        details={},
         **{start: getattr(newest, result) for start, result in _RESULT_OF.items()},
         **after,
     )
     session.add(row)
     session.flush()
+    session.add(OperationRow(round_id=row.round_id, what=operation, restores=restores, details=details))
     return row
 
 
@@ -126,9 +121,3 @@ def note_public_set(session: Session, sha256: str, public_set: PublicSet, round_
     if session.scalar(newest) != sha256:
         session.add(public_set_row(sha256, public_set, round_id))
         session.flush()
-
-
-def go_on(session: Session, ended: RoundRow | None, now: float) -> None:
-    """Open the next round of a continuous series whose open round ended."""
-    if ended is not None:
-        open_next(session, ended.round_id, now)

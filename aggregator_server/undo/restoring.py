@@ -20,6 +20,7 @@ from aggregator_server.rounds.computation import Compute, compute_here
 from aggregator_server.rounds.queries import require_round
 from aggregator_server.rounds.result import StoredResult, apply_result
 from aggregator_server.rounds.retention import remove_left_uploads
+from aggregator_server.rounds.schedules import open_due
 from aggregator_server.rounds.snapshot import RoundSnapshot, read_class_terms, revoked_devices
 from aggregator_server.rounds.states import COUNTS, is_done
 from aggregator_server.store import Store
@@ -32,10 +33,11 @@ from aggregator_server.store.tables import (
     UNDONE,
     AssignmentRow,
     ClassRow,
+    OperationRow,
     ParticipantRow,
     RoundRow,
 )
-from aggregator_server.undo.operations import RESULTS, STARTS, go_on, insert_operation, make_way, note_public_set
+from aggregator_server.undo.operations import RESULTS, STARTS, insert_operation, make_way, note_public_set
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 
@@ -86,13 +88,14 @@ def restore_round(
             if _last_round(session) != last:
                 continue
             based_on = _require_restorable(session, round_id)
-            ended = make_way(session, now, _RESTORE)
+            make_way(session, now, _RESTORE)
             if snapshot is None or result is None:
                 new = _as_it_was(session, based_on, public_set, now)
             else:
                 new = _again(session, based_on, public_set, snapshot, result, without, now)
             audit(session, "round_restored", by, now, round_id=new, restores=round_id, without=", ".join(without))
-            go_on(session, ended, now)
+            session.flush()
+            open_due(session, now)
         if without:
             remove_left_uploads(store)  # theirs among them
         _log.info("round %d restores the state after round %d, without %s", new, round_id, ", ".join(without) or "none")
@@ -126,13 +129,13 @@ def _again(
         new_classes=based_on.new_classes,
         opened_at=now,
         model_version=based_on.model_version,
-        operation=_RESTORE,
-        restores=based_on.round_id,
         details={},
         **{name: getattr(based_on, name) for name in STARTS},
     )
     session.add(row)
     session.flush()
+    details = {"without_devices": sorted(without)}
+    session.add(OperationRow(round_id=row.round_id, what=_RESTORE, restores=based_on.round_id, details=details))
     note_public_set(session, based_on.public_set, public_set, row.round_id)
     _undo_later(session, based_on.round_id - 1, row.round_id)
     _restore_classes(session, public_set.classes, since=based_on.round_id - 1)
@@ -141,7 +144,6 @@ def _again(
     parts = session.scalars(select(ParticipantRow).where(ParticipantRow.round_id == based_on.round_id)).all()
     copied = [{name: getattr(part, name) for name in columns} for part in parts if part.device_id in left]
     session.execute(insert(ParticipantRow), [part | {"round_id": row.round_id} for part in copied])
-    result.result.details["operation"] = {"without_devices": sorted(without)}
     apply_result(session, row.round_id, result, now)
     return row.round_id
 

@@ -16,7 +16,7 @@ from benchmarks.class_discovery.corpus import Corpus
 from benchmarks.class_discovery.trials import KNOWN, contribution
 from benchmarks.class_discovery.unheard import KNOWN_CLIPS, SENDERS, TAKES, Unheard, people, senders
 from edge_client.config.sections import TrainingConfig
-from edge_client.learning.new_sounds.prototypes import prototypes
+from edge_client.learning.new_sounds.class_means import class_means
 from edge_client.learning.teaching.fleet_centres import centres
 from edge_client.learning.teaching.head import train_head
 from edge_client.learning.teaching.head_material import Heard, head_material
@@ -50,7 +50,7 @@ def _upload(corpus: Corpus, number: int, word: str, who: str, private: Bools, rn
     slots = np.repeat(np.arange(len(words)), [len(part) for part in rows])
     features = corpus.open_model(corpus.front_end.architectures[0]).denormalise(corpus.x[np.concatenate(rows)])
     arrays: Arrays = {
-        "prototypes": prototypes(features, slots, range(len(words))),
+        "prototypes": class_means(features, slots, range(len(words))),
         "counts": np.array([len(part) for part in rows], np.float32),
     }
     return Contribution(contribution(number, words, {}).update, lambda: arrays)

@@ -17,9 +17,9 @@ from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from benchmarks.class_discovery.corpus import WORDS, Corpus
+from edge_client.learning.new_sounds.class_means import class_means
 from edge_client.learning.new_sounds.describe import describe, synthesis_of
 from edge_client.learning.new_sounds.impressions import synthesise
-from edge_client.learning.new_sounds.prototypes import prototypes
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips
@@ -116,7 +116,7 @@ def _clips(corpus: Corpus, own: Bools, words: Sequence[str], rng: np.random.Gene
 def _prototypes(model: ModelRuntime, clips: Clips) -> Arrays:
     """Return what describes every word on an embedding, which no training changes."""
     slots = range(int(clips.slots.max()) + 1)
-    return {"prototypes": prototypes(model.denormalise(clips.x[0]), clips.slots, slots)}
+    return {"prototypes": class_means(model.denormalise(clips.x[0]), clips.slots, slots)}
 
 
 def described(model: ModelRuntime, clips: Clips, x0: Floats, corpus: Corpus, rng: np.random.Generator) -> Arrays:

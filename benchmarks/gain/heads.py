@@ -20,7 +20,7 @@ from benchmarks.gain.deal import Dealt
 from benchmarks.gain.embeddings import Words
 from edge_client.config.sections import TrainingConfig
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, unlinked
-from edge_client.learning.new_sounds.prototypes import prototypes
+from edge_client.learning.new_sounds.class_means import class_means
 from edge_client.learning.rounds.guard import Evidence, Listener, judge, public_rows
 from edge_client.learning.teaching.fleet_centres import centres
 from edge_client.learning.teaching.head import train_head
@@ -158,7 +158,7 @@ class EmbeddingFleet:
         slots = np.concatenate([np.full(len(clips), label_map.slot_of(word)) for word, clips in takes.items()])
         new = [slot for slot in unlinked(label_map) if slot in slots]
         known = sorted(set(slots.tolist()) - set(new))
-        means = prototypes(np.concatenate([clips[:, :1] for clips in takes.values()]), slots, [*known, *new])
+        means = class_means(np.concatenate([clips[:, :1] for clips in takes.values()]), slots, [*known, *new])
         counts = np.array([np.count_nonzero(slots == slot) for slot in (*known, *new)], np.float32)
         class_ids = tuple(str(label_map.class_ids[slot]) for slot in known)
         update = Update(

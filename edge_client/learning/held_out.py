@@ -27,7 +27,7 @@ class Split:
     """A :class:`edge_client.capture.ClipSource` of the clips to train on; :attr:`held_out` is one of the others.
 
     Attributes:
-        held_out: the clips to evaluate models on, the same ones in every round.
+        held_out: Clips to evaluate models on, the same ones in every round.
     """
 
     def __init__(self, recordings: Recordings, share: float, *, fewest: int = 0, evaluating: bool = False) -> None:

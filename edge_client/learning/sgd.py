@@ -24,8 +24,8 @@ class Optimiser:
     """Settings of momentum SGD.
 
     Attributes:
-        learning_rate: step size.
-        momentum: share of the last step that the next one keeps.
+        learning_rate: Step size.
+        momentum: Share of the last step that the next one keeps.
         temperature: T of the softmax. Gradients shrink by 1/T^2, which is made up for (Hinton et al. 2015).
         proximal: FedProx' mu.
     """

@@ -24,11 +24,11 @@ class SlotOrder:
     """Pairs of slots that mean the same.
 
     Attributes:
-        own: slots of the device's label map.
-        shared: the same classes' slots in the shared model.
-        own_capacity: outputs of the device's head.
-        shared_capacity: outputs of the shared model's head.
-        classes: how many classes the fleet has: slots 0..classes-1 of the shared model.
+        own: Slots of the device's label map.
+        shared: The same classes' slots in the shared model.
+        own_capacity: Outputs of the device's head.
+        shared_capacity: Outputs of the shared model's head.
+        classes: Number of the fleet's classes: slots 0..classes-1 of the shared model.
     """
 
     own: tuple[int, ...]

@@ -22,9 +22,9 @@ class Clips:
     """A round's clips of several labels, ready for the model.
 
     Attributes:
-        x: normalised features, float32 [variants, clips, frames, coefficients]; the first variant is the recording
+        x: Normalised features, float32 [variants, clips, frames, coefficients]; the first variant is the recording
             itself, the others are augmented.
-        slots: int64 [clips], the slot of each clip's label.
+        slots: Slot of each clip's label, int64 [clips].
     """
 
     x: Floats

@@ -16,7 +16,7 @@ class RoundWork:
     """The device's part in a round, ``kind`` as in :class:`fleet_protocol.messages.Work`.
 
     Attributes:
-        work: The aggregator's request.
+        work: Request of the aggregator.
     """
 
     work: Work
@@ -24,7 +24,13 @@ class RoundWork:
 
 @dataclass(frozen=True)
 class OwnerTraining:
-    """Learning what the owner taught, ``{"kind": "teach"}``."""
+    """Learning what the owner taught, ``{"kind": "teach"}``.
+
+    Attributes:
+        work: None: no aggregator asked for it.
+    """
+
+    work: None = None
 
 
 TrainingJob = RoundWork | OwnerTraining
@@ -32,7 +38,7 @@ TrainingJob = RoundWork | OwnerTraining
 
 def to_line(job: TrainingJob) -> str:
     """Return a job as the training process reads it."""
-    document = to_json(job.work) if isinstance(job, RoundWork) else {"kind": _TEACH}
+    document = {"kind": _TEACH} if job.work is None else to_json(job.work)
     return json.dumps(document) + "\n"
 
 

@@ -33,8 +33,8 @@ from fleet_protocol.atomic_files import leftovers, make_folder, remove_durably
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.errors import LabelError, ProtocolError, TensorError
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.labels import LabelMap, Slot
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, digest, is_digest, pack, unpack
 

@@ -17,5 +17,10 @@ def probabilities(sizes, history, values):
 RULE = Rule(
     "power_mean", {"power": Setting(0.5, "exponent of the number of clips; 1: FedAvg, 0: all alike", 0.0, 1.0)}, combine
 )
-SELECTION = Selection("log_size", {"fraction": Setting(1.0, "share of the devices", 0.0, 1.0)}, probabilities)
+SELECTION = Selection(
+    "log_size",
+    {"fraction": Setting(1.0, "share of the devices", 0.0, 1.0)},
+    probabilities,
+    about="Devices with many clips are a little more likely.",
+)
 STRATEGY = sharing("gentle", "smoothed", "power_mean", selection="log_size")

@@ -9,6 +9,7 @@ from typing import Any
 
 from aggregator_server.errors import AggregatorError
 from edge_client.learning.methods.registry import shared_model_method, shared_model_methods
+from edge_client.learning.personalisations.registry import personalisations
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.toml_sections import TomlFile
@@ -108,7 +109,7 @@ def _require_personal(experiment: Experiment, local: str) -> None:
     name = experiment.personal.name
     if name == "none":
         return
-    if name == "group_balanced" and shared_model_method(local).any_architecture:
+    if personalisations()[name].groups and shared_model_method(local).any_architecture:
         raise ExperimentError(
             f"name = {name!r}: with {local} the devices have models of their own, which no group shares; use 'local'"
         )

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge_client.learning.held_out import FEWEST
+from edge_client.learning.personalisations.personalisation import fine_tune
 from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener
-from edge_client.learning.rounds.personalise import fine_tune
 from edge_client.learning.training_data import Clips, held_out_accuracy, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats

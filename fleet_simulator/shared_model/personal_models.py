@@ -6,11 +6,10 @@ Groups train and devices fine-tune by the same code as for a real fleet (Xu et a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from aggregator_server.strategies.personalisation import Schedule, schedule
-from fleet_protocol.setting import Value
+from edge_client.learning.personalisations.registry import personalisations
+from fleet_protocol.personalisation import Schedule
 from fleet_simulator.shared_model.tasks import Evaluate
 from fleet_simulator.shared_model.virtual_fleet import VirtualFleet
 from fleet_simulator.shared_model.workers import Pool
@@ -24,9 +23,9 @@ def evaluate_devices(fleet: VirtualFleet, pool: Pool) -> list[dict[str, Any]]:
         return []
     how, rounds = fleet.experiment.personal, fleet.experiment.rounds.count
     members = [int(one.device_id, 16) for one in fleet.candidates]
-    settings: Mapping[str, Value] | None = None if how.name == "none" else how.settings
-    if how.name == "group_balanced":
-        planned = schedule({one.device_id: one.clips for one in fleet.candidates}, how.settings)
+    making = personalisations()[how.name].groups
+    if making is not None:
+        planned = making({one.device_id: one.clips for one in fleet.candidates}, how.settings)
         rounds += _train_groups(fleet, pool, planned)
         groups = {index + 1: [int(one, 16) for one in group] for index, group in enumerate(planned.groups)}
     else:
@@ -34,7 +33,7 @@ def evaluate_devices(fleet: VirtualFleet, pool: Pool) -> list[dict[str, Any]]:
     versions = fleet.state.own_versions
     local = fleet.local().settings if fleet.experiment.fleet.local_models else None
     tasks = [
-        Evaluate(rounds, tuple(some), model, settings, tuple(int(version) for version in versions[some]), local)
+        Evaluate(rounds, tuple(some), model, how, tuple(int(version) for version in versions[some]), local)
         for model, group in groups.items()
         for some in (group[start : start + _DEVICES] for start in range(0, len(group), _DEVICES))
     ]

@@ -101,13 +101,13 @@ class TestRows:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Devices that evaluate the fleet's model on their own clips, and fine-tune a model where settings say how.
+    """Devices that evaluate the fleet's model on their own clips, and what the personalisation makes of it.
 
     Attributes:
         rounds: Number of rounds before, those of groups among them.
         devices: Numbers of the devices.
         model: Row of the models' file to fine-tune.
-        fine_tuning: Settings of the personalisation; None: there is none.
+        personal: Personalisation.
         own_versions: Places of the devices' own models, as in :class:`Block`.
         local: Settings of the local method, where the local models are evaluated as well; else None.
     """
@@ -115,7 +115,7 @@ class Evaluate:
     rounds: int
     devices: tuple[int, ...]
     model: int
-    fine_tuning: Mapping[str, Value] | None
+    personal: Choice
     own_versions: tuple[int, ...]
     local: Mapping[str, Value] | None = None
 

@@ -12,11 +12,12 @@ import numpy as np
 
 from aggregator_server.aggregation import Layout, Updates, aggregate_weights
 from edge_client.errors import ModelError
-from edge_client.learning.methods.local_method import train_shared
 from edge_client.learning.methods.registry import shared_model_method
+from edge_client.learning.personalisations.personalisation import PersonalTask
+from edge_client.learning.personalisations.registry import personalisations
 from edge_client.learning.rounds.guard import Listener
 from edge_client.learning.rounds.job import round_rng
-from edge_client.learning.rounds.personalise import personalise
+from edge_client.learning.rounds.local_training import train_shared
 from edge_client.learning.rounds.task import PublicRows, prepare_task
 from edge_client.learning.rounds.upload import build_update, require_finite
 from edge_client.learning.slot_order import SlotOrder
@@ -246,14 +247,14 @@ class VirtualDevices:
         if self.method.keeps_own:
             found |= self._evaluate_own(device, version)
         model = self._own_model(device, version) if self.method.any_architecture else self.shared
-        mask = self._labels(model).mask
+        mask, personal = self._labels(model).mask, task.personal.name != "none"
         rng = np.random.default_rng([self.setup.plan.seed, task.rounds, 2, device])
-        if task.fine_tuning is not None:
-            found["kept"] = self._personalise(device, model, task.fine_tuning, start, rng)
+        if personal:
+            found["kept"] = self._personalise(device, model, task.personal, start, rng)
         elif self.method.any_architecture:
             mask = self._mask(device, model)
         found |= self._judge.accuracies("listening", device, model, mask)
-        if task.fine_tuning is not None:
+        if personal:
             found["personal"] = found["listening_own"]
         found |= self._without_fleet(device, rng, self._listener(model, mask))
         return found if task.local is None else found | self._evaluate_local(device, version, task.rounds, task.local)
@@ -280,7 +281,7 @@ class VirtualDevices:
         self,
         device: int,
         model: ModelRuntime,
-        how: Mapping[str, Value],
+        how: Choice,
         start: Mapping[str, Floats],
         rng: np.random.Generator,
     ) -> bool:
@@ -293,13 +294,25 @@ class VirtualDevices:
             for rows in (self.shards.rows(device), self.shards.choose(device), self.shards.public)
         )
         own = model.get_weights() if self.method.any_architecture else None
-        fleets: Arrays | None = None
+        fleets: Arrays = model.get_weights()
         if model.manifest.sha256.get("model.tflite") == self.shared.manifest.sha256.get("model.tflite"):
             fleets = dict(self._weights)
             model.set_weights(start)
         else:
             own = None
-        return bool(personalise(model, self._labels(model), clips, choose, how, rng, fleets, public, own)["kept"])
+        task = PersonalTask(
+            model=model,
+            label_map=self._labels(model),
+            clips=clips,
+            held_out=choose,
+            settings=how.settings,
+            rng=rng,
+            public=public,
+            global_weights=fleets,
+            own_weights=own,
+        )
+        adapt = personalisations()[how.name].adapt
+        return adapt is not None and bool(adapt(task).get("kept", 1.0))
 
     def _own_model(self, device: int, version: int) -> ModelRuntime:
         """Return the runtime of a device's own model, with its weights."""

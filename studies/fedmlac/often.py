@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from studies.fedmlac.figures import CLEAN, FEDMLAC, FLEETS_OF_FIVE, HALF_WRONG, PAPERS_RATE, often
 from studies.fedmlac.methods import FIVE, LISTENING, Method, fedavg, fedmlac, fedopt
+from studies.fedmlac.names import CLEAN, FEDMLAC, FLEETS_OF_FIVE, HALF_WRONG, PAPERS_RATE, often
 from studies.fedmlac.visits import visited
 from studies.run import Call, Run
 

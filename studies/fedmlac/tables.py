@@ -1,222 +1,354 @@
-"""The text of FedMLAC's tables: ours, and in brackets what the paper reports."""
+"""What this study's runs come to: by the paper's measure, and by the models that devices listen with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from operator import itemgetter
 from statistics import fmean
+from typing import Any
 
-from studies.fedmlac.claims import RULE, claims, short
-from studies.fedmlac.figures import (
+from studies.fedmlac.names import (
+    BASELINES,
     CLEAN,
     CONDITIONS,
     FEDMLAC,
     FLEETS_OF_FIVE,
+    HALF_WRONG,
     METHODS,
     NO_LPA,
-    PUBLISHED,
+    OFTEN,
+    PAPERS_RATE,
     SCORES,
     SOME,
     TUNED_ON,
     WRONG,
-    Tuning,
-    has,
-    local,
-    local_on_own,
-    lost,
     often,
-    often_visits,
-    published_loss,
-    quickest,
-    shared,
-    some,
-    thousands,
 )
-from studies.fedmlac.often_tables import often_tuning, often_visited
-from studies.gained import WITHOUT, own_and_strangers, own_and_strangers_cells
-from studies.report import Results, bold, gain, markdown_table, mean_and_spread
+from studies.fedmlac.often import CHOSEN, STOPS, TRIALS
+from studies.gained import WITHOUT, own_and_strangers
 from studies.run import Figures
+from studies.study import Cell, Figure, Picture, Results, Summary, Table, share
+
+Where = Callable[[Figures], Mapping[str, Any]]
+_GUESSED = 10.0  # in per cent, of ten words
+_OWN_AND_STRANGERS = [f"{what}, {condition}" for condition in TUNED_ON for what in ("own", "strangers")]
 
 
-def tables(results: Results, tuning: Tuning, often_tuned: Tuning) -> str:
-    """Return all of FedMLAC's tables; ``often_tuned``: what was tried with devices that are visited often."""
-    parts = {
-        "By the paper's measure: the mean of the local models": _by_local_models(results),
-        "By the model that a device listens with": _listening(results),
-        "Five networks in one fleet": _five(results),
-        "Visited often": often_visited(results),
-        "Where the difference comes from": _reasons(results),
-        "Tuning": "" if results.full else _tuning(tuning) + often_tuning(results, often_tuned),
+def summary(results: Results) -> Summary:
+    """Return the study's tables and pictures."""
+    tables = {
+        "local": _by_condition(results, "Local models on strangers' clips, %.", local),
+        "local-on-own": _by_condition(results, "Local models on their device's own clips, %.", local_on_own),
+        "shared": _by_condition(results, "The models that travel, on strangers' clips, %.", shared),
+        "lost": _lost(results),
+        "leads": _leads(results),
+        "over-alone": _over_alone(results),
+        "listening": _listening(results),
+        "listening-leads": _listening_leads(results),
+        "time": _time(results),
+        "five": _five(results),
+        "five-local": _five_local(results),
+        "reasons": _reasons(results),
+        "course": _course(results),
     }
-    sections = [f"### {heading}\n{text}" for heading, text in parts.items() if text]
-    return "\n".join([short(results), _setting(results), *sections, claims(results)])
+    pictures = {"rounds": _over_rounds(results)}
+    if results.seeds(often(FEDMLAC, HALF_WRONG)):
+        tables |= {
+            "often": _often(results),
+            "often-visits": _often_visits(results),
+            "often-listening": _often_listening(results),
+            "often-five": _often_five(results),
+            "often-tuning": _often_tuning(results),
+        }
+        pictures["often"] = _over_visits(results)
+    return Summary(tables, pictures)
 
 
-def _setting(results: Results) -> str:
-    figures, seeds = results.figures(f"{FEDMLAC}, {CLEAN}")[0], results.seeds(f"{FEDMLAC}, {CLEAN}")
-    devices, visits = len(figures["devices"]), len(figures["rounds"])
-    clips = fmean(entry["clips"] for entry in figures["devices"])
-    later = f"; visited often {often_visits(results)}" if has(results, often(FEDMLAC, CLEAN)) else ""
-    fewer = "; 3 where the row says so" if has(results, some(FEDMLAC, CLEAN)) else ""
-    rows = [
-        ["devices, in a round", f"{devices}, all{fewer}", "2,618, 20 %"],
-        ["clips of a device to train on", f"{clips:.0f}", "40"],
-        ["words", "10", "35"],
-        ["visits of a device, of one pass", f"{visits}{later}", "about 1,000"],
-        ["seeds", " and ".join(map(str, seeds)), "five runs"],
+def shared(figures: Figures) -> float:
+    """Return the shared model's last accuracy, in per cent; that of guessing where the training diverged."""
+    return 100 * float(figures["rounds"][-1]["accuracy"]) if "diverged" not in figures else _GUESSED
+
+
+def local(figures: Figures) -> float:
+    """Return the local models' accuracy on strangers' clips, the paper's measure: mean over devices, in per cent."""
+    return _mean(figures, "local_strangers")
+
+
+def local_on_own(figures: Figures) -> float:
+    """Return the local models' accuracy on own clips that nothing was trained on: mean over devices, in per cent."""
+    return _mean(figures, "local_own")
+
+
+def _mean(figures: Figures, name: str) -> float:
+    return 100 * fmean(entry[name] for entry in figures["devices"]) if "diverged" not in figures else _GUESSED
+
+
+def _judged(what: str, kind: str = "listening") -> Figure:
+    """Return what takes a kind of model's accuracy on ``own`` or ``strangers`` clips out of a run, in per cent."""
+    return lambda figures: own_and_strangers(figures, kind)[what == "strangers"]
+
+
+def stops(figures: Figures) -> list[dict[str, float]]:
+    """Return the rounds after which the devices' models were judged."""
+    return [entry for entry in figures["rounds"] if "public" in entry]
+
+
+def at_the_end(figures: Figures) -> dict[str, float]:
+    """Return the last of the rounds after which the devices' models were judged."""
+    return stops(figures)[-1]
+
+
+def stopped(figures: Figures) -> dict[str, float]:
+    """Return the one whose shared model knew most of the public set: there a server would have stopped."""
+    return max(stops(figures), key=lambda entry: entry["public"])
+
+
+def _at(key: str, where: Where) -> Figure:
+    return lambda figures: 100 * float(where(figures)[key])
+
+
+def _by_condition(results: Results, title: str, figure: Figure) -> Table:
+    rows: list[list[Cell]] = [
+        [condition, *(results.cell(f"{method}, {condition}", figure, 1) for method in METHODS)]
+        for condition in (*CONDITIONS, *(f"{SOME}, {name}" for name in TUNED_ON))
     ]
-    return (
-        "The baselines train `crnn_base`. With FedMLAC that is a device's own model, and `crnn_lite` the plug-in. The\n"
-        "public set is 5 % of the speakers; only models that are fine-tuned and rows that say so train on it.\n\n"
-        + markdown_table(["", "ours", "paper"], rows)
-        + f"\n{RULE}\n"
-    )
+    return Table(title, ["", *METHODS], [row for row in rows if any(row[1:])])
 
 
-def _by_local_models(results: Results) -> str:
-    header = ["", *METHODS]
-    ours, on_own, shared_models, losses = [], [], [], []
-    for condition in (*CONDITIONS, *(f"{SOME}, {name}" for name in TUNED_ON)):
-        found = {method: f"{method}, {condition}" for method in METHODS}
-        if not any(has(results, name) for name in found.values()):
-            continue
-        ours.append([condition, *(_beside(results, name, m, condition) for m, name in found.items())])
-        on_own.append([condition, *(_cell(results, name, local_on_own) for name in found.values())])
-        shared_models.append([condition, *(_cell(results, name, shared) for name in found.values())])
-        if condition in CONDITIONS and condition != CLEAN:
-            losses.append([condition, *(_lost(results, m, condition) for m in METHODS)])
-    return (
-        'The paper reports "the averaged performance of all local client models at the end of training". Of FedMLAC\n'
-        "that is the own model; of the others the model after the device's pass over its clips, which it uploads.\n"
-        "Test clips are by speakers whom no device has. Cells: ours ± spread (published), in %.\n\n"
-        + markdown_table(header, ours)
-        + "\nThe same models on their device's own clips that nothing was trained on:\n\n"
-        + markdown_table(header, on_own)
-        + "\nThe models that travel, on strangers' clips; of FedMLAC the plug-in:\n\n"
-        + markdown_table(header, shared_models)
-        + "\nPoints that the local models lose to each:\n\n"
-        + markdown_table(header, losses)
-    )
-
-
-def _cell(results: Results, name: str, figure: object) -> str:
-    assert callable(figure)
-    return mean_and_spread(results.values(name, figure)) if has(results, name) else ""
-
-
-def _beside(results: Results, name: str, method: str, condition: str) -> str:
-    cell = _cell(results, name, local)
-    published = PUBLISHED.get(condition)
-    return f"{cell} ({published[METHODS.index(method)]:.1f})" if cell and published else cell
-
-
-def _lost(results: Results, method: str, condition: str) -> str:
-    if not has(results, f"{method}, {condition}"):
-        return ""
-    return f"{mean_and_spread(lost(results, method, condition))} ({published_loss(method, condition):.1f})"
-
-
-def _rows(results: Results, of: Mapping[str, str], judge: str) -> list[list[str]]:
-    """Return rows of models without a fleet, and of runs by their labels: own and strangers' under each condition."""
-    rows = [
-        [label, "", *(cell for c in TUNED_ON for cell in own_and_strangers_cells(results, f"{judge}, {c}", kind))]
-        for label, kind in WITHOUT.items()
+def _lost(results: Results) -> Table:
+    rows: list[list[Cell]] = [
+        [condition, *(results.gain(f"{m}, {CLEAN}", f"{m}, {condition}", local, 1) for m in METHODS)]
+        for condition in CONDITIONS[1:]
     ]
-    for label, name in of.items():
-        there = [c for c in TUNED_ON if has(results, f"{name}, {c}")]
-        pairs = [own_and_strangers_cells(results, f"{name}, {c}") if c in there else ("", "") for c in TUNED_ON]
-        cells = [cell for pair in pairs for cell in pair]
-        rows.append([label, f"{fmean(results.values(f'{name}, {there[0]}', thousands)):.0f}", *cells])
-    return rows
+    return Table("Points that the local models lose to a condition.", ["", *METHODS], rows)
 
 
-_HEADER = ["", "thousand clips", *(f"{what}, {name}" for name in TUNED_ON for what in ("own", "strangers"))]
+def _leads(results: Results) -> Table:
+    """Return what FedMLAC's local models have more than those of others."""
+    of = {condition: f"{{}}, {condition}" for name in TUNED_ON for condition in (name, f"{SOME}, {name}")}
+    of |= {f"{OFTEN}, {name}": often("{}", name) for name in TUNED_ON}
+    found = [(f"{label}{on}", run, figure) for label, run in of.items() for on, figure in _ON.items()]
+    others = (*BASELINES, PAPERS_RATE)
+    rows: list[list[Cell]] = [
+        [label, *(results.gain(run.format(FEDMLAC), run.format(other), figure, 1) for other in others)]
+        for label, run, figure in found
+    ]
+    return Table("FedMLAC's local models over those of others, points.", ["", *others], [r for r in rows if any(r[1:])])
 
 
-def _listening(results: Results) -> str:
-    return (
-        "Every device takes three passes over its clips and public labels, from the round's model or, with FedMLAC,\n"
-        "from its own. It listens with the better of the two on clips that it held out. Own are clips of the device\n"
-        "that nothing was trained on or chosen by, with right labels; strangers are speakers whom no device has. The\n"
-        "models without a fleet are `crnn_base`, trained for as many passes as FedMLAC's own models. \"Thousand\n"
-        'clips" counts what was trained on in the rounds. FedMLAC trains two networks on a clip and asks both,\n'
-        f"which takes {_slower(results):.1f} times as long.\n\n"
-        + markdown_table(_HEADER, _rows(results, {method: method for method in METHODS}, FEDMLAC))
-    )
+_ON: Mapping[str, Figure] = {"": local, ", own clips": local_on_own}
 
 
-def _slower(results: Results) -> float:
-    """Return how many times as long FedMLAC's quickest run takes: others may have shared the processor."""
-    mutual, single = (quickest(results, f"{method}, {WRONG[0]}") for method in (FEDMLAC, "FedAvg"))
-    return mutual / single
+def _over_alone(results: Results) -> Table:
+    """Return what the own models have more than models alone that took as many passes, before they are fine-tuned."""
+    five = f"{FEDMLAC}, {FLEETS_OF_FIVE}"
+    runs = [(label, f"{name}, {c}", c, f"{name}, {c}") for label, name in _FLEETS.items() for c in TUNED_ON]
+    runs += [(f"{OFTEN}, one network", often(FEDMLAC, c), c, f"{FEDMLAC}, {c}") for c in TUNED_ON]
+    runs.append((f"{OFTEN}, five networks", often(five, HALF_WRONG), HALF_WRONG, f"{five}, {HALF_WRONG}"))
+    rows: list[list[Cell]] = [
+        [
+            f"{label}, {condition}",
+            results.gain(run, base, local_on_own, 1, before=_judged("own", "alone")),
+            results.gain(run, base, local, 1, before=_judged("strangers", "alone")),
+        ]
+        for label, run, condition, base in runs
+    ]
+    lpa = [
+        results.gain(f"{five}, {CLEAN}", f"{NO_LPA}, {FLEETS_OF_FIVE}, {CLEAN}", f, 1) for f in (local_on_own, local)
+    ]
+    rows.append(["LPA over none: five networks, clean", *lpa])
+    return Table("FedMLAC's own models over alone, points.", ["", "own clips", "strangers"], rows)
 
 
-def _five(results: Results) -> str:
+_FLEETS = {"one network": FEDMLAC, "five networks": f"{FEDMLAC}, {FLEETS_OF_FIVE}"}
+
+
+def _pairs(results: Results, name: str, kind: str = "listening") -> list[Cell]:
+    """Return own and strangers' clips under each condition."""
+    return [results.cell(f"{name}, {c}", _judged(what, kind), 1) for c in TUNED_ON for what in ("own", "strangers")]
+
+
+def _without(results: Results, judge: str) -> list[list[Cell]]:
+    return [[label, *_pairs(results, judge, kind)] for label, kind in WITHOUT.items()]
+
+
+def _thousands(results: Results, name: str) -> Cell:
+    """Return on how many thousand clips the rounds of a run trained; a simulated second is a thousand."""
+    there = next(figures for c in TUNED_ON for figures in results.figures(f"{name}, {c}"))
+    return round(sum(float(entry["device_seconds"]) for entry in there["rounds"]))
+
+
+def _listening(results: Results) -> Table:
+    rows = [[row[0], None, *row[1:]] for row in _without(results, FEDMLAC)]
+    rows += [[method, _thousands(results, method), *_pairs(results, method)] for method in METHODS]
+    return Table("The models that devices listen with, %.", ["", "thousand clips", *_OWN_AND_STRANGERS], rows)
+
+
+def _five(results: Results) -> Table:
     names = {label: f"{label}, {FLEETS_OF_FIVE}" for label in (FEDMLAC, NO_LPA)}
-    rows = _rows(results, names, names[FEDMLAC])
-    scores = [mean_and_spread([100 * found[key] for found in results.figures(SCORES)]) for key in ("own", "strangers")]
-    rows.append(["`zero_shot`", "", *scores, "", ""])
-    locals_ = [
-        [label, *(_cell(results, f"{name}, {c}", figure) for c in TUNED_ON for figure in (local_on_own, local))]
-        for label, name in names.items()
-    ]
-    return (
-        "Each device has a random one of the paper's five networks; FedAvg, FedProx and FedOPT cannot run. The\n"
-        "plug-in is `crnn_lite`. Models as above. `zero_shot` shares scores of the public set and trains on its\n"
-        "labels as well; the simulator gives its users no wrong labels. The strategy `prototypes` has no\n"
-        "networks to compare: its devices share a pretrained front end.\n\n"
-        + markdown_table(_HEADER, rows)
-        + "\nThe local models, before they are fine-tuned:\n\n"
-        + markdown_table([_HEADER[0], *_HEADER[2:]], locals_)
+    rows = [[row[0], None, *row[1:]] for row in _without(results, names[FEDMLAC])]
+    rows += [[label, _thousands(results, name), *_pairs(results, name)] for label, name in names.items()]
+    scores = [results.cell(SCORES, itemgetter(what)) for what in ("own", "strangers")]
+    rows.append(["`zero_shot`", None, *scores, None, None])
+    return Table(
+        "Five networks: the models that devices listen with, %.", ["", "thousand clips", *_OWN_AND_STRANGERS], rows
     )
 
 
-def _reasons(results: Results) -> str:
-    rows = []
-    for condition in TUNED_ON:
-        judge = results.figures(f"{FEDMLAC}, {condition}")
-        alone = [own_and_strangers(figures, "alone")[1] for figures in judge]
-        own, plug_in = (
-            results.values(f"{FEDMLAC}, {condition}", local),
-            results.values(f"{FEDMLAC}, {condition}", shared),
-        )
-        single, fleets = (results.values(f"FedAvg, {condition}", figure) for figure in (local, shared))
-        rows.append([condition, gain(own, alone), gain(plug_in, own), gain(single, fleets), gain(own, single)])
-    header = [
-        "points on strangers",
-        "own models over alone",
-        "plug-in over own models",
-        "FedAvg: local over shared",
-        "own models over FedAvg's local",
+def _five_local(results: Results) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            label,
+            *(results.cell(f"{label}, {FLEETS_OF_FIVE}, {c}", f, 1) for c in TUNED_ON for f in (local_on_own, local)),
+        ]
+        for label in (FEDMLAC, NO_LPA)
     ]
-    return markdown_table(header, rows) + _courses(results)
+    return Table("Five networks: the local models, before they are fine-tuned, %.", ["", *_OWN_AND_STRANGERS], rows)
 
 
-def _courses(results: Results) -> str:
-    rows = [
-        [f"{condition}, {method}", *_course(results.figures(f"{method}, {condition}"))]
+def _listening_leads(results: Results) -> Table:
+    five, both = f"{FEDMLAC}, {FLEETS_OF_FIVE}", _judged("strangers", "both")
+    strangers = _judged("strangers")
+    rows: list[list[Cell]] = [
+        [
+            "one network: FedMLAC over FedAvg",
+            *(results.gain(f"{FEDMLAC}, {c}", f"FedAvg, {c}", strangers, 1) for c in TUNED_ON),
+        ],
+        [
+            "five networks: FedMLAC over own and public clips",
+            *(results.gain(f"{five}, {c}", f"{five}, {c}", strangers, 1, before=both) for c in TUNED_ON),
+        ],
+        [
+            "five networks: `zero_shot` over own and public clips",
+            results.gain(SCORES, f"{five}, {CLEAN}", lambda found: 100 * float(found["strangers"]), 1, before=both),
+            None,
+        ],
+    ]
+    return Table("The models that devices listen with, on strangers' clips, points.", ["", *TUNED_ON], rows)
+
+
+def _time(results: Results) -> Table:
+    """Return how many times as long FedMLAC's quickest run takes: others may have shared the processor."""
+    mutual, single = (
+        min(outcome.seconds for _, outcome in results.by_name[f"{method}, {WRONG[0]}"])
+        for method in (FEDMLAC, "FedAvg")
+    )
+    return Table("Time.", ["", "times"], [["FedMLAC over FedAvg", round(mutual / single, 1)]])
+
+
+def _reasons(results: Results) -> Table:
+    rows: list[list[Cell]] = []
+    for condition in TUNED_ON:
+        mutual, single = f"{FEDMLAC}, {condition}", f"FedAvg, {condition}"
+        rows.append(
+            [
+                condition,
+                results.gain(mutual, mutual, local, 1, before=_judged("strangers", "alone")),
+                results.gain(mutual, mutual, shared, 1, before=local),
+                results.gain(single, single, local, 1, before=shared),
+                results.gain(mutual, single, local, 1),
+            ]
+        )
+    columns = ["", "own models over alone", "plug-in over own models", "FedAvg: local over shared"]
+    return Table("Points on strangers' clips.", [*columns, "own models over FedAvg's local"], rows)
+
+
+def _course(results: Results) -> Table:
+    shares = (0.1, 0.2, 0.5, 1.0)
+
+    def after(share: float) -> Figure:
+        def figure(figures: Figures) -> float:
+            found = [entry["accuracy"] for entry in figures["rounds"] if "accuracy" in entry]
+            return float(found[max(0, round(share * len(found)) - 1)])
+
+        return figure
+
+    rows: list[list[Cell]] = [
+        [f"{condition}, {method}", *(results.cell(f"{method}, {condition}", after(share)) for share in shares)]
         for condition in TUNED_ON
         for method in ("FedAvg", FEDMLAC)
     ]
-    header = ["the shared model, %", *(f"after {share} % of the rounds" for share in (10, 20, 50, 100))]
-    return "\n" + markdown_table(header, rows)
+    return Table("The shared model, %.", ["", *(f"after {share:.0%} of the rounds" for share in shares)], rows)
 
 
-def _course(figures: Sequence[Figures]) -> list[str]:
-    found = [[entry["accuracy"] for entry in one["rounds"] if "accuracy" in entry] for one in figures]
-    places = [[100 * one[max(0, round(share * len(one)) - 1)] for one in found] for share in (0.1, 0.2, 0.5, 1.0)]
-    return [f"{fmean(values):.1f}" for values in places]
+def _there(results: Results) -> list[tuple[str, str]]:
+    """Return the labels and names of the runs whose devices are visited often."""
+    names = {f"{c}, {method}": often(method, c) for c in TUNED_ON for method in (*METHODS, PAPERS_RATE)}
+    return [(label, name) for label, name in names.items() if results.seeds(name)]
 
 
-def _tuning(tuning: Tuning) -> str:
-    rows = [
-        [method, *(bold(trial, trial == tuning.chosen[method]) for trial in trials)]
-        for method, trials in tuning.trials.items()
-    ]
-    return (
-        f"Seed {' and '.join(map(str, tuning.seeds))}, as many trials of every method, of as many visits as above, by\n"
-        "the mean of the local models, clean and with half of the labels wrong; of `zero_shot` by own and strangers'\n"
-        "clips, clean. One choice serves all conditions. The command does not repeat these trials. The rate is\n"
-        "followed by FedProx' mu, FedOPT's server rate, and FedMLAC's a. Not tuned: momentum 0.9, LPA's shares\n"
-        "(0.1 and 0.1), FedMLAC's five passes of warm-up at 0.02. Thirteen runs in fleets of other sizes came first,\n"
-        "with the same seed: six of FedAvg and seven of FedMLAC.\n\n" + markdown_table(["", *("trial",) * 5], rows)
+def _often(results: Results) -> Table:
+    rows: list[list[Cell]] = []
+    keys = ("local_strangers", "local_own", "accuracy")
+    for label, name in _there(results):
+        after = " and ".join(f"{stopped(figures)['round']:.0f}" for figures in results.figures(name))
+        end, then = ([results.cell(name, _at(key, where), 1) for key in keys] for where in (at_the_end, stopped))
+        rows.append([label, *end, after, *then])
+    columns = ["", "local models", "on own clips", "shared model", "stopped after", "local models then"]
+    return Table(
+        "After all visits, and where a server would have stopped, %.",
+        [*columns, "on own clips then", "shared model then"],
+        rows,
     )
+
+
+def _often_visits(results: Results) -> Table:
+    rows: list[list[Cell]] = [
+        [label, *(results.cell(name, _after(number)) for number in STOPS)] for label, name in _there(results)
+    ]
+    return Table("Local models on strangers' clips over the visits, %.", ["", *map(str, STOPS)], rows)
+
+
+def _after(number: int) -> Figure:
+    return lambda figures: next((one["local_strangers"] for one in stops(figures) if one["round"] == number), None)
+
+
+def _often_listening(results: Results) -> Table:
+    rows = _without(results, FEDMLAC)
+    keys = ("listening_own", "listening_strangers")
+    for method in METHODS:
+        if any(results.seeds(often(method, c)) for c in TUNED_ON):
+            for label, where in ((method, at_the_end), (f"{method}, stopped", stopped)):
+                rows.append(
+                    [label, *(results.cell(often(method, c), _at(key, where), 1) for c in TUNED_ON for key in keys)]
+                )
+    return Table("Visited often: the models that devices listen with, %.", ["", *_OWN_AND_STRANGERS], rows)
+
+
+def _often_five(results: Results) -> Table:
+    five = f"{FEDMLAC}, {FLEETS_OF_FIVE}"
+    rows: list[list[Cell]] = [[*row[:1], *row[3:], None, None] for row in _without(results, five)]
+    keys = ("listening_own", "listening_strangers", "local_own", "local_strangers")
+    for label, where in ((FEDMLAC, at_the_end), (f"{FEDMLAC}, stopped", stopped)):
+        rows.append([label, *(results.cell(often(five, HALF_WRONG), _at(key, where), 1) for key in keys)])
+    columns = ["", "own", "strangers", "local models, own", "local models, strangers"]
+    return Table("Visited often, five networks, half of the labels wrong, %.", columns, rows)
+
+
+def _often_tuning(results: Results) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            f"{of}: {trial}",
+            results.cell(often(f"{of} {trial}", HALF_WRONG), local, 1),
+            "chosen" if CHOSEN[of] == trial else "",
+        ]
+        for of, trials in TRIALS.items()
+        for trial in trials
+    ]
+    return Table("Visited often: local models with half of the labels wrong, %.", ["", "local models", ""], rows)
+
+
+def _over_rounds(results: Results) -> Picture:
+    lines = [results.curve(m, f"{m}, {c}", share("accuracy"), c) for c in TUNED_ON for m in METHODS]
+    title = "Accuracy of the shared model on people whom no device has heard, over the rounds."
+    return Picture("lines", title, "round", "accuracy, %", lines)
+
+
+def _over_visits(results: Results) -> Picture:
+    lines = {"FedAvg, shared": ("FedAvg", "accuracy"), "FedAvg, local": ("FedAvg", "local_strangers")}
+    lines |= {"FedMLAC, plug-in": (FEDMLAC, "accuracy"), "FedMLAC, own": (FEDMLAC, "local_strangers")}
+    found = [
+        results.curve(line, often(method, c), share(key), c) for c in TUNED_ON for line, (method, key) in lines.items()
+    ]
+    title = "Visited often: shared and local models on people whom no device has heard, over the rounds."
+    return Picture("lines", title, "round", "accuracy, %", found)

@@ -1,4 +1,4 @@
-"""The runs of the zero-shot table: its fleets with and without a fleet, and the trials that chose their rates."""
+"""The runs of Gudur & Perepu 2021: their fleets with and without a fleet, and the trials that chose their rates."""
 
 from __future__ import annotations
 
@@ -6,31 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from studies.gudur.alone import KINDS, without_fleet
+from studies.gudur.alone import without_fleet
+from studies.gudur.names import (
+    ALONE,
+    LABELS,
+    LITERAL,
+    POISONED,
+    POISONED_ROUNDS,
+    SCORES,
+    SEEDS,
+    SHARE,
+    SHARED,
+    SIZES,
+    TRIALS,
+    TUNED,
+    TUNED_ALONE_SEED,
+    TUNING_ROUNDS,
+    TUNING_SEEDS,
+    WITHOUT,
+    attacked,
+    fleet_name,
+    rate_of,
+    trial,
+)
+from studies.gudur.tables import summary as summary
 from studies.gudur.users import ALL_ARCHITECTURES, APPLICATIONS, POISONED_USERS, play
 from studies.run import Call, Run
 from studies.scale import Scale
 
-SIZES = {3: 10, 10: 30}  # users and iterations
-SCORES, LITERAL, LABELS = "scores", "scores, literal", "labels"
-WITHOUT = tuple(KINDS)[:2]
-ALONE, PUBLIC_ONLY = WITHOUT
-# How many seeds each form has at the small scale, by the number of users; at the full scale all have five.
-SEEDS = {3: {SCORES: 2, ALONE: 2, PUBLIC_ONLY: 2, LABELS: 1, LITERAL: 1}, 10: {SCORES: 2, ALONE: 2}}
-SHARED = "sounds, 3 users, recordings shared"
-POISONED = {"poisoned_impressions": "another class", "noise": "noise"}
-SHARE = 1 / 3  # of the attackers
-TUNING_SEEDS, TUNING_ROUNDS = (100, 101), 5
-TRIALS = (0.02, 0.04, 0.08)
-TUNED = (ALONE, PUBLIC_ONLY, SCORES, LABELS)
-# What the tuning chose, by application.
-RATES = {
-    "keywords": {ALONE: 0.08, PUBLIC_ONLY: 0.08, SCORES: 0.04, LABELS: 0.08},
-    "sounds": {ALONE: 0.02, PUBLIC_ONLY: 0.02, SCORES: 0.04, LABELS: 0.02},
-}
-TUNED_ALONE_SEED = TUNING_SEEDS[0]  # of ten users, over all rounds
-POISONED_ROUNDS = 5
-DISTILLED = 2  # passes over the public set after a round
+TITLE = "Zero-shot learning of new classes among users with models and labels of their own"
 _COST_S = {
     ("keywords", 3): 40.0,
     ("keywords", 10): 195.0,
@@ -106,23 +110,3 @@ class _Making:
             local |= {"labels": True} if form == LABELS else {}
             call = Call(play, {"normalise": form != LITERAL, "local": local, **work, **more})
         return Run(name, seed, call, cost, corpus=self.application)
-
-
-def rate_of(application: str, form: str) -> float:
-    """Return the chosen learning rate; the form to the letter takes that of the other."""
-    return RATES[application][SCORES if form == LITERAL else form]
-
-
-def trial(application: str, form: str, rate: float, users: int = 3) -> str:
-    """Return the name of a tuning trial's runs."""
-    return f"{application}, {form if users == 3 else f'{users} users, {form}'}, rate {rate:g}"
-
-
-def fleet_name(application: str, users: int, form: str) -> str:
-    """Return the name of the runs of a schedule."""
-    return f"{application}, {users} users, {form}"
-
-
-def attacked(attack: str | None) -> str:
-    """Return the name of the runs of users of whom some attack; None: nobody does."""
-    return f"attackers describe {POISONED[attack]}" if attack else "no attackers"

@@ -1,17 +1,24 @@
-"""The runs of the table of selection: methods with their own selection and with dynamic selection; personal models.
+"""Devices of unequal data: what dynamic selection saves, and what personal models gain (Xu et al. 2025).
 
 As published, ten devices with 20, 40 or 60 people of their own share a model that was trained on others' clips before;
-three of them pass once over their clips in a round.
+three of them pass once over their clips in a round. FedAvg draws the devices evenly, FedProx by their clips; dynamic
+selection takes the place of either. Its saving is counted by the draws alone, then by training. Devices then fine-tune
+what that came to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from fleet_protocol.arrays import Doubles
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.sections import (
     BaselinesSection,
@@ -26,7 +33,10 @@ from studies.published import MEAN
 from studies.run import Call, Figures, Run
 from studies.scale import Scale
 from studies.selection.clips import FRACTION, drawn
+from studies.study import Cell, Figure, Picture, Results, Series, Summary, Table, measured, share
 from studies.warm_start import from_warm_start, judged_start
+
+TITLE = "Dynamic selection and group-balanced personalisation (Xu et al. 2025)"
 
 PEOPLE = {"public": 100, "strangers": 60, "devices": 340}
 SHARES = (20.0,) * 5 + (40.0,) * 3 + (60.0,) * 2
@@ -231,3 +241,255 @@ class _Making:
             personalisation=dict(personal),
             baselines=BaselinesSection(passes=ALONE.passes, learning_rate=alone) if alone else None,
         )
+
+
+ALL = tuple(range(len(SHARES)))
+SMOOTHED = 5  # tests in a row that an accuracy is the mean of: a single one is off by a point
+BAND = 0.01  # how far from its end a curve may be once it has converged
+GROUPS = {
+    f"{people:.0f} people": tuple(device for device, share in enumerate(SHARES) if share == people)
+    for people in (20.0, 40.0, 60.0)
+}
+_PEOPLE, _FEW = tuple(GROUPS), GROUPS["20 people"]
+_PHASES = ("early", "late")
+
+
+def smoothed(tests: Sequence[float]) -> Doubles:
+    """Return the means of five tests in a row, float64 [tests - 4]."""
+    return np.convolve(tests, np.full(SMOOTHED, 1 / SMOOTHED), "valid")
+
+
+def converged(accuracies: Sequence[float]) -> int | None:
+    """Return the round from which on the mean of five tests stays within a point of its end; None: in none of the rest.
+
+    The last five rounds do not count: there, nothing tells a model that has converged from one that has not.
+    """
+    curve = smoothed(accuracies)
+    outside = np.flatnonzero(np.abs(curve - curve[-1]) > BAND)
+    number = (int(outside[-1]) + 1 if len(outside) else 0) + SMOOTHED
+    return number if number <= len(accuracies) - SMOOTHED else None
+
+
+def spent(figures: Figures, rounds: int) -> float:
+    """Return how many clips all devices trained on in the first rounds, in thousands."""
+    return float(sum(entry["device_seconds"] for entry in figures["rounds"][:rounds]))
+
+
+def reached(base: Sequence[float], other: Sequence[float]) -> tuple[int, int]:
+    """Return the rounds after which two runs have the same accuracy: the lower one of what both have at the end."""
+    curves = [smoothed(base), smoothed(other)]
+    wanted = min(curve[-1] for curve in curves)
+    first, second = (int(np.argmax(curve >= wanted)) + SMOOTHED for curve in curves)
+    return first, second
+
+
+def compared(base: Figures, dynamic: Figures, pair: Pair) -> dict[str, float]:
+    """Return what dynamic selection saves in a pair of runs, in %, and what that is counted from.
+
+    Returns:
+        ``total``: of all rounds; ``converged``: to its convergence, of all rounds of the base, or where the paper's
+        base converged, of those to its convergence; ``stopped``: the base to that, of all its rounds; ``same``: to the
+        same accuracy; ``base`` and ``dynamic``: accuracy at the end, %, and ``apart``, the latter less the former;
+        ``rounds base`` and ``rounds dynamic``: to convergence, all where there is none; ``not converged``: how many of
+        the two; ``clips base`` and ``clips dynamic``: trained on in all rounds, in thousands.
+    """
+    rounds = pair.rounds
+    curves = [[entry["accuracy"] for entry in figures["rounds"][:rounds]] for figures in (base, dynamic)]
+    ends = [converged(curve) for curve in curves]
+    until = [end or rounds for end in ends]
+    whole, same = spent(base, rounds), reached(*curves)
+    before, after = (100 * float(smoothed(curve)[-1]) for curve in curves)
+    return {
+        "total": 100 * (1 - spent(dynamic, rounds) / whole),
+        "converged": 100 * (1 - spent(dynamic, until[1]) / (spent(base, until[0]) if pair.converged[0] else whole)),
+        "stopped": 100 * (1 - spent(base, until[0]) / whole),
+        "same": 100 * (1 - spent(dynamic, same[1]) / spent(base, same[0])),
+        "clips base": whole,
+        "clips dynamic": spent(dynamic, rounds),
+        "base": before,
+        "dynamic": after,
+        "apart": after - before,
+        "rounds base": float(until[0]),
+        "rounds dynamic": float(until[1]),
+        "not converged": float(ends.count(None)),
+    }
+
+
+def of_pair(results: Results, pair: Pair) -> dict[str, dict[int, float]]:
+    """Return :func:`compared`, figure by figure, by seed."""
+    # Devices fine-tune the model of some runs: these show its rounds.
+    dynamic = f"{pair.dynamic}, local" if pair.dynamic in SERVER_MODELS else pair.dynamic
+    both = zip(results.seeds(pair.base), results.figures(pair.base), results.figures(dynamic), strict=True)
+    found = {seed: compared(base, other, pair) for seed, base, other in both}
+    return {name: {seed: one[name] for seed, one in found.items()} for name in next(iter(found.values()))}
+
+
+def of_key(key: str, devices: Sequence[int] = ALL) -> Callable[[Figures], float]:
+    """Return what takes the mean error of devices in % from a run; ``key``: of their accuracy, such as ``personal``."""
+    return lambda figures: 100 * (1 - fmean(one[key] for one in figures["devices"] if one["device"] in devices))
+
+
+def fewer(results: Results, name: str, devices: Sequence[int] = ALL) -> float:
+    """Return by how much the mean error of personal models is below the shared model's, in %."""
+    before, after = (fmean(map(of_key(key, devices), results.figures(name))) for key in ("global", "personal"))
+    return round(100 * (1 - after / before), 1)
+
+
+def summary(results: Results) -> Summary:
+    """Return device time by pairs of methods, personal models by devices' people, and the tuning's trials."""
+    end = ["rounds, own selection", "dynamic", "saved, %", "published", "by stopping alone, %"]
+    time = ["own selection, %", "dynamic, %", "apart, points", "1,000 clips, own selection", "dynamic", "saved, %"]
+    tables = {
+        "fleet": Table("The fleet", ["", "figure"], _fleet(results)),
+        "time": Table("All rounds", ["", *time, "published", "to the same accuracy, %"], _time(results)),
+        "convergence": Table("To convergence", ["", *end], _to_convergence(results)),
+        "draws": Table(
+            "Saved by draws alone, %", ["", "until", "expected", "from", "to", "published"], _draws(results)
+        ),
+        "personal": Table("Errors, %", ["model", *_PEOPLE, "all", "fewer errors, %", "strangers"], _personal(results)),
+        "gains": Table("Fewer errors, %", ["model", *_PEOPLE, "20 people: points over local"], _gains(results)),
+        "tuning": Table("Accuracy by the rounds' rate, %", ["", *map(str, RATES), "chosen"], _tuning(results)),
+        "tuning-personal": Table(
+            "Accuracy by the rate of fine-tuning, %", ["", *map(str, PERSONAL_RATES), "chosen"], _fine_tuning(results)
+        ),
+    }
+    shown = {"FedAvg": ("FedAvg", "FedAvg, R = 50"), "FedProx": ("FedProx 0.1", "FedProx 0.1, R = 30")}
+    curves = [
+        results.curve(label, run, share("accuracy"), panel)
+        for panel, runs_ in shown.items()
+        for label, run in zip(("own selection", "dynamic"), runs_, strict=True)
+    ]
+    errors = [
+        _points(results, label, f"{model}, {personal}", key, model)
+        for model in SERVER_MODELS
+        for label, personal, key in (
+            ("global", "local", "global"),
+            ("personal", "local", "personal"),
+            ("personal, by groups", "group balanced", "personal"),
+        )
+    ]
+    pictures = {
+        "rounds": Picture("lines", "Dynamic selection: accuracy on strangers", "round", "accuracy, %", curves),
+        "personalisation": Picture(
+            "points",
+            "Personalisation: errors on a device's own clips; a mark is a device",
+            "clips to train on",
+            "error, %",
+            errors,
+        ),
+    }
+    return Summary(tables, pictures)
+
+
+def _fleet(results: Results) -> list[list[Cell]]:
+    clips = [device["clips"] for device in results.figures(f"{SERVER_MODELS[0]}, local")[0]["devices"]]
+    open_ends = [ends for pair in PAIRS for ends in of_pair(results, pair)["not converged"].values()]
+    hours = results.figures(DRAWN)[0]["hours"]
+    return [
+        ["clips of a device, least", min(clips)],
+        ["clips of a device, most", max(clips)],
+        ["start on strangers, %", results.cell(START, itemgetter("strangers"))],
+        ["runs compared", 2 * len(open_ends)],
+        ["not converged", round(sum(open_ends))],
+        *([f"hours of a round, {one}, over an even draw, %", _above(hours[one], hours["even"])] for one in _PHASES),
+    ]
+
+
+def _above(value: float, base: float) -> int:
+    return round(100 * (value / base - 1))
+
+
+def _label(pair: Pair) -> str:
+    return f"{pair.dynamic} of {pair.rounds} rounds"
+
+
+def _time(results: Results) -> list[list[Cell]]:
+    rows: list[list[Cell]] = []
+    for pair in PAIRS:
+        found = {key: measured(values) for key, values in of_pair(results, pair).items()}
+        cells = [found[key] for key in ("base", "dynamic", "apart", "clips base", "clips dynamic", "total")]
+        rows.append([_label(pair), *cells, round(pair.total, 1), found["same"]])
+    return rows
+
+
+def _to_convergence(results: Results) -> list[list[Cell]]:
+    rows: list[list[Cell]] = []
+    for pair in PAIRS:
+        found = {key: measured(values) for key, values in of_pair(results, pair).items()}
+        cells = [found[key] for key in ("rounds base", "rounds dynamic", "converged")]
+        rows.append([_label(pair), *cells, round(pair.saved, 1), found["stopped"]])
+    return rows
+
+
+def _draws(results: Results) -> list[list[Cell]]:
+    """Return what the draws alone save, and between which figures 95 % of all pairs of runs are."""
+    saved = results.figures(DRAWN)[0]["saved"]
+    rows: list[list[Cell]] = []
+    for place, pair in enumerate(PAIRS):
+        until = ("all rounds", f"round {pair.converged[1]} against {pair.converged[0] or pair.rounds}")
+        for case, what, published in zip(
+            saved[2 * place :], until, (round(pair.total, 1), round(pair.saved, 1)), strict=False
+        ):
+            expected = [round(100 * case["mean"], 1), round(100 * case["low"]), round(100 * case["high"])]
+            rows.append([_label(pair), what, *expected, published])
+    return rows
+
+
+def _personal(results: Results) -> list[list[Cell]]:
+    """Return errors of models with and without a fleet on own clips, by the devices' people, and on strangers."""
+
+    def row(label: str, run: str, own: str, strangers: Figure, saved: Cell = None) -> list[Cell]:
+        cells = [results.cell(run, of_key(own, devices), 1) for devices in (*GROUPS.values(), ALL)]
+        return [label, *cells, saved, results.cell(run, strangers, 1)]
+
+    first = f"{SERVER_MODELS[0]}, local"
+    rows = [
+        row("public only: the start", START, "start", lambda run: 100 * (1 - run["strangers"])),
+        row("alone: the start, and own clips", first, "alone_own", of_key("alone_strangers")),
+    ]
+    for server in SERVER_MODELS:
+        names = [f"{server}, {personal}" for personal in PERSONAL]
+        rows.append(
+            row(f"{server}: shared model", names[0], "global", lambda run: 100 * (1 - run["rounds"][-1]["accuracy"]))
+        )
+        rows += [
+            row(name, name, "personal", of_key("listening_strangers"), fewer(results, name))
+            for name in names
+            if name in results.by_name
+        ]
+    return rows
+
+
+def _gains(results: Results) -> list[list[Cell]]:
+    """Return by how much personal models by groups are below the shared one, and below those of local fine-tuning."""
+    rows: list[list[Cell]] = []
+    for server in SERVER_MODELS:
+        local, balanced = (f"{server}, {personal}" for personal in PUBLISHED_PERSONAL)
+        saved = [fewer(results, balanced, devices) for devices in GROUPS.values()]
+        rows.append([balanced, *saved, results.gain(balanced, local, of_key("personal", _FEW), 1)])
+    return rows
+
+
+def _tuning(results: Results) -> list[list[Cell]]:
+    def ended(figures: Figures) -> float:
+        return 100 * float(smoothed([entry["accuracy"] for entry in figures["rounds"]])[-1])
+
+    return [
+        [name, *(round(fmean(map(ended, results.figures(trial(name, rate)))), 1) for rate in RATES), chosen]
+        for name, chosen in RATE.items()
+    ]
+
+
+def _fine_tuning(results: Results) -> list[list[Cell]]:
+    rows: list[list[Cell]] = []
+    for personal, chosen in PERSONAL_RATE.items():
+        names = [trial(f"{SERVER_MODELS[0]}, {personal}", rate) for rate in PERSONAL_RATES]
+        errors = [fmean(map(of_key("personal"), results.figures(name))) for name in names]
+        rows.append([personal, *(round(100 - error, 1) for error in errors), chosen])
+    return rows
+
+
+def _points(results: Results, label: str, run: str, key: str, panel: str) -> Series:
+    devices = [entry for figures in results.figures(run) for entry in figures["devices"]]
+    points = sorted((float(entry["clips"]), round(100 * (1 - entry[key]), 2)) for entry in devices)
+    return Series(label, [x for x, _ in points], [y for _, y in points], panel=panel)

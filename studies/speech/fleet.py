@@ -16,8 +16,8 @@ import numpy as np
 from aggregator_server.aggregation.updates import Layout, stack_updates
 from aggregator_server.aggregation.weights import aggregate_weights
 from aggregator_server.selection.contract import History
-from aggregator_server.strategies.personalisation import schedule
 from aggregator_server.strategies.plan_methods import complete
+from edge_client.learning.personalisations.group_balanced import schedule
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
 from edge_client.speech.ctc import character_error_rate, greedy, indices, text_of

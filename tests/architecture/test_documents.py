@@ -8,8 +8,7 @@ import pytest
 from tests.support.checkout import ROOT
 
 PACKAGES = ("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulator", "model_export")
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-GENERATED = {"results.md"}  # `make experiments` writes it
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "studies").glob("*.md")])
 LONGEST = 120
 
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -110,7 +109,7 @@ def test_code_cites_a_decision_by_its_title_and_not_by_a_number():
     assert numbered == []
 
 
-@pytest.mark.parametrize("document", [path for path in DOCUMENTS if path.name not in GENERATED], ids=name_of)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_lines_are_short_enough_to_read(document):
     text = FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), document.read_text())
     long = [

@@ -157,6 +157,18 @@ def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
     assert loaded & heavy == set()
 
 
+def test_the_aggregator_reads_methods_without_what_a_device_does_in_a_round():
+    read = "from aggregator_server.strategies.registry import strategies; strategies()"
+    code = f"{read}\nimport json, sys\nprint(json.dumps([m for m in sys.modules if m.startswith('edge_client.')]))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = set(json.loads(result.stdout))
+    assert {"edge_client.learning.methods.zero_shot", "edge_client.learning.personalisations.local"} <= loaded
+    training = {
+        f"edge_client.learning.rounds.{name}" for name in ("network_round", "prototype_sharing", "score_sharing")
+    }
+    assert loaded & (training | {"edge_client.storage.device_state", "edge_client.config"}) == set()
+
+
 def test_the_runtime_and_the_sound_library_are_loaded_only_when_needed():
     loaded = loaded_by("import edge_client.cli")
     assert loaded & {"tflite_runtime", "ai_edge_litert", "sounddevice", "soundfile", "httpx", "paho"} == set()

@@ -12,7 +12,7 @@ from edge_client.fleet.server_client import ServerClient
 from edge_client.storage.device_state import Identity
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.errors import BundleError, ProtocolError
-from fleet_protocol.prototypes import FleetPrototypes
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import digest, pack, unpack

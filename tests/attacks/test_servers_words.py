@@ -11,7 +11,7 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from edge_client.errors import RefusedError, StateError, UnreachableError
 from edge_client.fleet.server_client import ServerClient
-from edge_client.learning.rounds.checked_plan import checked_plan
+from edge_client.learning.checked_plan import checked_plan
 from edge_client.storage.device_state import DeviceState, Identity
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice, ClassInfo, Work, to_json

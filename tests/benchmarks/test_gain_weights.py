@@ -10,8 +10,7 @@ from benchmarks.gain.kept_runs import figures_of
 from benchmarks.gain.shared_weights import FLEETS
 from fleet_simulator.experiment.sections import BaselinesSection, DataSection, FleetSection, ModelSection
 from studies.simulated import simulated
-from tests.studies.test_tables import NoTraining
-from tests.support.tiny_study import TinyTable
+from tests.support.tiny_study import NoTraining, TinyStudy
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def test_rows_are_means_over_seeds_beside_what_devices_have_without_a_fleet(scal
 
 
 def test_what_was_run_is_kept_and_what_failed_is_named(bundles, tmp_path):
-    table = TinyTable(bundles["ann3"], tmp_path)
+    table = TinyStudy(bundles["ann3"], tmp_path)
     runs = [run for run in table.runs(None) if run.name == "counted"]
     (tmp_path / "broken").touch()
     with pytest.raises(BenchmarkError, match=r"(?s)counted, seed 2: .*seed 2 is broken"):

@@ -1,4 +1,4 @@
-"""The zero-shot table: its users are the paper's, and its text says what the runs found."""
+"""Gudur & Perepu 2021: the users are the paper's, and the tables say what the runs found."""
 
 from pathlib import Path
 
@@ -8,10 +8,8 @@ from fleet_protocol.ready_bundles import find_bundle
 from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.sections import RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
-from studies.gudur import table as zero_shot
 from studies.gudur.alone import KINDS, users_alone
-from studies.gudur.figures import fallen, gains, listening
-from studies.gudur.runs import (
+from studies.gudur.names import (
     ALONE,
     LABELS,
     LITERAL,
@@ -26,10 +24,13 @@ from studies.gudur.runs import (
     fleet_name,
     trial,
 )
+from studies.gudur.runs import summary
+from studies.gudur.tables import fallen
 from studies.gudur.users import ALL_ARCHITECTURES, APPLICATIONS, play, users_of
-from studies.in_short import in_short_of
-from studies.report import CLAIMS, Results
+from studies.render import shown
 from studies.run import Call, Outcome, Run
+from studies.study import Results
+from tests.support.tiny_study import same_as_tracked
 
 WITH_A_FLEET = (SCORES, LITERAL, LABELS)
 BUNDLES = {name: Path(f"{name}.auricle") for name in ALL_ARCHITECTURES}
@@ -115,48 +116,28 @@ def results(class_ids, local=(80.0, 90.0)):
     return Results(False, by_name)
 
 
-def test_the_text_has_the_published_figures_beside_ours_and_the_gain():
-    text = zero_shot.section(results(("c8", "c8")))
-    users = [f"+3.5 ± 0.0 on {what} of {number} users" for number in (3, 10) for what in ("keywords", "sounds")]
-    none = "+0.0 ± 0.0 on keywords of 3 users, +0.0 ± 0.0 on sounds of 3 users"
-    assert f"in points: {', '.join(users)}. With the" in in_short_of(text)
-    assert in_short_of(text).endswith(f"the default: {', '.join(users[:2])}. Public clips without a fleet: {none}.")
-    assert "| keywords, 3 users, user 2 | 91.9 → 95.3 | +3.4 | 75.0 ± 0.0 | 80.0 ± 0.0 | +5.0 ± 0.0 |" in text
-    assert "| keywords, 3 users | 2 of 2 | 90.0 | 37.5 | 2.0 |" in text
-    assert "| 0% | no attackers | 1.0 | 4 of 12 |" in text  # two of six users reported the sound, in each of two runs
+def rows_of(found, table):
+    """A table's rows by their first cells, as they are shown."""
+    return {row[0]: [shown(cell) for cell in row[1:]] for row in summary(found).tables[table].rows}
 
 
-def test_every_form_is_judged_by_the_model_that_listens_beside_the_one_without_a_fleet():
-    text = zero_shot.section(results(("c8", "c8")))
-    rate = f"{RATES['keywords'][SCORES]:g}"
-    assert (
-        f"the fleet's scores (the paper's) | {rate} | 4 | 70.0 ± 0.0 | 60.0 ± 0.0 | +2.0 ± 0.0 | +5.0 ± 0.0 |" in text
-    )
-    assert "| 3 | 68.0 ± 0.0 | 55.0 ± 0.0 |  |  |" in text
-    assert listening(results(()), trial("sounds", ALONE, TRIALS[0])) == [61.5, 61.5]
-    assert "**65.0**" in text  # what the tuning chose, by the model that listens
+def test_the_tables_are_those_of_the_tracked_results():
+    by_hand = {"published", "published-users", "device"}
+    same_as_tracked("gudur", summary(results(("c8", "c8"))), by_hand, varying={"falls"})
 
 
-def test_each_claim_has_ours_and_whether_it_was_reproduced():
-    claims = zero_shot.section(results(("c8", "c8"))).partition(CLAIMS)[2]
-    assert "| Keywords, 3 users: global over local accuracy, points | +3.36 | +5.00 ± 0.00 | in part |" in claims
-    assert (
-        "Local models have 75.0 % (published: 91.0). A user trains on 800 clips in a round (published: about 1000)."
-        in claims
-    )
-    assert "By the equations to the letter it is +5.0 (by user: +5.0, +5.0, +5.0)." in claims
-    strong = zero_shot.section(results(("c8", "c8"), local=(98.0, 98.0))).partition(CLAIMS)[2]
-    assert "| Keywords, 3 users: global over local accuracy, points | +3.36 | +5.00 ± 0.00 | yes |" in strong
-    assert "| 3 users: 4 of 4; 10 users: 4 of 4 | yes |" in claims
-    assert gains(results(()), fleet_name("sounds", 10, SCORES)) == [5.0, 5.0]
-    assert "pi.md#instructions-on-armv7" in claims
-
-
-def test_ten_users_are_judged_beside_ten_alone():
-    text = zero_shot.section(results(("c8", "c8")))
-    assert "| keywords, 10 users | 92.5 → 96.5 | +4.0 | 75.0 ± 0.0 | 80.0 ± 0.0 | +5.0 ± 0.0 |" in text
-    assert "| sounds, 10 users: alone | 0.02 | 3 | 68.0 ± 0.0 | 55.0 ± 0.0 |  |  |" in text
-    assert "the model that listens has 65.0 %, alone 61.5 %" in text
+def test_scores_stand_beside_the_own_models_and_forms_beside_the_model_without_a_fleet():
+    found = results(("c8", "c8"))
+    five = "5.0 ± 0.0"
+    scores = rows_of(found, "scores")
+    assert scores["keywords, 3 users, user 2"] == ["75.0 ± 0.0", "80.0 ± 0.0", five, five, five, ""]
+    assert scores["sounds, 10 users"] == ["75.0 ± 0.0", "80.0 ± 0.0", five, five, five, "800.0 ± 0.0"]
+    listening = rows_of(found, "listening")
+    form = "keywords, 3 users: own clips, then the fleet's scores (the paper's)"
+    assert listening[form] == [f"{RATES['keywords'][SCORES]:g}", "4", "70.0 ± 0.0", "60.0 ± 0.0", "2.0 ± 0.0", five]
+    assert listening["keywords, 3 users: alone"][1:] == ["3", "68.0 ± 0.0", "55.0 ± 0.0", "", ""]
+    assert rows_of(found, "tuning")["sounds, 3 users: alone"][0] == "61.5 ± 0.0"
+    assert rows_of(found, "poisoned")["no attackers"][:3] == ["0%", "1.0", "4 of 12"]  # two of six reported it, twice
 
 
 def test_networks_that_fail_alone_are_counted_and_left_out_beside_all():
@@ -165,39 +146,29 @@ def test_networks_that_fail_alone_are_counted_and_left_out_beside_all():
     users = [dict(user) for user in found.figures(name)[0]["users"]]
     users[2]["own"] = 20.0
     outcome = Outcome({"users": users}, 0.0, 0.0, {})
-    text = zero_shot.section(
-        Results(False, {**found.by_name, name: [(run, outcome) for run, _ in found.by_name[name]]})
-    )
-    said = (
-        "2 of 6 networks alone failed (below 40 % on own clips); of the other users the model that listens has 65.0 %"
-    )
-    assert f"\nTen users, sounds: {said}, alone 61.5 %.\n" in text
-    assert said in text.partition(CLAIMS)[2]
-    assert "Ten users, keywords: " not in text
+    found = Results(False, {**found.by_name, name: [(run, outcome) for run, _ in found.by_name[name]]})
+    assert rows_of(found, "failed")["sounds"] == ["6", "2", "65.0", "61.5"]
+    assert rows_of(found, "failed")["keywords"] == ["6", "0", "65.0", "61.5"]
 
 
 def test_who_did_not_fall_is_compared_with_the_same_users_alone():
     found = results(("c8", "c8"))
+    assert rows_of(found, "falls") == {}
     name = fleet_name("keywords", 3, LABELS)
     run, outcome = found.by_name[name][0]
     first, last = (dict(one, users=[dict(user) for user in one["users"]]) for one in outcome.figures["rounds"])
     last["users"][1]["own_after"] = 30.0
-    run_2 = (run, Outcome({"rounds": [first, last]}, 0.0, 0.0, {}))
-    text = zero_shot.section(Results(False, {**found.by_name, name: [run_2]}))
-    assert "keywords, labels, seed 1: user 2 in round 2 (70 to 30 %); the others: own +2.0, strangers +5.0." in text
-    assert "seed 1 alone of the default." in text
-
-
-def test_trainings_that_fell_are_named():
+    fell = (run, Outcome({"rounds": [first, last]}, 0.0, 0.0, {}))
+    found = Results(False, {**found.by_name, name: [fell]})
+    assert rows_of(found, "falls") == {"keywords, labels, seed 1": ["2", "2", "70.0", "30.0", "2.0", "5.0"]}
     rounds = [{"round": n, "users": [{"user": 1, "own_after": own}]} for n, own in enumerate((90.0, 70.0, 65.0), 1)]
-    assert fallen({"rounds": rounds}) == [(1, "in round 2 (90 to 70 %)")]
+    assert fallen({"rounds": rounds}) == [(1, 2, 90.0, 70.0)]
 
 
-def test_users_who_were_given_different_classes_for_one_sound_are_not_matched():
-    for class_ids in (("c8", "c9"), ("c8", None)):
-        text = zero_shot.section(results(class_ids))
-        assert "| keywords, 3 users | 0 of 2 |" in text
-        assert "| 3 users: 0 of 4; 10 users: 0 of 4 | no |" in text
+@pytest.mark.parametrize(("class_ids", "matched"), [(("c8", "c8"), 2), (("c8", "c9"), 0), (("c8", None), 0)])
+def test_a_new_sound_is_matched_where_all_its_users_were_given_one_class(class_ids, matched):
+    row = rows_of(results(class_ids), "new-sounds")["keywords, 3 users"]
+    assert row == [f"{matched} of 2", f"{matched} of 2", "0 of 0", "90.0", "37.5", "2.0", "2.0"]
 
 
 def test_without_a_fleet_users_learn_from_what_the_kind_of_model_names():

@@ -1,24 +1,15 @@
-"""The table on FedKWS-UI: false accepts and rejects by hand, its text, and runs that go on from one warm start."""
+"""The study of FedKWS-UI: false accepts and rejects by hand, its tables, and runs that go on from one warm start."""
 
 import numpy as np
 import pytest
 
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from studies.in_short import in_short_of
-from studies.kws_ui import table as kws_ui
-from studies.kws_ui import tables as kws_ui_tables
-from studies.report import CLAIMS, Results, claims_of
+from studies.kws_ui import runs as study
+from studies.render import shown
 from studies.run import Call, Outcome, Run
+from studies.study import Results
 from studies.warm_start import from_warm_start
-
-TITLES = (
-    kws_ui_tables.DSCNN,
-    *kws_ui_tables.MANY_STEPS.values(),
-    kws_ui_tables.MANY_WORDS,
-    kws_ui_tables.TRANSFORMER,
-    kws_ui_tables.BASE,
-    kws_ui_tables.FEW_STEPS,
-)
+from tests.support.tiny_study import same_as_tracked, summary_of
 
 
 def confusion(words=(8,) * 10, taken_for_a_word=3) -> list[list[int]]:
@@ -31,97 +22,72 @@ def confusion(words=(8,) * 10, taken_for_a_word=3) -> list[list[int]]:
 
 
 def test_false_accepts_and_rejects_are_means_over_the_keywords_alone():
-    figures = {"rounds": [{"confusion": confusion()}]}
-    accept, reject = kws_ui_tables.keyword_errors(figures)
-    assert reject == pytest.approx(0.2)
-    assert accept == pytest.approx(3 / 120 / 10)  # one keyword of ten, in 120 clips that are not its
+    accept, reject = study.keyword_errors({"rounds": [{"confusion": confusion()}]})
+    assert reject == pytest.approx(20.0)
+    assert accept == pytest.approx(3 / 120 / 10 * 100)  # one keyword of ten, in 120 clips that are not its
 
 
 def test_an_accuracy_is_the_mean_of_the_last_five_tests():
     rounds = [{"round": number, "accuracy": value} for number, value in enumerate((0.1, 0.5, 0.6, 0.5, 0.6, 0.5), 1)]
-    assert kws_ui_tables.accuracy({"rounds": rounds}) == pytest.approx(0.54)
-    assert kws_ui_tables.accuracy({"rounds": rounds, "diverged": "device 3"}) == 0.0
-    assert kws_ui_tables.swing({"rounds": rounds}) == pytest.approx(0.1)
+    assert study.accuracy({"rounds": rounds}) == pytest.approx(54.0)
+    assert study.accuracy({"rounds": rounds, "diverged": "device 3"}) == 0.0
+    assert study.swing({"rounds": rounds}) == pytest.approx(10.0)
 
 
-@pytest.mark.parametrize(
-    ("leads", "verdict"), [((2, 3), "yes"), ((4, -1), "in part"), ((-1, -2), "no"), ((1,), "in part")]
-)
-def test_a_lead_within_its_spread_is_reproduced_in_part(leads, verdict):
-    assert kws_ui_tables.judged(leads) == verdict
-
-
-def test_a_small_lead_is_no_large_one():
-    assert kws_ui_tables.judged((0.5, 0.6)) == "yes"
-    assert kws_ui_tables.judged((0.5, 0.6), large=1.0) == "in part"
-
-
-def figures(method, accuracy, seed):
-    entry = {"accuracy": accuracy + 0.01 * seed, "device_seconds": 2.0, "devices": 1}
+def figures(name, seed, accuracy=0.5):
+    title, method = name.split(": ")
+    entry = {"accuracy": accuracy + 0.01 * (seed - 10), "device_seconds": 2.0, "devices": 1}
     rounds = [{"round": 3 * (test + 1)} | entry for test in range(5)]
     rounds[-1] |= {"confusion": confusion()}
-    device = {"clips": 30 * seed, "listening_own": 0.5, "listening_strangers": 0.4}
-    if method == "FedAvg":
+    device = {"clips": 30 * (seed - 10), "listening_own": 0.5, "listening_strangers": 0.4, "own_trained": 0.95}
+    if method == "FedAvg" and title in (study.DSCNN, study.BASE) and seed == 11:
         device |= {f"{kind}_{on}": 0.3 for kind in ("alone", "public", "both") for on in ("own", "strangers")}
-    if "UI" in method or "ALO" in method:
-        device |= {"own_trained": 0.95}
-    return {"rounds": rounds, "devices": [device], "start": {"accuracy": 0.25}}
+    start = {} if title.startswith("base") else {"start": {"accuracy": 0.25}}
+    return {"rounds": rounds, "devices": [device]} | start
 
 
-def results(accuracies, titles=TITLES, full=False, once=()) -> Results:
-    """Return results of all methods with two seeds; ``accuracies``: by method, or by title and method."""
-    by_name = {}
-    for title in titles:
-        for method in kws_ui.METHODS:
-            name = f"{title}: {method}"
-            accuracy = accuracies.get(name, accuracies.get(method, 0.5))
-            by_name[name] = [
-                (Run(name, seed, Call(kws_ui.runs)), Outcome(figures(method, accuracy, seed), 0.0, 1.0, {}))
-                for seed in ((1,) if method in once else (1, 2))
-            ]
-    return Results(full, by_name)
+def test_made_up_figures_make_the_tracked_tables(tmp_path):
+    found = summary_of(study, tmp_path, lambda run, _: figures(run.name, run.seed, 0.9))
+    by_hand = {"published", "settings", "trials", "more-trials"}
+    same_as_tracked("kws_ui", found, by_hand)
 
 
-def test_the_text_says_where_it_is_ahead_and_where_it_is_not():
-    ahead = kws_ui.section(results({"FedKWS-UI": 0.88, "FedOPT": 0.6}))
-    assert "never heard: +38.0 ± 0.0 (DSCNN, 12 steps); +38.0 ± 0.0 (" in in_short_of(ahead)
-    assert "| FedKWS-UI | 89.5 ± 0.7 | 0.0 ± 0.0 | 0.25 / 20.0 | 50.0 ± 0.0 | 40.0 ± 0.0 | 95.0 | 10 |" in ahead
-    assert "A device trains on 45 clips on average (30 to 60) and is visited 5.0 times. Seeds 1, 2." in ahead
-    assert "| warm start | 25.0 ± 0.0 |" in ahead
-    assert "| alone |  |  |  | 30.0 ± 0.0 | 30.0 ± 0.0 |  |  |" in ahead
-    assert "- DSCNN, 12 steps: +28.0 ± 0.0 over FedOPT, the best of the four others; +38.0 ± 0.0 over FedAvg;" in ahead
-    assert "- DSCNN, 12 steps, the first seed, own clips and strangers: public clips alone 30.0 and 30.0 %," in ahead
-    claims = ahead.split(CLAIMS)[1]
-    assert "| 12 local steps, each at its own rate: +28.0 ± 0.0 over FedOPT | yes |" in claims
-    assert "FedAvg never; FedKWS-UI after 3 to 3 rounds in 2 of 2 seeds | in part |" in claims
-    behind = kws_ui.section(results({"FedKWS-UI": 0.4, "FedMMD (logits)": 0.52})).split(CLAIMS)[1]
-    assert "own rate: -12.0 ± 0.0 over FedMMD (logits) | no |" in behind
-    assert "DSCNN, 12 steps: FedMMD (logits) +2.0; base, 50 steps: FedProx +0.0" in behind
+def test_the_tables_say_where_it_is_ahead_and_where_it_is_not(tmp_path):
+    def changed(run, _):
+        accuracies = {f"{study.DSCNN}: FedOPT": 0.6, f"{study.DSCNN}: FedProx": 0.58}
+        low, high = study.MANY_STEPS.values()
+        accuracies |= {f"{low}: FedAvg": 0.6, f"{high}: FedAvg": 0.55}
+        ours = 0.88 if run.name == f"{study.DSCNN}: FedKWS-UI" else accuracies.get(run.name, 0.5)
+        return figures(run.name, run.seed, ours)
+
+    found = summary_of(study, tmp_path, changed)
+    table = {row[0]: [shown(cell) for cell in row[1:]] for row in found.tables["dscnn-12-steps"].rows}
+    errors = ["0.25", "20.0"]
+    assert table["FedKWS-UI"] == ["89.5 ± 0.7", "0.0 ± 0.0", *errors, "50.0 ± 0.0", "40.0 ± 0.0", "95.0", "10"]
+    assert table["FedProx"][:2] == ["59.0", "0.0"]  # of one seed
+    assert table["warm start"][0] == "25.0 ± 0.0"
+    assert table["alone"][4:6] == ["30.0", "30.0"]
+    fleet = found.tables["fleets"].rows[0]
+    assert fleet == [study.DSCNN, "11, 12", 45, 30, 60, 5.0]
+    leads = {tuple(row[:3]): shown(row[3]) for row in found.tables["leads"].rows}
+    assert leads[study.DSCNN, "FedKWS-UI", "FedOPT"] == "28.0 ± 0.0"
+    assert leads[study.DSCNN, "FedProx", "FedAvg"] == "8.0"
+    assert (study.DSCNN, "FedKWS-UI", "FedProx") not in leads
+    assert leads["DSCNN, 50 steps", "FedAvg, rate 0.003", "FedAvg, rate 0.01"] == "5.0 ± 0.0"
+    assert leads["DSCNN, 50 steps, rates of the trials", "FedKWS-UI", "FedAvg"] == "-10.0 ± 0.0"
+    assert found.tables["reached"].rows == []
+    assert [shown(cell) for cell in found.tables["first-seed"].rows[0]] == [study.DSCNN, "public only", "30.0", "30.0"]
 
 
-def test_methods_of_one_seed_are_named_and_compared_with_that_seed():
-    text = kws_ui.section(results({"FedKWS-UI": 0.6, "FedProx": 0.58}, once=("FedProx",)))
-    assert "Seeds 1, 2; FedProx: 1 alone." in text
-    assert "| FedProx | 59.0 | 0.0 |" in text
-    assert "- DSCNN, 12 steps: +2.0 over FedProx, the best of the four others; +10.0 ± 0.0 over FedAvg;" in text
-    assert "| 12 local steps, each at its own rate: +2.0 over FedProx | in part |" in text
-
-
-def test_the_lead_at_equal_rates_is_told_from_the_lead_at_each_ones_best():
-    low, high = kws_ui_tables.MANY_STEPS.values()
-    found = {f"{high}: FedAvg": 0.55, f"{high}: FedOPT": 0.56, f"{low}: FedAvg": 0.6, "FedKWS-UI": 0.6}
-    (claim,) = (one for one in claims_of(kws_ui.section(results(found))) if "50 local steps" in one.claim)
-    assert "all at 0.01: +5.0 ± 0.0 over FedAvg, +4.0 ± 0.0 over FedOPT" in claim.ours
-    assert claim.reproduced == "yes"
-    assert "FedAvg +5.0 ± 0.0; FedOPT -6.0 ± 0.0; FedKWS-UI +0.0 ± 0.0" in claim.why
-    assert "chose: +0.0 ± 0.0 over FedAvg" in claim.why
-    assert "more than half of the lead is one of the rate" in claim.why
-
-
-def test_the_full_scale_has_a_table_for_every_network_and_no_claims_of_the_small_one():
-    text = kws_ui.section(results({}, ("12 classes, DSCNN", "35 classes, ResNet"), full=True))
-    assert "### 35 classes, ResNet\n" in text
-    assert "- 12 classes, DSCNN: +0.0 ± 0.0 over FedAvg" in text
+def test_the_full_scale_has_a_table_for_every_network():
+    names = [f"{title}: {method}" for title in ("12 classes, DSCNN", "35 classes, ResNet") for method in study.TUNED]
+    by_name = {
+        name: [(Run(name, seed, Call(print)), Outcome(figures(name, seed), 0.0, 1.0, {})) for seed in study.SEEDS]
+        for name in names
+    }
+    tables = study.summary(Results(True, by_name)).tables
+    assert {"12-classes-dscnn", "35-classes-resnet"} <= set(tables)
+    assert ["12 classes, DSCNN", "FedKWS-UI", "FedAvg"] in [row[:3] for row in tables["leads"].rows]
 
 
 def test_runs_go_on_from_one_warm_start_that_knows_something(bundles, tmp_path):

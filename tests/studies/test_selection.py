@@ -1,31 +1,16 @@
-"""The table of selection and personal models tells rounds, device time and errors as counted by hand."""
+"""The study of selection and personal models tells rounds, device time and errors as counted by hand."""
 
 import dataclasses
 
 import pytest
 
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from studies.in_short import in_short_of
-from studies.report import CLAIMS, Results
-from studies.run import Call, Outcome, Run
-from studies.selection import personal as selection_personal
+from studies.render import shown
+from studies.selection import runs as study
 from studies.selection.clips import HOURS, drawn
-from studies.selection.personal import GROUPS, errors, fewer, of_key
-from studies.selection.runs import (
-    DRAWN,
-    METHODS,
-    PAIRS,
-    PERSONAL,
-    PERSONAL_RATES,
-    RATE,
-    RATES,
-    SERVER_MODELS,
-    SHARES,
-    START,
-    trial,
-)
-from studies.selection.table import compared, converged, method_run, reached, section
+from studies.selection.runs import DRAWN, METHODS, PAIRS, SHARES, START, compared, converged, reached
 from studies.warm_start import from_warm_start, judged_start
+from tests.support.tiny_study import same_as_tracked, summary_of
 
 PAIR = dataclasses.replace(PAIRS[0], rounds=20)
 
@@ -35,39 +20,21 @@ def curve(accuracies, clips):
     return [{"accuracy": accuracy, "device_seconds": clips} for accuracy in accuracies]
 
 
-def figures(accuracies, clips, personal=0.8):
-    devices = [
-        {
-            "device": n,
-            "clips": 20 + 30 * n,
-            "global": 0.6,
-            "personal": personal,
-            "listening_own": personal,
-            "listening_strangers": 0.5,
-            "alone_own": 0.55,
-            "alone_strangers": 0.4,
-        }
-        for n in range(len(SHARES))
-    ]
-    return {"rounds": curve(accuracies, clips), "devices": devices}
-
-
-@pytest.fixture(scope="module")
-def results():
-    slow = [0.6 + 0.002 * n for n in range(80)]
-    quick = [min(0.7, 0.6 + 0.005 * n) for n in range(80)]
-    found = {DRAWN: drawn([case for pair in PAIRS for case in pair.cases])}
-    found[START] = {"strangers": 0.5, "devices": [0.5] * len(SHARES)}
-    for name, method in METHODS.items():
-        shown = quick if method.switch else slow
-        for personal in PERSONAL if name in SERVER_MODELS else [""]:
-            run = f"{name}, {personal}" if personal else name
-            found[run] = figures(shown[: method.rounds], 0.9, 0.9 if personal == "group balanced" else 0.8)
-    found |= {trial(name, rate): figures(slow, 1.0) for name in RATE for rate in RATES}
-    names = [f"{SERVER_MODELS[0]}, {personal}" for personal in PERSONAL]
-    found |= {trial(name, rate): figures(slow, 1.0) for name in names for rate in PERSONAL_RATES}
-    run, machine = Run("any", 1, Call(print)), {}
-    return Results(False, {name: [(run, Outcome(one, 0.0, 1.0, machine))] * 2 for name, one in found.items()})
+def made_up(run, _):
+    """Figures of a run: dynamic selection learns quicker, and groups make better personal models than own clips."""
+    if run.name == DRAWN:
+        saved = [{"mean": 0.05, "low": -0.1, "high": 0.2}] * (2 * len(PAIRS))
+        return {"hours": {"even": 10.0, "early": 8.0, "late": 12.0}, "saved": saved}
+    if run.name == START:
+        return {"strangers": 0.5, "devices": [{"device": n, "start": 0.5} for n in range(len(SHARES))]}
+    quick = "R =" in run.name
+    accuracies = [min(0.7, 0.6 + 0.005 * n) if quick else 0.6 + 0.002 * n for n in range(80)]
+    name = next(name for name in sorted(METHODS, key=len, reverse=True) if run.name.startswith(name))
+    personal = 0.9 if "group balanced" in run.name else 0.8
+    device = {"clips": 20, "global": 0.6, "personal": personal, "listening_strangers": 0.5}
+    device |= {"alone_own": 0.55, "alone_strangers": 0.4}
+    devices = [device | {"device": n, "clips": 20 + 30 * n} for n in range(len(SHARES))]
+    return {"rounds": curve(accuracies[: METHODS[name].rounds], 0.9 if quick else 1.0), "devices": devices}
 
 
 def test_a_curve_has_converged_when_it_stays_near_its_end_for_the_rest():
@@ -111,36 +78,33 @@ def test_a_methods_first_rounds_are_those_of_its_shorter_runs():
         assert dynamic.selection == {"name": "dynamic", "fraction": 0.3, "switch_round": pair.switch}
 
 
-def test_errors_are_those_of_the_runs_by_the_devices_people(results):
-    name = "FedProx 0.01, R = 30, local"
-    assert errors(results, name, of_key("global"), GROUPS["40 people"]) == [pytest.approx(40.0)] * 2
-    assert fewer(results, name) == pytest.approx(50.0)
-    assert [len(devices) for devices in GROUPS.values()] == [5, 3, 2]
-
-
-def test_the_text_has_published_figures_beside_ours_and_a_claim_for_each(results):
-    text = section(results)
-    assert in_short_of(text).startswith("A dynamic draw of the devices saves 0.0, 0.0, 0.0 % of their time against an")
-    assert in_short_of(text).endswith("make 75 % and 75 % fewer errors than the shared one.")
-    table, _, claims = text.partition(CLAIMS)
-    assert (
-        "| FedAvg, R = 30, group balanced | 10.0 ± 0.0 | 10.0 ± 0.0 | 10.0 ± 0.0 | 10.0 ± 0.0 | 75 | 50.0 ± 0.0 |"
-        in table
-    )
-    assert "| 15.4 / 12.6 / 17.4 / 15.0 |" in table
-    assert "public only: the start | 50.0 ± 0.0" in table
-    assert "**" in table.partition("### Tuning")[2]
-    rows = [line for line in claims.splitlines() if line.startswith("| ") and "published | ours" not in line]
-    assert len(rows) == 1 + 8  # the rule below the header, and a claim each
-    assert "| 11.8, 12.2, 7.2 | 0.0, 0.0, 0.0 | no |" in claims
-    assert "| 12 % | 75 % and 75 % | yes |" in claims
-    assert {row.split(" | ")[3] for row in rows[1:]} <= {"yes", "no", "in part"}
-
-
-def test_the_runs_that_show_a_method_are_those_whose_model_is_fine_tuned():
-    assert method_run("FedAvg, R = 30") == "FedAvg, R = 30, local"
-    assert method_run("FedAvg") == "FedAvg"
-    assert selection_personal.FEWER == 12
+def test_tables_are_counted_from_the_runs_and_those_of_the_tracked_results(tmp_path):
+    found = summary_of(study, tmp_path, made_up)
+    same_as_tracked("selection", found, {"published"})
+    tables = {
+        key: {row[0]: [shown(cell) for cell in row[1:]] for row in found.tables[key].rows} for key in found.tables
+    }
+    first = tables["time"]["FedAvg, R = 30 of 50 rounds"]
+    assert first == [
+        "69.4 ± 0.0",
+        "70.0 ± 0.0",
+        "0.6 ± 0.0",
+        "50.0 ± 0.0",
+        "45.0 ± 0.0",
+        "10.0 ± 0.0",
+        "11.8",
+        first[-1],
+    ]
+    assert tables["personal"]["public only: the start"] == [*["50.0 ± 0.0"] * 4, "", "50.0 ± 0.0"]
+    alone = tables["personal"]["alone: the start, and own clips"]
+    assert alone == [*["45.0 ± 0.0"] * 4, "", "60.0 ± 0.0"]
+    balanced = "FedAvg, R = 30, group balanced"
+    assert tables["personal"][balanced] == [*["10.0 ± 0.0"] * 4, "75.0", "50.0 ± 0.0"]
+    assert tables["gains"][balanced] == ["75.0"] * 3 + ["-10.0 ± 0.0"]
+    assert tables["fleet"]["clips of a device, most"] == ["290"]
+    assert tables["fleet"]["hours of a round, early, over an even draw, %"] == ["-20"]
+    assert tables["tuning"]["FedAvg"] == ["75.4"] * 4 + ["0.1"]
+    assert tables["tuning-personal"]["local"] == ["80.0"] * 4 + ["0.03"]
 
 
 def test_the_start_is_judged_as_the_fleet_begins_with_it(bundles, tmp_path):
@@ -151,5 +115,7 @@ def test_the_start_is_judged_as_the_fleet_begins_with_it(bundles, tmp_path):
     experiment = Experiment(data, fleet, ModelSection(bundles["ann3"]), rounds)
     start, begun = judged_start(experiment, **arguments), from_warm_start(experiment, **arguments)
     assert start["strangers"] == pytest.approx(begun["rounds"][0]["accuracy"], abs=0.01)
-    assert start["devices"] == pytest.approx([entry["global"] for entry in begun["devices"]], abs=0.03)
+    assert [entry["start"] for entry in start["devices"]] == pytest.approx(
+        [entry["global"] for entry in begun["devices"]], abs=0.03
+    )
     assert start["strangers"] > 0.8

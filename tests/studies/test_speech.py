@@ -1,4 +1,4 @@
-"""Speech recognition: phrases are of known words and speakers, rounds as counted by hand, claims as the figures say."""
+"""Speech recognition: phrases are of known words and speakers, rounds as counted by hand, tables as the runs say."""
 
 import numpy as np
 import pytest
@@ -7,12 +7,9 @@ from benchmarks.bundles import BenchmarkError
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import Choice
-from studies.in_short import in_short_of
-from studies.report import Results
-from studies.run import Call, Outcome, Run
-from studies.speech import claims as speech_claims
-from studies.speech import figures as speech_figures
-from studies.speech import table as speech
+from studies.render import shown
+from studies.speech import runs as study
+from studies.speech.calls import draws
 from studies.speech.data import (
     COMMANDS,
     DIGITS,
@@ -30,9 +27,9 @@ from studies.speech.data import (
     varied,
 )
 from studies.speech.fleet import Personal, SpeechFleet
-from studies.speech.runs import draws
 from studies.speech.start import Pretraining, started
 from tests.support.checkout import DATA, built, run_python
+from tests.support.tiny_study import same_as_tracked, summary_of
 
 ARCHIVE = DATA / "gsc_v2_logmel_jpg.zip"
 BANDS = 40
@@ -110,20 +107,21 @@ def test_dynamic_selection_saves_more_against_a_draw_by_size():
     assert found["share"] == 1.0
 
 
-def curve(rates, seconds):
-    return [{"development": rate, "seconds": seconds, "processor_s": 1.0, "loss": 1.0, "devices": []} for rate in rates]
-
-
-def made_up(rates, seconds, test=0.2):
+def made_up(run, _):
+    """Figures of a run: dynamic selection converges sooner, and the smallest devices gain most from their groups."""
+    if run.name.startswith("draws"):
+        drawn = {"mean": 3.0, "spread": 4.0, "share": 0.1, "mean_prox": 20.0, "spread_prox": 3.0}
+        return dict.fromkeys(study.SAVED, drawn)
+    dynamic = "dynamic" in run.name
+    rates = [*np.linspace(0.5, 0.2, 20), *[0.2] * 30] if dynamic else np.linspace(0.5, 0.2, 50)
+    seconds, test = (540.0, 0.25) if dynamic else (600.0, 0.2)
     devices = [
         {
             "device": n,
             "utterances": (60, 120, 180)[(n > 4) + (n > 7)],
-            "group": 0,
-            "passes": 6,
             "start": 0.4,
             "alone": 0.3,
-            "global": 0.2 - 1e-9,
+            "global": 0.2,
             "local": 0.18,
             "group_balanced": 0.17 if n < 5 else 0.19,
             "listening": 0.31 if n == 9 else 0.17,
@@ -133,85 +131,65 @@ def made_up(rates, seconds, test=0.2):
         }
         for n in range(10)
     ]
-    return {"rounds": curve(rates, seconds), "server_test": test, "devices": devices, "processor_s": 9.0}
+    found = {"server_test": test, "devices": devices, "processor_s": 9.0}
+    if run.name in ("alone", "central"):
+        return found | {"development": 0.4, "seconds": [60.0] * 10}
+    rounds = [{"development": rate, "seconds": seconds, "processor_s": 1.0} for rate in rates]
+    return found | {"rounds": rounds}
 
 
-@pytest.fixture
-def results():
-    slow, quick = np.linspace(0.5, 0.2, 50).tolist(), [*np.linspace(0.5, 0.2, 20), *[0.2] * 30]
-    alone = made_up(slow, 1.0) | {"development": 0.4, "server_test": 0.4, "seconds": [60.0] * 10}
-    drawn = {
-        name: {"mean": 3.0, "spread": 4.0, "share": 0.1, "mean_prox": 20.0, "spread_prox": 3.0}
-        for name in speech_figures.SAVED
+def test_tables_are_counted_from_the_runs_and_those_of_the_tracked_results(tmp_path):
+    found = summary_of(study, tmp_path, made_up)
+    by_hand = {"published", "published-errors", "tuning", "tuning-width", "tuning-personal"}
+    same_as_tracked("speech", found, by_hand)
+    tables = {
+        key: {row[0]: [shown(cell) for cell in row[1:]] for row in found.tables[key].rows} for key in found.tables
     }
-    found = {"alone": alone, "draws, published hours": drawn, "draws, equal speakers": drawn, "central": alone}
-    for baseline in speech_figures.BASELINES:
-        found[f"{baseline}, 30/50"] = made_up(slow, 10.0)
-        found[f"{baseline}, dynamic, 30/50"] = made_up(quick, 9.0, 0.25)
-    run = Run("any", 1, Call(print))
-    return Results(False, {name: [(run, Outcome(one, 0.0, 1.0, {}))] * 2 for name, one in found.items()})
-
-
-def test_savings_are_those_of_the_curves(results):
-    whole, to_convergence, same = speech_figures.savings(results, "FedAvg, 30/50", "FedAvg, dynamic, 30/50")
-    assert whole == [pytest.approx(10.0)] * 2
-    rounds, seconds = speech_figures.converged(results.figures("FedAvg, dynamic, 30/50")[0])
-    assert (rounds, seconds) == (23, pytest.approx(207.0))
-    assert to_convergence == [pytest.approx(100 * (1 - 207 / 500))] * 2
-    assert same == [pytest.approx(100 * (1 - 9 * 22 / 500))] * 2  # the baseline's end, 0.212, after 22 rounds
-
-
-def test_errors_are_means_over_a_groups_devices(results):
+    assert tables["errors"]["alone, 15 passes"] == ["", "", "30.0 ± 0.0", "9.0 ± 0.0"]
     name = "FedAvg, dynamic, 30/50"
-    assert speech_figures.group_errors(results, name, "group_balanced", 0) == [pytest.approx(17.0)] * 2
-    assert speech_figures.group_errors(results, name, "group_balanced", None) == [pytest.approx(18.0)] * 2
-    assert speech_figures.fewer(results, name, "group_balanced", None) == pytest.approx(10.0)
+    assert tables["time"][name] == ["450.0 ± 0.0", "23.0 ± 0.0", "207.0 ± 0.0"]
+    assert tables["devices"]["20 speakers"][2:] == [
+        "20.0 ± 0.0",
+        "18.0 ± 0.0",
+        "17.0 ± 0.0",
+        "17.0 ± 0.0",
+        "15.0",
+        "15.0 ± 0.0",
+    ]
+    assert tables["devices"]["all"][6] == "10.0"
+    facts = tables["facts"]
+    assert facts["devices worse on their own test than alone"] == ["3"]
+    assert facts["devices"] == ["30"]
+    assert facts["fewer errors on phrases trained on, %"] == ["50.0"]
+    assert facts["group-balanced over traditional, 20 speakers, points"] == ["-1.0 ± 0.0"]
+    assert tables["saved"]["FedAvg, 30/50"][0] == tables["saved"]["FedAvg, 30/50"][2] == ""
+    assert tables["saved"][name][0] == "10.0 ± 0.0"
+    assert tables["saved"][name][-1] == "5.0 ± 0.0"
 
 
-def test_the_text_has_every_claim_with_what_the_figures_say(results):
-    text = speech.section(results)
-    assert in_short_of(text).endswith("devices alone 30.0 %, the global model 20.0 %, personal ones 18.0 %.")
-    claims = {
-        line.split("|")[1].strip(): line.split("|")[4].strip()
-        for line in text.split("### Claims")[1].split("\n")
-        if line.startswith("| ")
-    }
-    assert claims["Dynamic selection needs less training than FedAvg, all rounds against all"] == "in part"
-    assert claims["It needs less until convergence than all of FedAvg's rounds"] == "yes"
-    assert claims["Error of the best global model on the server's test"] == "no"
-    assert claims["The error is the same with dynamic selection"] == "no"
-    assert claims["Error of the global model on the devices' tests"] == "yes"
-    assert claims["Personal models make fewer errors than the global one"] == "in part"
-    assert claims["They gain most on the smallest devices"] == "yes"
-    assert claims["Group-balanced beats traditional fine-tuning on the smallest devices"] == "yes"
-    small = "40.0 ± 0.0 | 30.0 ± 0.0 | 20.0 ± 0.0 | 18.0 ± 0.0 | 17.0 ± 0.0 | 15.0 | 17.0 ± 0.0 |"
-    assert f"| 20 speakers | {small}" in text
-    assert "2 of 20 devices are worse" in text
-    assert "50.0 % fewer, from an error of 10.0 %" in text
+def test_savings_are_those_of_the_curves():
+    base, other = ({"rounds": [{"development": rate, "seconds": at} for rate in rates]} for rates, at in CURVES)
+    found = study.saved(base, other)
+    assert found["all"] == pytest.approx(10.0)
+    assert study.converged(other) == 23
+    assert found["stopped"] == pytest.approx(100 * (1 - 207 / 500))
+    assert found["same"] == pytest.approx(100 * (1 - 9 * 22 / 500))  # the baseline's end, 0.212, after 22 rounds
+    assert found["converged"] == pytest.approx(100 * (1 - 207 / (10 * study.converged(base))))
+    assert study.saved(base, base)["converged"] == 0.0
 
 
-def test_a_saving_to_convergence_holds_in_part_where_the_baseline_saves_as_much(results):
-    quick = results.by_name["FedAvg, dynamic, 30/50"]
-    results.by_name["FedAvg, 30/50"] = quick
-    found = {claim.claim: claim for claim in speech_claims.claims(results, "30/50")}
-    one = found["It needs less until convergence than all of FedAvg's rounds"]
-    assert one.reproduced == "in part"
-    assert "saves 54.0 % of its rounds" in one.why
-
-
-def test_fedprox_is_stopped_at_its_own_convergence(results):
-    base, other = "FedProx, 30/50", "FedProx, dynamic, 30/50"
-    first, second = (speech_figures.converged(results.figures(name)[0])[1] for name in (base, other))
-    assert speech_figures.saved_converging(results, base, other) == [pytest.approx(100 * (1 - second / first))] * 2
-    assert speech_figures.saved_converging(results, base, base) == [0.0] * 2
+CURVES = (
+    (np.linspace(0.5, 0.2, 50).tolist(), 10.0),
+    ([*np.linspace(0.5, 0.2, 20), *[0.2] * 30], 9.0),
+)
 
 
 def test_methods_are_as_published():
-    assert speech.method_of("FedAvg").selection.name == "uniform"
-    prox = speech.method_of("FedProx", 30)
+    assert study.method_of("FedAvg").selection.name == "uniform"
+    prox = study.method_of("FedProx", 30)
     assert prox.selection == Choice("dynamic", {"fraction": 0.3, "switch_round": 30})
-    assert (prox.proximal, prox.by_size) == (speech_figures.MU, False)
-    assert sum(speech.COUNTS.devices) == 340
+    assert (prox.proximal, prox.by_size) == (study.MU, False)
+    assert sum(study.COUNTS.devices) == 340
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +222,7 @@ def test_a_fleet_learns_in_rounds_and_personalises_by_groups_of_equal_size(netwo
     fleet = SpeechFleet(model, small_deal(speaker), 1, 3)
     assert fleet.sizes == [8] * 5 + [16] * 3 + [24] * 2
     assert fleet.recorded()[0] == pytest.approx(8 * sum(len(word.power) for word in speaker) / 100)
-    weights, entries = fleet.rounds(speech.method_of("FedAvg", 2, 0.002), 4)
+    weights, entries = fleet.rounds(study.method_of("FedAvg", 2, 0.002), 4)
     assert [len(entry["devices"]) for entry in entries] == [3] * 4
     assert entries[-1]["loss"] < entries[0]["loss"]
     for entry in entries:
@@ -252,7 +230,7 @@ def test_a_fleet_learns_in_rounds_and_personalises_by_groups_of_equal_size(netwo
         assert 0.5 * utterances < entry["seconds"] < 2.56 * utterances
     assert sum(fleet.sizes[one] for entry in entries[:2] for one in entry["devices"]) < 48 + 48
     again, _ = SpeechFleet(ModelRuntime.open(network), small_deal(speaker), 1, 3).rounds(
-        speech.method_of("FedAvg", 2, 0.002), 4
+        study.method_of("FedAvg", 2, 0.002), 4
     )
     for name, array in weights.items():
         np.testing.assert_array_equal(array, again[name])

@@ -15,7 +15,8 @@ from babel.messages.pofile import read_po, write_po
 
 from aggregator_server.fleet.audit import What
 from aggregator_server.schemas import Role
-from aggregator_server.strategies.plan_methods import known_settings
+from aggregator_server.selection.draw import selections
+from aggregator_server.strategies.plan_methods import known_settings, personalisations
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.dashboard.languages import DOMAIN, ENGLISH, LANGUAGES, LOCALE
 from tests.support.checkout import ROOT
@@ -40,9 +41,11 @@ def po_file(code: str):
 
 
 def of_other_packages() -> Iterator[str]:
-    """The texts that the pages take from elsewhere: what strategies and settings say of themselves, names of states."""
+    """The texts that the pages take from elsewhere: what methods and settings say of themselves, names of states."""
     for strategy in strategies().values():
         yield from (strategy.about, strategy.cost)
+    for method in (*selections().values(), *personalisations().values()):
+        yield method.about
     for settings in known_settings("local").values():
         yield from (setting.about for setting in settings.values())
     yield from (what.replace("_", " ") for what in get_args(What))

@@ -6,7 +6,8 @@ DATA holds a round whose last upload has arrived. It is copied; in each copy a f
 killed when it has executed so many lines of aggregator_server; a second process then finishes. Prints one JSON object:
 the undisturbed result, the number of lines, and every other result that was seen.
 
-With an ACTION (``retire`` a class, ``restore`` a round, or do so ``without`` a device) DATA holds a round that is done.
+With the ACTION ``open`` DATA holds a schedule that is due. The second process finds its one round open.
+With another (``retire`` a class, ``restore`` a round, or do so ``without`` a device) DATA holds a round that is done.
 The second process finds the state before the action, or the one after it, and nothing else.
 """
 
@@ -25,6 +26,7 @@ from aggregator_server.rounds.devices.work import next_work
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.retention import remove_left_uploads
+from aggregator_server.rounds.schedules import list_schedules, open_scheduled
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
@@ -38,7 +40,7 @@ PACKAGE = str(Path(sys.modules["aggregator_server"].__file__).parent)
 def result_of(store):
     detail = describe_round(store, 1)
     work = [next_work(store, p.device_id, 500.0) for p in detail.participants]
-    following = [(found.round_id, found.state, found.series) for found in list_rounds(store, None, 10)]
+    following = [(found.round_id, found.state, found.series, found.schedule) for found in list_rounds(store, None, 10)]
     leftovers = list((store.blobs.path("00").parent.parent / "incoming").iterdir())
     leftovers += sorted({p.upload for p in detail.participants} & set(store.blobs.digests()))
     parts = (
@@ -83,7 +85,14 @@ def fleet_state(store):
     return repr((rounds, results, list_class_history(store), describe_public_set(store), work, uploads))
 
 
+def schedule_state(store):
+    """Everything that a schedule's step changes."""
+    work = next_work(store, f"{1:032x}", 500.0)
+    return repr((list_rounds(store, None, 10), list_schedules(store), work))
+
+
 ACTIONS = {
+    "open": lambda store: open_scheduled(store, 400.0),
     "close": lambda store: advance(store, 400.0),
     "retire": lambda store: remove_class(store, "c4", 400.0),
     "restore": lambda store: restore_round(store, 1, (), 400.0),
@@ -91,12 +100,17 @@ ACTIONS = {
 }
 
 
+STATES = {"close": result_of, "open": schedule_state}
+
+
 def finish(data, action):
     """What a server does that starts: tidy up, then move the open round forward."""
     store = Store(data)
     remove_left_uploads(store)
     advance(store, 400.0)
-    result = result_of(store) if action == "close" else fleet_state(store)
+    if action == "open":
+        open_scheduled(store, 400.0)
+    result = STATES.get(action, fleet_state)(store)
     store.close()
     return result
 
@@ -143,7 +157,7 @@ def main(data, kills, seed, action="close"):
         return Path(shutil.copytree(data, data.parent / name))
 
     before = copied("before")
-    allowed = [] if action == "close" else [in_a_process(lambda: finish(before, action))[0]]
+    allowed = [] if action in STATES else [in_a_process(lambda: finish(before, action))[0]]
     lines, _ = in_a_process(lambda: traced(copied("undisturbed"), action, 0))
     undisturbed, _ = in_a_process(lambda: finish(data.parent / "undisturbed", action))
     allowed.append(undisturbed)

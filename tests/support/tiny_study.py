@@ -1,14 +1,11 @@
-"""A tiny table for tests: two experiments on made-up clips, and a function that notes each of its calls."""
+"""A tiny study for tests: two experiments on made-up clips, and a function that notes each of its calls."""
 
 from pathlib import Path
 
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from studies.in_short import in_short
-from studies.pictures import over_rounds, share
-from studies.report import Claim, claims_table, final_accuracy, markdown_table
-from studies.run import Call, Run
-
-TITLE = "Made-up clips"
+from studies.run import Call, Outcome, Run
+from studies.scale import Scale
+from studies.study import Picture, Summary, Table, results_of, stored
 
 
 def noted(calls: Path, bundle: Path, seed: int) -> dict:
@@ -21,18 +18,79 @@ def noted(calls: Path, bundle: Path, seed: int) -> dict:
     return {"share": seed / 10}
 
 
-class TinyTable:
-    """What a table's module is, with the bundle and the folder of one test."""
+def same_as_tracked(name: str, found: Summary, by_hand: set[str], varying: set[str] = frozenset()) -> None:
+    """Check that a study's runs make the tables and pictures of its tracked results.json.
 
-    PAPER = "Somebody 2020"
+    Args:
+        name: of the study.
+        found: what finished runs come to, those of made-up figures too.
+        by_hand: ids of the tables that no run makes.
+        varying: ids of those whose rows depend on the figures.
+    """
+    tracked = stored(name)
+    assert set(tracked["tables"]) == set(found.tables) | by_hand
+    for key, table in found.tables.items():
+        there = tracked["tables"][key]
+        assert (list(table.columns), table.title, table.digits) == (there["columns"], there["title"], there["digits"])
+        if key not in varying:
+            assert [row[0] for row in table.rows] == [row[0] for row in there["rows"]]
+    for key in {*found.pictures, *tracked["pictures"]}:
+        there, ours = tracked["pictures"][key], found.pictures[key]
+        assert [(one["name"], one["panel"]) for one in there["series"]] == [(s.name, s.panel) for s in ours.series]
 
-    def __init__(self, bundle: Path, folder: Path, rounds: int = 2, title: str = TITLE):
-        self.bundle, self.calls, self.rounds, self.TITLE = bundle, folder / "calls", rounds, title
 
-    @property
-    def pictures(self):
-        name, shows = self.TITLE.lower().replace(" ", "-"), f"Accuracy over rounds: {self.TITLE}."
-        return [over_rounds(name, shows, {"made-up": {"FedAvg": ("FedAvg", share("accuracy"))}}, "accuracy, %")]
+class NoTraining(Scale):
+    """A scale whose data and bundles are stand-ins, for runs that nobody does."""
+
+    def data(self, name):
+        path = self.output / name
+        path.touch()
+        return path
+
+    def bundles(self, architectures, *options):
+        paths = {name: self.output / f"{name}.auricle" for name in architectures}
+        for name, path in paths.items():
+            path.write_text(name)
+        return paths
+
+
+def made_up(run) -> dict:
+    """Return figures such as every kind of run has."""
+    accuracy = 0.9 if "FedMLAC" in run.name or "LPA" in run.name else 0.5
+    device = {"device": 0, "clips": 3, "global": 0.5, "own": 0.4, "own_test": None}
+    kinds = {"alone": 0.4, "public": 0.3, "both": 0.5, "listening": accuracy, "guarded": 0.7, "local": accuracy - 0.1}
+    for kind, right in kinds.items():
+        device |= {f"{kind}_own": right, f"{kind}_strangers": right - run.seed / 100}
+    other = device | {"own_test": 0.2}
+    entry = {
+        "round": 1,
+        "devices": 9,
+        "accuracy": accuracy + run.seed / 100,
+        "macro_f1": accuracy,
+        "device_seconds": 4.0,
+    }
+    if run.name.startswith("visited often"):
+        entry |= {"public": 0.5} | {key: device[key] for key in device if key.startswith(("local_", "listening_"))}
+    return {"rounds": [entry], "devices": [device, other], "own": 0.6, "strangers": 0.55}
+
+
+def summary_of(study, folder: Path, change=lambda run, found: found) -> Summary:
+    """Return what a study makes of made-up figures, after ``change`` (run, figures); no run is asked for twice."""
+    scale = NoTraining(False, folder)
+    runs = study.runs(scale)
+    assert len({(run.name, run.seed) for run in runs}) == len(runs)
+    assert {run.digest for run in runs} == {run.digest for run in study.runs(scale)}
+    outcomes = [(run, Outcome(change(run, made_up(run)), 0.0, 1.0, {})) for run in runs]
+    return study.summary(results_of(outcomes, full=False))
+
+
+class TinyStudy:
+    """What a study's module is, with the bundle and the folder of one test."""
+
+    TITLE = "Made-up clips"
+
+    def __init__(self, bundle: Path, folder: Path, rounds: int = 2):
+        self.bundle, self.calls, self.rounds = bundle, folder / "calls", rounds
 
     def runs(self, scale):
         del scale
@@ -51,9 +109,9 @@ class TinyTable:
             ]
         return found
 
-    def section(self, results):
-        rows = [["counted", results.cell("counted", lambda figures: figures["share"]), results.seeds("counted")]]
-        rows.append(["FedAvg", results.cell("FedAvg", final_accuracy), len(results.figures("FedAvg")[0]["rounds"])])
-        claim = Claim("a | b", "9", results.cell("counted", lambda figures: figures["share"]), "in part", "so\nit is")
-        table = markdown_table(["run", "accuracy, %", "seeds"], rows)
-        return "\n".join([in_short("Little", "is learned."), table, claims_table([claim])])
+    def summary(self, results):
+        rows = [["counted", results.cell("counted", lambda figures: figures["share"])]]
+        rows.append(["FedAvg", results.cell("FedAvg", lambda figures: figures["rounds"][-1]["accuracy"])])
+        curve = results.curve("FedAvg", "FedAvg", lambda entry: 100 * entry["accuracy"])
+        picture = Picture("lines", "Accuracy over rounds.", "round", "accuracy, %", [curve])
+        return Summary({"found": Table("Found.", ["run", "accuracy, %"], rows)}, {"rounds": picture})

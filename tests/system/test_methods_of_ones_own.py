@@ -13,7 +13,9 @@ import pytest
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
 from tests.support.checkout import ROOT
+from tests.support.dashboard_visitor import Visitor
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from tests.support.edge_process import wait_for
 from tests.support.packages import install_wheel, pip_install, run_installed
 from tests.support.simulated_fleet import write_experiment
 
@@ -87,7 +89,37 @@ def test_the_rule_and_its_settings_on_a_server(tmp_path, monkeypatch, start_aggr
     fleet.close()
 
 
-def test_all_four_with_real_devices(tmp_path, monkeypatch, bundles, start_aggregator):
+def test_the_form_that_opens_a_round_shows_and_takes_them(tmp_path, monkeypatch, start_aggregator):
+    install(tmp_path / "package", monkeypatch)
+    fleet = Fleet(start_aggregator(), [SharingDevice(1, ("c0", "c1"))])
+    fleet.publish().raise_for_status()
+    fleet.admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
+    fleet.enrol()
+    visitor = Visitor(fleet.aggregator, **{"Accept-Language": "de"})
+    visitor.sign_in()
+    page = visitor.get("/rounds/new?strategy=gentle").text
+    main, _, folded = page.partition("<summary>")
+    assert 'name="set_label_smoothing"' in main
+    assert "S, the share of the uniform distribution." in main
+    assert 'name="set_momentum"' in folded
+    for method, about in (
+        ("log_size", "Devices with many clips are a little more likely."),
+        ("halfway", "Every device listens with a mean of the fleet&#39;s model and its own."),
+        ("dynamic", "Anfangs sind Geräte mit wenigen Clips wahrscheinlicher"),
+    ):
+        assert f'value="{method}"' in page
+        assert about in page
+    fields = {"strategy": "gentle", "with_settings": "yes", "set_label_smoothing": "0,25"}
+    chosen = {"selection": "log_size", "personalisation": "halfway"}
+    visitor.post("/rounds", "/rounds/new?strategy=gentle", **fields, **chosen)
+    plan = fleet.admin.get("/v1/rounds/1").json()["plan"]
+    assert plan["local"]["settings"]["label_smoothing"] == 0.25
+    assert {part: plan[part]["name"] for part in chosen} == chosen
+    visitor.close()
+    fleet.close()
+
+
+def test_all_five_with_real_devices(tmp_path, monkeypatch, bundles, start_aggregator):
     install(tmp_path / "package", monkeypatch)
     running = device_fleet(tmp_path, bundles, start_aggregator)
     server, device = next(running)
@@ -97,7 +129,8 @@ def test_all_four_with_real_devices(tmp_path, monkeypatch, bundles, start_aggreg
         device(name, "cnn2", ("yes", "no", "up", "down")).start()
     enrolled(server, 2)
     settings = {"epochs": 4, "augmented_copies": 1, "label_smoothing": 0.2}
-    found = finished(server, open_round(server, strategy="gentle", settings=settings))
+    personal = {"name": "halfway", "settings": {"share": 0.25, "epochs": 2}}
+    found = finished(server, open_round(server, strategy="gentle", settings=settings, personalisation=personal))
     assert found["summary"]["state"] == "done", found["summary"]
     plan = found["plan"]
     assert (plan["local"]["name"], plan["local"]["settings"]["label_smoothing"]) == ("smoothed", 0.2)
@@ -106,27 +139,44 @@ def test_all_four_with_real_devices(tmp_path, monkeypatch, bundles, start_aggreg
     # Smoothed labels keep the loss above the entropy of (0.85, 0.05, 0.05, 0.05), which plain labels would not.
     losses = [taken["metrics"]["training_loss"] for taken in found["participants"]]
     assert min(losses) > 0.55
+    assert plan["personalisation"]["settings"]["share"] == 0.25
+    learned = wait_for(lambda: learned_by_all(server), 300, "the personal models")
+    assert all({"kept", "personal_accuracy"} <= set(metrics) for metrics in learned)
     next(running, None)
 
 
-def test_the_simulator_runs_the_same_four(tmp_path, monkeypatch, bundles):
+def learned_by_all(server) -> list[dict[str, float]] | None:
+    """Return what the devices of the first round report of their personal models, once all of them have."""
+    with server.client() as client:
+        taken = client.get("/v1/rounds/1").json()["participants"]
+    return [one["learned_metrics"] for one in taken] if all(one["personalised"] for one in taken) else None
+
+
+def test_the_simulator_runs_the_same_five(tmp_path, monkeypatch, bundles):
     install(tmp_path / "package", monkeypatch)
 
-    def simulated(name, strategy, local, aggregation):
+    def simulated(name, strategy, local, aggregation, personal):
         rounds = {"count": 2, "strategy": strategy, "local": {"epochs": 6} | local, "aggregation": aggregation}
-        path = write_experiment(tmp_path / f"{name}.toml", bundles["cnn1"], rounds=rounds)
+        sections = {"rounds": rounds, "fleet": {"devices": 9, "held_out": 0.4}, "personalisation": personal}
+        path = write_experiment(tmp_path / f"{name}.toml", bundles["cnn1"], **sections)
         command = [sys.executable, "-m", "fleet_simulator.cli", "run", str(path), "--workers", "1"]
         command += ["--output", str(tmp_path / name)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
-        return json.loads((tmp_path / name / "result.json").read_text())["rounds"]
+        result = json.loads((tmp_path / name / "result.json").read_text())
+        personal_models.append([device.get("personal") for device in result["devices"]])
+        return result["rounds"]
 
-    plain = simulated("plain", "fedavg", {}, {"name": "weighted_mean"})
-    same = simulated("same", "gentle", {"label_smoothing": 0.0}, {"power": 1.0})
-    smoothed = simulated("smoothed", "gentle", {"label_smoothing": 0.8}, {"power": 1.0})
+    personal_models = []
+
+    plain = simulated("plain", "fedavg", {}, {"name": "weighted_mean"}, {})
+    same = simulated("same", "gentle", {"label_smoothing": 0.0}, {"power": 1.0}, {})
+    smoothed = simulated("smoothed", "gentle", {"label_smoothing": 0.8}, {"power": 1.0}, {"name": "halfway"})
     assert [entry["devices"] for entry in (plain[-1], same[-1])] == [9, 9]
     assert [entry["loss"] for entry in same] == pytest.approx([entry["loss"] for entry in plain], rel=1e-4)
     assert smoothed[-1]["loss"] > plain[-1]["loss"] + 0.1
+    none, _, personal = personal_models
+    assert (set(none), None in personal) == ({None}, False)
 
 
 GROUP = "auricle.strategies"
@@ -142,6 +192,8 @@ STRATEGY = PROJECT["entry-points"]
         ({"server": SERVER.replace('sharing("gentle"', 'sharing("fedavg"')}, ["'gentle'", "'fedavg'", "that name"]),
         ({"server": SERVER.replace('"smoothed"', '"smoothened"')}, ["'smoothened'", "local method", "fedavg"]),
         ({"device": "METHOD = None"}, ["'smoothed'", "must lead to", "None"]),
+        ({"device": f"{DEVICE}\nPERSONALISATION = METHOD"}, ["'halfway'", "must lead to", "Personalisation"]),
+        ({"server": SERVER.replace('"log_size")', '"log_size", personalisation="x")')}, ["'x'", "personalisation"]),
         ({"entry_points": STRATEGY | {GROUP: {"fedavg": "gentle_server:STRATEGY"}}}, ["'fedavg'", "that name"]),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.prototypes import FleetPrototypes
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Fleet
 from tests.support.checkout import ROOT

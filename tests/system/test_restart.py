@@ -12,6 +12,9 @@ import httpx
 import numpy as np
 import pytest
 
+from aggregator_server.rounds.lifecycle import cancel_round
+from aggregator_server.rounds.schedules import add_schedule
+from aggregator_server.schemas import RoundRequest, ScheduleRequest
 from fleet_protocol.messages import Choice
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, public_set
 from tests.support.checkout import ROOT
@@ -25,7 +28,10 @@ KINDS = {"zero_shot": FakeDevice, "fedopt": SharingDevice}
 SAMPLES = 4_000  # large enough that the aggregation takes a while
 
 
-@pytest.mark.parametrize("strategy", ["zero_shot", "fedopt", "fedavg, others", "prototypes", "prototypes, continuous"])
+@pytest.mark.parametrize(
+    "strategy",
+    ["zero_shot", "zero_shot, scheduled", "fedopt", "fedavg, others", "prototypes", "prototypes, continuous"],
+)
 def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_path, strategy):
     strategy, _, what = strategy.partition(", ")
     request = {"rounds": "continuous"} if what == "continuous" else {}
@@ -39,7 +45,11 @@ def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_p
         fleet = CoreFleet(tmp_path / "data", devices(kind=KINDS[strategy]))
     if strategy != "prototypes":
         fleet.publish_model()
-    fleet.open(100.0, deadline_s=200, strategy=strategy, **request)
+    if what == "scheduled":
+        wanted = RoundRequest(strategy, deadline_s=200.0)
+        add_schedule(fleet.store, ScheduleRequest(round=wanted, continuous=True), 100.0)
+    else:
+        fleet.open(100.0, deadline_s=200, strategy=strategy, **request)
     for device in fleet.devices[:2] if what == "continuous" else fleet.devices:
         fleet.upload(device)
     fleet.store.close()
@@ -51,6 +61,21 @@ def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_p
     assert outcome["killed"] == 40
     assert outcome["lines"] > 200
     assert outcome["undisturbed"].startswith("('done', ")
+    assert outcome["others"] == []
+
+
+def test_killed_at_any_line_of_a_schedules_step_it_has_opened_one_round_in_the_end(tmp_path):
+    fleet = CoreFleet(tmp_path / "data")
+    add_schedule(fleet.store, ScheduleRequest(round=RoundRequest("zero_shot"), interval_s=120.0), 100.0)
+    cancel_round(fleet.store, 1, 101.0)
+    fleet.store.close()
+    command = [sys.executable, "-m", "tests.support.kill_at_every_step", str(tmp_path / "data"), "40", "7", "open"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    printed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert printed.returncode == 0, printed.stderr
+    outcome = json.loads(printed.stdout)
+    assert outcome["killed"] == 40
+    assert outcome["undisturbed"].count("state='open'") == 1
     assert outcome["others"] == []
 
 

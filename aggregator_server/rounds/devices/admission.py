@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import DuplicateUpdateError, NotSelectedError, RoundClosedError
 from aggregator_server.rounds.continuous import is_due, present_round
 from aggregator_server.rounds.queries import no_such_round
-from aggregator_server.rounds.states import is_open
+from aggregator_server.rounds.states import is_open, merging
 from aggregator_server.store.tables import (
     BlobRow,
     DeviceRow,
@@ -33,7 +33,7 @@ _ROUND_AND_PARTICIPANT = (
         _ROUNDS.c.round_id,
         _ROUNDS.c.state,
         _ROUNDS.c.deadline_at,
-        _ROUNDS.c.series,
+        merging(_ROUNDS).label("merges"),
         _ROUNDS.c.strategy,
         cast(_ROUNDS.c.plan, Text).label("plan"),
         _MODELS.c.sha256.label("model"),
@@ -101,7 +101,7 @@ def admit(session: Session, round_id: int, device_id: str, sha256: str | None, n
     found: Any = session.execute(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id}).first()
     if found is None:
         raise no_such_round(round_id)
-    if found.series is not None:
+    if found.merges:
         current = _admit_to_series(session, found, device_id, sha256, now)
         return None if current is None else Place(current, found)
     return Place(round_id, found) if _is_new(found, round_id, device_id, sha256, now) else None
@@ -137,7 +137,7 @@ def _admit_to_series(session: Session, found: Any, device_id: str, sha256: str |
     if sha256 is not None:
         same &= ParticipantRow.upload == sha256
     of_series = select(ParticipantRow.round_id).join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
-    if session.scalar(of_series.where(same, RoundRow.series == round_row.series).limit(1)) is not None:
+    if session.scalar(of_series.where(same, RoundRow.schedule_id == round_row.schedule_id).limit(1)) is not None:
         return None
     current = present_round(session, round_row)
     if not is_open(current):
@@ -151,7 +151,7 @@ def _admit_to_series(session: Session, found: Any, device_id: str, sha256: str |
 def note_upload(session: Session, place: Place, sha256: str, update: Update, now: float) -> None:
     """Write the rows of an upload that is on disk."""
     who = {"of_device": update.device_id}
-    if place.found.series is not None:
+    if place.found.merges:
         session.add(ParticipantRow(round_id=place.round_id, device_id=update.device_id, metrics={}))
         session.flush()
     session.execute(_NOTE_BLOB, {"sha256": sha256})

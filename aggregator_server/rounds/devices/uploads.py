@@ -73,7 +73,7 @@ def check_update(store: Store, round_id: int, device_id: str, incoming: Incoming
     except ProtocolError as error:
         raise MalformedUpdateError(f"the upload cannot be read: {error}") from error
     _check(terms, update, round_id, device_id)
-    if found.series is None:  # else rounds may have ended since, which let the public set grow
+    if not found.merges:  # else rounds may have ended since, which let the public set grow
         _check_public_set(terms, update)
     chosen = strategy(followed_strategy(plan_of_text(found.plan), found.strategy, other=found.other))
     _check_values(store, chosen, terms, update, arrays, now)

@@ -21,7 +21,7 @@ from aggregator_server.rounds.history import newest_result
 from aggregator_server.rounds.others import is_other, plan_for_others
 from aggregator_server.rounds.plan import parsed_plan, plan_of_text
 from aggregator_server.rounds.queries import newest_of_fleet, no_such_round, open_number
-from aggregator_server.rounds.states import is_done
+from aggregator_server.rounds.states import is_done, merging
 from aggregator_server.store import Store
 from aggregator_server.store.tables import (
     PROPOSED,
@@ -50,11 +50,11 @@ _PLACE = (
         _REPUTATIONS.c.quarantined_at,
         _NEWEST.c.round_id.label("newest_round"),
         cast(_NEWEST.c.plan, Text).label("plan"),
-        _NEWEST.c.series.label("newest_series"),
+        merging(_NEWEST).label("newest_merges"),
         _NEWEST.c.groups.is_not(None).label("has_groups"),
         _LEARNED.c.personalised,
         _OPEN.c.round_id.label("open_round"),
-        _OPEN.c.series,
+        merging(_OPEN).label("merges"),
         _OPEN.c.deadline_at,
         and_(_PARTICIPANTS.c.device_id.is_not(None), _PARTICIPANTS.c.upload.is_(None)).label("is_asked"),
     )
@@ -174,14 +174,14 @@ def _may_learn(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
 
 def _is_new(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
     """Tell whether a device has the fleet's newest result to learn, by this row alone."""
-    return place.personalised is None and place.newest_series is None and not place.has_groups
+    return place.personalised is None and not place.newest_merges and not place.has_groups
 
 
 def _may_contribute(place: Any, now: float) -> bool:  # noqa: ANN401  (a row of _PLACE)
     """Tell whether the open round may want something of a device; of a series it is not told."""
     if place.open_round is None or place.quarantined_at is not None:
         return False
-    return place.series is not None or bool(place.is_asked and place.deadline_at > now)
+    return place.merges or bool(place.is_asked and place.deadline_at > now)
 
 
 def _to_learn(session: Session, device_id: str, place: Any) -> int | None:  # noqa: ANN401  (a row of _PLACE)
@@ -198,7 +198,7 @@ def _to_learn(session: Session, device_id: str, place: Any) -> int | None:  # no
 
 
 def _to_contribute(session: Session, device_id: str, place: Any, now: float) -> int | None:  # noqa: ANN401
-    if place.series is not None and not is_due(session, session.get_one(RoundRow, place.open_round), device_id, now):
+    if place.merges and not is_due(session, session.get_one(RoundRow, place.open_round), device_id, now):
         return None
     return int(place.open_round)
 

@@ -12,7 +12,7 @@ from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.rounds.opening import are_embeddings, fleet_kind
-from aggregator_server.rounds.queries import OF_FLEET
+from aggregator_server.rounds.queries import OF_FLEET, WITH_DEVICES
 from aggregator_server.rounds.states import COUNTS
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
@@ -98,6 +98,6 @@ def _obstacle(strategy: Strategy, public_set: PublicSetRow | None, model: ModelR
 
 
 def _last_duration(session: Session, strategy: str) -> float | None:
-    trained = (RoundRow.strategy == strategy) & RoundRow.operation.is_(None)
-    last = select(RoundRow.closed_at - RoundRow.opened_at).where(COUNTS, OF_FLEET, trained)
+    trained = (COUNTS, OF_FLEET, WITH_DEVICES, RoundRow.strategy == strategy)
+    last = select(RoundRow.closed_at - RoundRow.opened_at).where(*trained)
     return session.scalar(last.order_by(RoundRow.round_id.desc()).limit(1))

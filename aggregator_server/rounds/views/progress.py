@@ -15,7 +15,7 @@ from aggregator_server.rounds.states import COUNTS
 from aggregator_server.schemas import moment
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobFolder
-from aggregator_server.store.tables import LearnedRow, RoundRow
+from aggregator_server.store.tables import LearnedRow, OperationRow, RoundRow
 from fleet_protocol.tensors import read_document
 
 # What devices report after a round, in %, the first that there is: the edge's guard measures on either kind of clips.
@@ -61,7 +61,7 @@ def list_progress(store: Store, limit: int) -> tuple[RoundProgress, ...]:
         select(
             RoundRow.round_id,
             RoundRow.strategy,
-            RoundRow.operation,
+            OperationRow.what.label("operation"),
             RoundRow.opened_at,
             RoundRow.closed_at,
             RoundRow.result_public_set,
@@ -69,9 +69,10 @@ def list_progress(store: Store, limit: int) -> tuple[RoundProgress, ...]:
             _mean(_OWN).label("own"),
             _mean(_PUBLIC).label("public"),
         )
+        .outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
         .outerjoin(LearnedRow, LearnedRow.round_id == RoundRow.round_id)
         .where(COUNTS, OF_FLEET)
-        .group_by(RoundRow.round_id)
+        .group_by(RoundRow.round_id, OperationRow.what)
         .order_by(RoundRow.round_id.desc())
         .limit(limit)
     )

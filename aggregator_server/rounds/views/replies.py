@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, case, func, select
+from sqlalchemy.orm import Session, aliased
 
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
@@ -13,9 +13,10 @@ from aggregator_server.rounds.others import followed_strategy
 from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import OPEN_ROUND, open_round_id, require_round
 from aggregator_server.rounds.recognition import recognition_of
+from aggregator_server.rounds.states import merging
 from aggregator_server.schemas import DiscoveryInfo, ParticipantInfo, RoundDetail, RoundSummary, moment
 from aggregator_server.store import Store
-from aggregator_server.store.tables import DeviceRow, LearnedRow, ParticipantRow, RoundRow
+from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow, table_of
 from fleet_protocol.messages import RoundPlan, parse
 
 
@@ -68,6 +69,7 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         plan = parsed_plan(row.plan)
         participants = _participants(session, row, plan)
         details, planned = row.details, schedule_of(row)
+        operation = session.get(OperationRow, round_id)
         model = model_blob(session, row.model_version)
     discovery = details.get("discovery")
     return RoundDetail(
@@ -93,7 +95,7 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         groups=planned.groups,
         group_rounds=planned.rounds,
         damaged=tuple(details.get("damaged", ())),
-        operation=details.get("operation", {}),
+        operation={} if operation is None else operation.details,
         accuracy_classes=details.get("accuracy_classes", {}),
     )
 
@@ -107,6 +109,8 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         own = (LearnedRow.round_id == RoundRow.round_id, *conditions)
         return select(func.count()).select_from(LearnedRow).where(*own).correlate(RoundRow).scalar_subquery()
 
+    first = aliased(RoundRow)
+    first_of_schedule = select(func.min(first.round_id)).where(first.schedule_id == RoundRow.schedule_id)
     return select(
         RoundRow.round_id,
         RoundRow.state,
@@ -122,11 +126,12 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.training_loss,
         RoundRow.follows,
         RoundRow.group_index,
-        RoundRow.series,
-        RoundRow.operation,
-        RoundRow.restores,
+        case((merging(table_of(RoundRow)), first_of_schedule.scalar_subquery())).label("series"),
+        RoundRow.schedule_id,
+        OperationRow.what.label("operation"),
+        OperationRow.restores,
         RoundRow.undone_by,
-    )
+    ).outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
 
 
 def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no type of its own)
@@ -146,6 +151,7 @@ def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no 
         follows=row.follows,
         group=row.group_index,
         series=row.series,
+        schedule=row.schedule_id,
         operation=row.operation,
         restores=row.restores,
         undone_by=row.undone_by,

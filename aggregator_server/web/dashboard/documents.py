@@ -69,7 +69,7 @@ def documents() -> dict[str, Path]:
     folder = next((folder for folder in _FOLDERS if (folder / "dashboard.md").is_file()), None)
     if folder is None:
         return {}
-    paths = (*folder.glob("*.md"), *folder.glob("models/*.md"))
+    paths = (*folder.glob("*.md"), *folder.glob("*/*.md"))
     found = {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
     return {name: path for name, path in found.items() if name not in _NO_PAGES}
 

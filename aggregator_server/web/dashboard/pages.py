@@ -12,6 +12,7 @@ from aggregator_server.web.dashboard import (
     live,
     overview,
     rounds,
+    schedules,
     signing_in,
     static_files,
 )
@@ -24,6 +25,7 @@ _MODULES = (
     overview,
     fleet,
     rounds,
+    schedules,
     classes,
     audit,
     invitations,

@@ -11,6 +11,7 @@ from aggregator_server.web.dashboard.languages import N_, gettext
 WORDS = {
     "internal_error": N_("Something failed on the server. Its log says more."),
     "round_not_found": N_("There is no such round."),
+    "schedule_not_found": N_("There is no such schedule, or it has ended."),
     "device_not_found": N_("There is no such device."),
     "class_not_found": N_("There is no such class, or it is in another state than this needs."),
     "invitation_not_found": N_("There is no such invitation."),

@@ -44,6 +44,8 @@ NOTES = {
     "restored": N_("The fleet is back at the state after that round."),
     "retired": N_("The class is no longer one of the fleet's."),
     "revoked": N_("The device is shut out for good."),
+    "schedule-ended": N_("The schedule opens no more rounds."),
+    "scheduled": N_("The schedule was made. Its rounds open by themselves."),
     "signed-out": N_("You are signed out."),
     "started": N_("The round was started."),
 }

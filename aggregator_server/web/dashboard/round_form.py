@@ -11,26 +11,12 @@ from aggregator_server.strategies.plan_methods import known_settings
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.web.dashboard.access import Form, not_a_number
-from aggregator_server.web.dashboard.languages import N_, spoken
 from aggregator_server.web.dashboard.languages import gettext as _
+from aggregator_server.web.dashboard.languages import spoken
 from fleet_protocol.messages import CONTINUOUS, Choice
 from fleet_protocol.setting import Setting, Value
 
 _MINUTE_S, _HOUR_S = 60.0, 3_600.0
-# What an operator most likely changes; the others are folded away.
-_MAIN = ("epochs", "learning_rate", "augmented_copies", "rehearsal", "noise", "clip_norm", "mu", "labels")
-
-SELECTIONS = {
-    "all": N_("All devices. The most is learned, and the most is sent."),
-    "uniform": N_("A random share. Cheaper for the fleet; the others still learn from the result."),
-    "size_proportional": N_("A random share, in which devices with many clips are more likely."),
-    "dynamic": N_("Few devices at first, more while the loss falls slowly."),
-}
-PERSONALISATIONS = {
-    "none": N_("Every device listens with the fleet's model."),
-    "local": N_("Every device fine-tunes the fleet's model on its own clips. It costs a second, shorter training."),
-    "group_balanced": N_("Devices with about equally many clips train further among themselves. It costs more rounds."),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +33,7 @@ class Field:
         low: Least value; None where there is no bound.
         high: Largest value; None where there is no bound.
         options: Values to choose from.
+        main: Whether people most likely change it.
     """
 
     name: str
@@ -58,6 +45,7 @@ class Field:
     low: str | None
     high: str | None
     options: tuple[str, ...]
+    main: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +59,8 @@ class Settings:
 def settings_of(strategy: Strategy, form: Form | None = None) -> Settings:
     """Return the fields of a strategy's settings, with what a form said or else the defaults."""
     fields = tuple(_field(name, setting, form) for name, setting in known_settings("local")[strategy.local].items())
-    chosen = [field for field in fields if field.label in _MAIN]
-    return Settings(main=tuple(chosen), others=tuple(field for field in fields if field not in chosen))
+    main, others = (tuple(field for field in fields if field.main == main) for main in (True, False))
+    return Settings(main=main, others=others)
 
 
 def _field(name: str, setting: Setting, form: Form | None) -> Field:
@@ -88,6 +76,7 @@ def _field(name: str, setting: Setting, form: Form | None) -> Field:
         low=None if setting.low is None else f"{setting.low:g}",
         high=None if setting.high is None else f"{setting.high:g}",
         options=("true", "false") if kind == "bool" else setting.options,
+        main=setting.main,
     )
 
 

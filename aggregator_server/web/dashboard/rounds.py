@@ -9,11 +9,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from aggregator_server.errors import AggregatorError
-from aggregator_server.rounds import lifecycle
+from aggregator_server.rounds import lifecycle, schedules
 from aggregator_server.rounds.views.choices import list_choices
 from aggregator_server.rounds.views.progress import list_progress
 from aggregator_server.rounds.views.replies import list_rounds
 from aggregator_server.schemas import RoundRequest
+from aggregator_server.selection.draw import selections
+from aggregator_server.strategies.plan_methods import personalisations
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
@@ -22,7 +24,8 @@ from aggregator_server.web.dashboard.overview import PROGRESS
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of_round, round_view
-from aggregator_server.web.dashboard.round_form import PERSONALISATIONS, SELECTIONS, request_of, settings_of
+from aggregator_server.web.dashboard.round_form import request_of, settings_of
+from aggregator_server.web.dashboard.schedules import schedule_of
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
@@ -47,6 +50,7 @@ def show_rounds(
         older=found[_PAGE - 1].round_id if len(found) > _PAGE else None,
         current=open_round_view(service.store, time.time()),
         progress=list_progress(service.store, PROGRESS),
+        schedules=schedules.list_schedules(service.store),
     )
 
 
@@ -58,14 +62,18 @@ def show_form(request: Request, service: CurrentService, _visit: Signed, strateg
 
 @router.post("/rounds", dependencies=[Operator])
 def start_round(request: Request, service: CurrentService, visit: Signed, form: OwnForm) -> Response:
-    """Open a round; where that cannot be, show the form again, as it was, and why."""
+    """Open a round, or make a schedule; where that cannot be, show the form again, as it was, and why."""
     try:
         wanted = request_of(form, list_choices(service.store))
-        round_id = lifecycle.open_round(service.store, wanted, time.time(), visit.actor)
+        scheduled = schedule_of(form, wanted)
+        if scheduled is None:
+            round_id = lifecycle.open_round(service.store, wanted, time.time(), visit.actor)
+        else:
+            schedules.add_schedule(service.store, scheduled, time.time(), visit.actor)
     except AggregatorError as error:
         return _form_page(request, service, form.text("strategy") if form.text("with_settings") else "", form, error)
     service.wake()
-    return to_page(f"/rounds/{round_id}", "started")
+    return to_page(f"/rounds/{round_id}", "started") if scheduled is None else to_page("/rounds", "scheduled")
 
 
 @router.get("/rounds/{round_id}")
@@ -79,7 +87,7 @@ def show_round(request: Request, service: CurrentService, _visit: Signed, round_
 def cancel(service: CurrentService, visit: Signed, _form: OwnForm, round_id: RoundId) -> Response:
     """End an open round without a result."""
     lifecycle.cancel_round(service.store, round_id, time.time(), visit.actor)
-    service.new_work.notify()
+    service.wake()  # a schedule may have waited for its end
     return to_page(f"/rounds/{round_id}", "cancelled")
 
 
@@ -98,7 +106,7 @@ def _form_page(
     choices = list_choices(service.store)
     if not name:
         chosen = form.text("strategy") if form else ""
-        return render(request, "round_choose.html", error=error, choices=choices, chosen=chosen)
+        return render(request, "round_choose.html", error=error, choices=choices, chosen=chosen, form=form)
     strategy = lookup(name)
     choice = next(choice for choice in choices if choice.name == strategy.name)
     return render(
@@ -108,8 +116,8 @@ def _form_page(
         strategy=strategy,
         choice=choice,
         settings=settings_of(strategy, form),
-        selections=SELECTIONS,
-        personalisations=PERSONALISATIONS,
+        selections=selections(),
+        personalisations=personalisations(),
         defaults=RoundRequest(),
         form=form,
     )

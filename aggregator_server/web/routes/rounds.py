@@ -83,7 +83,7 @@ def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
 def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """End an open round without a result."""
     lifecycle.cancel_round(service.store, round_id, time.time(), by)
-    service.new_work.notify()
+    service.wake()  # a schedule may have waited for its end
     return summarise_round(service.store, round_id)
 
 

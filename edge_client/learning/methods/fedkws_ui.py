@@ -56,7 +56,7 @@ def _steps(task: LocalTask) -> int:
 
 
 _SETTINGS: dict[str, Setting] = {
-    "steps": Setting(50, "E, steps that a device takes on average; they replace the epochs", 1, 100_000),
+    "steps": Setting(50, "E, steps that a device takes on average; they replace the epochs", 1, 100_000, main=True),
     "adaptive": Setting(True, "take r_0 r E steps, by number and evenness of the device's clips; false: E"),
     "most_clips": Setting(0, "max n_k, the fleet's; 0: what its devices reported", 0, 2**31),
     "step_factor": Setting(0.0, "r_0, so that all together take K E steps; 0: from these reports", 0.0, 1e6),

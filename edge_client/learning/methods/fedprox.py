@@ -12,6 +12,6 @@ def prepare(task: LocalTask) -> TrainingPlan:
     return TrainingPlan(lambda _x, labels: labels, proximal=task.number("proximal"))
 
 
-_SETTINGS = {"proximal": Setting(0.01, "mu of the proximal term", 0.0, 1e3)}
+_SETTINGS = {"proximal": Setting(0.01, "mu of the proximal term", 0.0, 1e3, main=True)}
 
 METHOD = LocalMethod("fedprox", SHARED_MODEL | _SETTINGS, prepare)

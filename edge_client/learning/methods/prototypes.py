@@ -1,14 +1,35 @@
 """Prototypes: devices share mean embeddings, and each fits a head of its own (docs/methods.md, "Prototypes").
 
-edge_client/learning/rounds/prototypes.py is the device's part of a round.
+edge_client/learning/rounds/prototype_sharing.py is the device's part of a round.
 """
 
 from __future__ import annotations
 
-from edge_client.learning.methods.local_method import PrototypeMethod
+from typing import TYPE_CHECKING
+
+from edge_client.learning.methods.local_method import UnsharedMethod
 from fleet_protocol.setting import Setting
 
-METHOD = PrototypeMethod(
+if TYPE_CHECKING:
+    from edge_client.config import Config
+    from edge_client.learning.rounds.job import DeviceRound
+    from edge_client.storage.device_state import DeviceState, SavedModel
+    from fleet_protocol.messages import Work
+
+
+def open_round(config: Config, state: DeviceState, saved: SavedModel, work: Work) -> DeviceRound:
+    """Return a device's part of a round.
+
+    Raises:
+        ModelError: the device's bundle carries no words of a pretraining.
+        FeatureMismatchError: the bundle and the public set compute features differently.
+    """
+    from edge_client.learning.rounds.prototype_sharing import PrototypeRound
+
+    return PrototypeRound(config, state, saved, work)
+
+
+METHOD = UnsharedMethod(
     "prototypes",
     {
         "clip_norm": Setting(
@@ -16,7 +37,11 @@ METHOD = PrototypeMethod(
             "where there is noise: to what whitened distance from the centre a clip's embedding is shortened",
             0.0,
             1e6,
+            main=True,
         ),
-        "noise": Setting(0.0, "of a prototype: its noise multiplier for one clip; 0: none (docs/privacy.md)", 0.0, 1e6),
+        "noise": Setting(
+            0.0, "of a prototype: its noise multiplier for one clip; 0: none (docs/privacy.md)", 0.0, 1e6, main=True
+        ),
     },
+    open_round,
 )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from edge_client.errors import WorkError
-from edge_client.learning.methods.local_method import LocalMethod, PrototypeMethod, ScoreMethod
+from edge_client.learning.methods.local_method import LocalMethod, UnsharedMethod
 from fleet_protocol.registry import Registry, discover
 
 
-def local_methods() -> Registry[LocalMethod | ScoreMethod | PrototypeMethod]:
+def local_methods() -> Registry[LocalMethod | UnsharedMethod]:
     """Return every local method by name.
 
     Raises:
         PluginError: an installed package's method cannot be used.
     """
-    kinds = LocalMethod | ScoreMethod | PrototypeMethod
+    kinds = LocalMethod | UnsharedMethod
     return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", kinds)
 
 

@@ -6,7 +6,7 @@ from fleet_protocol.setting import Setting
 
 # Time shift and background noise as in FedKWS-UI (Li et al. 2022, section 5).
 CLIPS: dict[str, Setting] = {
-    "augmented_copies": Setting(4, "variants of every clip, shifted in time and noisy", 0, 100),
+    "augmented_copies": Setting(4, "variants of every clip, shifted in time and noisy", 0, 100, main=True),
     "shift_s": Setting(0.1, "largest time shift of a variant, in seconds", 0.0, 1.0),
     "noise_volume": Setting(0.1, "volume of the background noise in a variant", 0.0, 10.0),
     "noise_probability": Setting(0.8, "share of the variants that get background noise", 0.0, 1.0),
@@ -25,14 +25,16 @@ NEW_SOUNDS: dict[str, Setting] = {
 }
 
 _TRAINING: dict[str, Setting] = {
-    "epochs": Setting(8, "passes over the round's clips", 1, 10_000),
+    "epochs": Setting(8, "passes over the round's clips", 1, 10_000, main=True),
     "steps": Setting(0, "steps that every device takes, however many its clips; 0: the epochs", 0, 100_000),
-    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
+    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0, main=True),
     "momentum": Setting(0.9, "of the local training", 0.0, 0.9999),
     "restrict": Setting(
         True, "leave outputs alone for which neither clips nor public samples speak; false: push them down"
     ),
-    "rehearsal": Setting(1.0, "weight of a step on the public set after every step on clips; 0: none", 0.0, 100.0),
+    "rehearsal": Setting(
+        1.0, "weight of a step on the public set after every step on clips; 0: none", 0.0, 100.0, main=True
+    ),
     "rehearsal_by": Setting(
         "labels",
         "what public recordings are rehearsed by: their labels, or the fleet model's own opinion",

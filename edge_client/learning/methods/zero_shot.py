@@ -1,24 +1,43 @@
 """Zero-shot federated learning (Gudur & Perepu 2021, algorithm 1): devices share scores on the public set, no weights.
 
-edge_client/learning/rounds/zero_shot.py is the device's part of a round.
+edge_client/learning/rounds/score_sharing.py is the device's part of a round.
 """
 
 from __future__ import annotations
 
-from edge_client.learning.methods.local_method import ScoreMethod
+from typing import TYPE_CHECKING
+
+from edge_client.learning.methods.local_method import UnsharedMethod
 from edge_client.learning.methods.settings import CLIPS, NEW_SOUNDS
 from fleet_protocol.setting import Setting
 
+if TYPE_CHECKING:
+    from edge_client.config import Config
+    from edge_client.learning.rounds.job import DeviceRound
+    from edge_client.storage.device_state import DeviceState, SavedModel
+    from fleet_protocol.messages import Work
+
 _SETTINGS: dict[str, Setting] = {
-    "epochs": Setting(16, "passes over the round's clips", 1, 10_000),
-    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
+    "epochs": Setting(16, "passes over the round's clips", 1, 10_000, main=True),
+    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0, main=True),
     "momentum": Setting(0.9, "of the local training and the distillation", 0.0, 0.9999),
     "labels": Setting(
-        True, "train on the public set's labels in every pass; false: on the fleet's scores of it, after the round"
+        True,
+        "train on the public set's labels in every pass; false: on the fleet's scores of it, after the round",
+        main=True,
     ),
     "distill_epochs": Setting(2, "passes over the public set after the round; 0: to the letter", 0, 10_000),
     "score_temperature": Setting(4.0, "of the softmax of the scores, and of the distillation", 1e-3, 1e3),
     "distill_learning_rate": Setting(0.003, "of the distillation", 1e-8, 10.0),
 }
 
-METHOD = ScoreMethod("zero_shot", _SETTINGS | CLIPS | NEW_SOUNDS)
+
+def open_round(config: Config, state: DeviceState, saved: SavedModel, work: Work) -> DeviceRound:
+    """Return a device's part of a round."""
+    from edge_client.learning.rounds.network_round import NetworkRound
+    from edge_client.learning.rounds.score_sharing import ZeroShot
+
+    return NetworkRound(config, state, saved, work, ZeroShot)
+
+
+METHOD = UnsharedMethod("zero_shot", _SETTINGS | CLIPS | NEW_SOUNDS, open_round)

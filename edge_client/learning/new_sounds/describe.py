@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from edge_client.learning.new_sounds.class_means import class_means
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.new_sounds.profiles import profiles
-from edge_client.learning.new_sounds.prototypes import prototypes
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
@@ -41,7 +41,7 @@ def describe(
         rng: draws what is random in it.
     """
     if isinstance(model.manifest.feature_settings, EmbeddingSettings):
-        return {"prototypes": prototypes(model.denormalise(clips.x[0]), clips.slots, slots)}
+        return {"prototypes": class_means(model.denormalise(clips.x[0]), clips.slots, slots)}
     impressions = synthesise(model, mask, list(slots), synthesis_of(settings), rng)
     own, heard = model.embed(clips.x[0]), model.embed(public)
     return {"impressions": impressions, "profiles": profiles(heard, own, clips.slots, slots)}

@@ -26,12 +26,12 @@ class Synthesis:
     """Settings of the synthesis.
 
     Attributes:
-        count: impressions per class.
+        count: Number of impressions per class.
         steps: Adam steps.
         rate: Adam's learning rate.
-        l2: pull towards the mean features (zero, once normalised).
-        scale: factor on the Dirichlet concentrations; small values give nearly one-hot labels.
-        start: standard deviation of the random start.
+        l2: Pull towards the mean features (zero, once normalised).
+        scale: Factor on the Dirichlet concentrations; small values give nearly one-hot labels.
+        start: Standard deviation of the random start.
         temperature: T of the softmax.
     """
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from edge_client.learning.class_links import take_labels
+from edge_client.learning.new_sounds.describe import describe
+from edge_client.learning.rounds.upload import build_update
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
@@ -80,6 +83,83 @@ class RoundJob(RoundPart, Protocol):
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
         """Apply the round's result to the device's model; return what was measured."""
+
+
+class NetworkJob:
+    """What a :class:`RoundJob` has, whichever arrays travel. The label map is replaced, not changed."""
+
+    def __init__(
+        self, model: ModelRuntime, label_map: LabelMap, work: Work, context: RoundContext, device_id: str
+    ) -> None:
+        """Prepare.
+
+        Args:
+            model: Runtime of the device's own bundle.
+            label_map: Label map of that model.
+            work: What the aggregator asks for.
+            context: What the aggregator sent along with the work.
+            device_id: The device's identifier.
+        """
+        self.model = model
+        self.label_map = label_map
+        self.work = work
+        self.context = context
+        self.device_id = device_id
+        self.own_weights: Arrays | None = None
+        self.settings: Mapping[str, Value] = work.plan.local.settings
+        self.rng = round_rng(work, device_id)
+
+    def take_labels(self, labels: Sequence[str]) -> None:
+        """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
+
+        Raises:
+            LabelError: the head has no free slot.
+        """
+        self.label_map = take_labels(self.label_map, labels, self.work.classes)
+
+    def described(
+        self, clips: Clips, new: list[int], of_fleet: Sequence[int], share_names: bool
+    ) -> tuple[Update, Arrays]:
+        """Return the document of an upload, still without metrics, and the arrays that describe new sounds.
+
+        Args:
+            clips: the round's.
+            new: slots of the new sounds.
+            of_fleet: slots of the fleet's classes that the upload speaks of, in order.
+            share_names: whether the owner's words for new sounds travel.
+        """
+        known = [slot for slot in of_fleet if clips.count(slot)] if new else []
+        arrays: Arrays = {}
+        if new:
+            x0, mask = self.model.normalise(self.context.public_set.features), self.label_map.mask
+            arrays = describe(self.model, mask, clips, x0, known + new, self.settings, self.rng)
+        update = build_update(
+            self.work,
+            self.device_id,
+            features=self.model.manifest.feature_settings.digest,
+            label_map=self.label_map,
+            slots=clips.slots,
+            classes=[str(self.label_map.class_ids[slot]) for slot in of_fleet],
+            known=known,
+            new=new,
+            share_names=share_names,
+        )
+        return update, arrays
+
+
+class DeviceRound(Protocol):
+    """A device's part in one round, from its state folder to its outbox."""
+
+    def contribute(self) -> None:
+        """Write the upload into the outbox, and then the model."""
+
+    def learn(self) -> None:
+        """Write the report into the outbox, and then the model."""
+
+
+# (runtime of the device's bundle, its label map, the work, what came along, the device's identifier, runtime of the
+# shared model) -> the work of a method that trains a network.
+StartJob = Callable[[ModelRuntime, LabelMap, Work, RoundContext, str, ModelRuntime | None], RoundJob]
 
 
 def round_rng(work: Work, device_id: str) -> np.random.Generator:

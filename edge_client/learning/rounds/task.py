@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge_client.learning.methods.local_method import LocalTask, Rehearsal
+from edge_client.learning.rounds.local_training import LocalTask, Rehearsal
 from edge_client.learning.slot_order import SlotOrder
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips

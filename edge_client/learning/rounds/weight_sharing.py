@@ -6,18 +6,16 @@ strategy, so that the aggregator gives their classes a slot. Learn: take up clas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from edge_client.errors import ModelError
-from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report, unlinked
-from edge_client.learning.methods.local_method import train_shared
-from edge_client.learning.methods.registry import shared_model_method
-from edge_client.learning.new_sounds.describe import describe
-from edge_client.learning.rounds.job import RoundContext, percent, round_rng
+from edge_client.learning.class_links import adopt_classes, link_recognised, to_report, unlinked
+from edge_client.learning.rounds.job import NetworkJob, RoundContext, percent
+from edge_client.learning.rounds.local_training import TrainingMethod, train_shared
 from edge_client.learning.rounds.task import PublicRows, prepare_task
-from edge_client.learning.rounds.upload import build_update, require_clips, require_finite
+from edge_client.learning.rounds.upload import require_clips, require_finite
 from edge_client.learning.sgd import accuracy
 from edge_client.learning.slot_order import SlotOrder, move_head
 from edge_client.learning.training_data import Clips, rescaled
@@ -26,15 +24,15 @@ from fleet_protocol.bundle import Bundle, Manifest
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo, Update, Work
-from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
 
-class WeightSharing:
+class WeightSharing(NetworkJob):
     """One device's work in one round. The device's model is trained in place; the label map is replaced."""
 
     def __init__(
         self,
+        method: TrainingMethod,
         model: ModelRuntime,
         label_map: LabelMap,
         work: Work,
@@ -45,6 +43,7 @@ class WeightSharing:
         """Prepare.
 
         Args:
+            method: The plan's local method.
             model: Runtime of the device's own bundle.
             label_map: Label map of that model.
             work: What the aggregator asks for.
@@ -59,32 +58,17 @@ class WeightSharing:
         """
         if context.model is None or shared is None:
             raise ProtocolError(f"round {work.round_id} ({work.plan.local.name}) came without a shared model")
-        self.method = shared_model_method(work.plan.local.name)
-        self.model = model
+        super().__init__(model, label_map, work, context, device_id)
+        self.method = method
         self.bundle: Bundle = context.model
         _require_features(model.manifest, self.bundle.manifest, context)
-        if not self.method.any_architecture:
-            _require_same_model(model.manifest, self.bundle.manifest, work.plan.local.name)
-        self.label_map = label_map
-        self.work = work
-        self.context = context
-        self.own_weights: Arrays | None = None
-        self.device_id = device_id
-        self.settings: Mapping[str, Value] = work.plan.local.settings
-        self.rng = round_rng(work, device_id)
+        if not method.any_architecture:
+            _require_same_model(model.manifest, self.bundle.manifest, method.name)
         self.shared = shared
         self._class_ids = tuple(info.class_id for info in work.classes)
         public = context.public_set
         self._x0 = self.shared.normalise(public.features)
         self._public = PublicRows(self.shared, self._x0, public.labels, public.synthetic, trained=context.trained)
-
-    def take_labels(self, labels: Sequence[str]) -> None:
-        """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
-
-        Raises:
-            LabelError: the head has no free slot.
-        """
-        self.label_map = take_labels(self.label_map, labels, self.work.classes)
 
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
         """Train the shared model on the round's clips; return the upload.
@@ -113,9 +97,10 @@ class WeightSharing:
         metrics["local_accuracy"] = self._public_accuracy()
         if not self.method.keeps_own:
             self.model.set_weights(self._in_own_order(self.shared.get_weights(), order, self.model.get_weights()))
-        update, arrays = self._upload(clips, new, share_names)
+        of_fleet = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id in self._class_ids]
+        update, described = self.described(clips, new, of_fleet, share_names)
         update.metrics.update(percent(metrics) | self._among() | {"training_loss": loss})
-        return update, arrays
+        return update, {f"weights/{name}": array for name, array in self.shared.get_weights().items()} | described
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
         """Link what was recognised, adopt the fleet's classes, and take over the shared model.
@@ -151,26 +136,6 @@ class WeightSharing:
         if self.model.manifest.network == self.bundle.manifest.network and not unlinked(self.label_map):
             self.own_weights = self.model.get_weights()
             self._take_over()
-
-    def _upload(self, clips: Clips, new: list[int], share_names: bool) -> tuple[Update, Arrays]:
-        arrays: Arrays = {f"weights/{name}": array for name, array in self.shared.get_weights().items()}
-        of_fleet = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id in self._class_ids]
-        known = [slot for slot in of_fleet if clips.count(slot)] if new else []
-        if new:
-            x0 = self.model.normalise(self.context.public_set.features)
-            arrays |= describe(self.model, self.label_map.mask, clips, x0, known + new, self.settings, self.rng)
-        update = build_update(
-            self.work,
-            self.device_id,
-            features=self.model.manifest.feature_settings.digest,
-            label_map=self.label_map,
-            slots=clips.slots,
-            classes=[class_id for class_id in self.label_map.class_ids if class_id in self._class_ids],
-            known=known,
-            new=new,
-            share_names=share_names,
-        )
-        return update, arrays
 
     def _in_own_order(self, weights: Arrays, order: SlotOrder, into: Arrays) -> Arrays:
         return move_head(weights, into, self.bundle.manifest.head, order.shared, order.own)

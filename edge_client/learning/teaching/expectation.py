@@ -35,15 +35,15 @@ class Expectation:
     """What to expect of one label, in per cent of windows.
 
     Attributes:
-        label: the label.
-        takes: how many there are.
-        spread: scatter of the takes, as a share of the variance within a word; 0 for a single take.
-        misses: of sounds like the takes.
-        misses_of_others: of the same sound by other people, or from other sources.
-        false_accepts: of words that nobody taught.
-        near: labels and words that it resembles, the most similar first.
-        same: of the labels, those that sound the same: perhaps it was taught under two names.
-        advice: what would help.
+        label: Name of the label.
+        takes: Number of its takes.
+        spread: Scatter of the takes, as a share of the variance within a word; 0 for a single take.
+        misses: Share of sounds like the takes that are missed.
+        misses_of_others: Share that is missed of the same sound by other people, or from other sources.
+        false_accepts: Share of words that nobody taught which are taken for it.
+        near: Labels and words that it resembles, the most similar first.
+        same: Labels that sound the same: perhaps it was taught under two names.
+        advice: Ways in which it would be recognised better.
     """
 
     label: str

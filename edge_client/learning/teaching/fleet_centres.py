@@ -14,7 +14,7 @@ import numpy as np
 
 from fleet_protocol.arrays import Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.prototypes import FleetPrototypes
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 
 _CENTRES = 100
 _OFF = 2.0

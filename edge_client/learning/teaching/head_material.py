@@ -38,10 +38,10 @@ class Heard:
     """Embeddings of what the device itself heard, float32; the last axis counts the embedding's numbers.
 
     Attributes:
-        takes: by label, [clips, variants, numbers]; the first variant is the clip as it was recorded.
-        rejected: by label, what the owner said is not it; the same axes.
-        nothing: windows of the room when nothing happens, and of artificial noise, [windows, numbers].
-        spliced: windows made of pieces of several labels' clips, [windows, numbers].
+        takes: Embeddings by label, [clips, variants, numbers]; the first variant is the clip as it was recorded.
+        rejected: Embeddings by label of what the owner said is not it; the same axes.
+        nothing: Embeddings of windows of the room when nothing happens, and of artificial noise, [windows, numbers].
+        spliced: Embeddings of windows made of pieces of several labels' clips, [windows, numbers].
     """
 
     takes: Mapping[str, Floats]
@@ -55,10 +55,10 @@ class Sound:
     """What tells of one output of the head.
 
     Attributes:
-        slot: the output.
-        rows: embeddings, float32 [rows, numbers].
-        centres: means around which more are drawn, float32 [centres, numbers].
-        share: rows in one pass, as a share of a label's.
+        slot: Output of the head.
+        rows: Embeddings, float32 [rows, numbers].
+        centres: Means around which more are drawn, float32 [centres, numbers].
+        share: Rows in one pass, as a share of a label's.
     """
 
     slot: int
@@ -72,9 +72,10 @@ class HeadMaterial:
     """All sounds, and how far draws lie from their centres.
 
     Attributes:
-        sounds: labels' and the background's; an output may have several.
-        scatter: float64 [numbers, numbers]; its product with normal numbers is a draw's distance from its centre.
-        own: the same of the device's own takes alone; None where there is nothing else, or no take.
+        sounds: Sounds of labels and of the background; an output may have several.
+        scatter: Matrix whose product with normal numbers is a draw's distance from its centre, float64 [numbers,
+            numbers].
+        own: Sounds and scatter of the device's own takes alone; None where there is nothing else, or no take.
     """
 
     sounds: tuple[Sound, ...]
@@ -164,8 +165,8 @@ class Words:
     """Which words of the pretraining are labels.
 
     Attributes:
-        same: by slot, the word that the label is.
-        other: the words that are no label's.
+        same: Word that a label is, by slot.
+        other: Words that are no label's.
     """
 
     same: Mapping[int, int]

@@ -41,12 +41,12 @@ class IncrementalTask:
     """What is to be learned, the same for both sets of weights.
 
     Attributes:
-        label_map: with the new labels in it.
-        known: slots that the model knew before and must not forget, in order.
-        clips: the owner's.
-        quiet: normalised features of what is no sound in particular, float32 [rows, frames, coefficients].
-        spliced: the same of sounds that are none of the labels', made from the owner's clips.
-        public_set: of the fleet; None where the device never saw one.
+        label_map: Label map with the new labels in it.
+        known: Slots that the model knew before and must not forget, in order.
+        clips: Clips of the owner.
+        quiet: Normalised features of what is no sound in particular, float32 [rows, frames, coefficients].
+        spliced: Normalised features of sounds that are none of the labels', made from the owner's clips.
+        public_set: Public set of the fleet; None where the device never saw one.
     """
 
     label_map: LabelMap
@@ -119,11 +119,11 @@ class _Rehearsal:
     """Rows that keep the model from forgetting.
 
     Attributes:
-        public: normalised features, float32 [rows, frames, coefficients], of which each pass draws some.
-        scores: float32 [rows, capacity], the model's own former scores on them.
-        per_pass: how many it draws.
-        always: rows of every pass: data impressions.
-        labels: float32 [rows, capacity], their targets.
+        public: Normalised features, float32 [rows, frames, coefficients], of which each pass draws some.
+        scores: The model's own former scores on them, float32 [rows, capacity].
+        per_pass: Number of rows that a pass draws.
+        always: Rows of every pass: data impressions.
+        labels: Targets of these rows, float32 [rows, capacity].
         proximal: FedProx' mu.
     """
 

@@ -15,14 +15,14 @@ class Taught:
     """The result of a teaching.
 
     Attributes:
-        trained: weights with which the next round goes on.
-        listening: weights that recognise sounds.
-        label_map: of both.
-        clips: how many clips were learned from.
-        background_trained: whether the outputs for what is no label are trained; all labels are then.
-        slots: labels that were learned, where not all were.
-        expected: how well each label will be recognised, where that can be told.
-        tails: by label, level and scale of ``edge_client.detection.calibration.Tail``.
+        trained: Weights with which the next round goes on.
+        listening: Weights that recognise sounds.
+        label_map: Label map of both.
+        clips: Number of clips that were learned from.
+        background_trained: Whether the outputs for what is no label are trained; all labels are then.
+        slots: Slots of the labels that were learned, where not all were.
+        expected: Expectation how well each label will be recognised, where that can be told.
+        tails: Level and scale by label, as of ``edge_client.detection.calibration.Tail``.
     """
 
     trained: Arrays

@@ -16,7 +16,7 @@ from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import SELECTION_CAP
 from aggregator_server.selection.contract import Candidate
 from aggregator_server.selection.draw import data_sizes
-from aggregator_server.strategies.personalisation import group_by_size
+from edge_client.learning.personalisations.group_balanced import group_by_size
 
 
 def test_sizes_are_capped_by_the_lower_median():

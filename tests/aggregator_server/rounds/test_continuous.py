@@ -7,8 +7,8 @@ from aggregator_server.errors import InvalidPlanError, NotSelectedError, RoundCl
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassReport
-from fleet_protocol.prototypes import FleetPrototypes
 from tests.support.core_fleet import CoreFleet
 from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 

@@ -1,6 +1,7 @@
 """A data folder of an earlier release: its tables are changed, its rows stay, and its open round ends."""
 
 import contextlib
+import json
 import signal
 import sqlite3
 import subprocess
@@ -12,7 +13,8 @@ import pytest
 
 from aggregator_server.fleet.classes import list_classes
 from aggregator_server.fleet.devices import list_devices
-from aggregator_server.rounds.views.replies import describe_round, summarise_round
+from aggregator_server.rounds.schedules import list_schedules
+from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
 from aggregator_server.store import Store, migrations
 from aggregator_server.store.database import MANAGED
 from fleet_protocol.messages import Versions
@@ -95,6 +97,47 @@ def test_an_open_round_of_version_4_goes_on_and_its_devices_are_known_to_be_outd
     assert fleet.advance(301.0) == 2
     assert summarise_round(fleet.store, 2).state == "done"
     fleet.store.close()
+
+
+def test_what_operators_did_and_series_of_rounds_get_tables_of_their_own(tmp_path):
+    folder = unpacked(4, tmp_path)
+    with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database:
+        names = [row[1] for row in database.execute("PRAGMA table_info(rounds)") if row[1] != "round_id"]
+        copied = f"INSERT INTO rounds (round_id, {', '.join(names)}) SELECT ?, {', '.join(names)} FROM rounds"
+        plan = database.execute("SELECT plan FROM rounds WHERE round_id = 2").fetchone()[0]
+        merging = json.loads(plan) | {"rounds": "continuous", "every_s": 3600.0, "selection": {"name": "all"}}
+        details = json.dumps({"betas": {}, "operation": {"without_devices": ["a"]}})
+        database.execute("UPDATE rounds SET state = 'failed', reason = 'cancelled', closed_at = 5.0 WHERE round_id = 2")
+        database.execute(f"{copied} WHERE round_id = 1", (3,))
+        database.execute(
+            "UPDATE rounds SET operation = 'restore', restores = 1, details = ? WHERE round_id = 3", (details,)
+        )
+        for number, state, series in ((4, "failed", 4), (5, "done", 5), (6, "open", 5)):
+            database.execute(f"{copied} WHERE round_id = 2", (number,))
+            database.execute(
+                "UPDATE rounds SET state = ?, series = ?, strategy = 'prototypes', plan = ?, deadline_at = NULL, "
+                "opened_at = ? WHERE round_id = ?",
+                (state, series, json.dumps(merging), 100.0 + number, number),
+            )
+        database.commit()
+    store = Store(folder)
+    found = {info.round_id: info for info in list_rounds(store, None, 9)}
+    assert [(info.operation, info.restores) for info in (found[1], found[3])] == [(None, None), ("restore", 1)]
+    assert describe_round(store, 3).operation == {"without_devices": ["a"]}
+    assert [(found[number].series, found[number].schedule) for number in (2, 4, 5, 6)] == [
+        (None, None),
+        (4, 1),
+        (5, 2),
+        (5, 2),
+    ]
+    (schedule,) = list_schedules(store)  # the other one had ended
+    assert (schedule.schedule_id, schedule.continuous, schedule.last_round) == (2, True, 6)
+    assert (schedule.round.strategy, schedule.round.rounds, schedule.round.every_s) == (
+        "prototypes",
+        "continuous",
+        3600,
+    )
+    store.close()
 
 
 def test_the_second_start_changes_nothing(folder):

@@ -10,8 +10,8 @@ from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.prototypes import STRATEGY, aggregate, check
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassReport, Update
-from fleet_protocol.prototypes import FleetPrototypes
 from tests.support.core_fleet import CoreFleet
 from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS, WORDS, clips, embedded_public_set
 

@@ -10,8 +10,8 @@ from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class, split_class
 from aggregator_server.undo.views import list_class_history
 from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassAssignment, MergedClass
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import SharingDevice, tiny_bundle

@@ -182,6 +182,7 @@ def test_every_door_has_its_own_key(fleet):
         "/v1/devices": ADMIN,
         "/v1/rounds": ADMIN,
         "/v1/rounds/1": ADMIN,
+        "/v1/schedules": ADMIN,
         "/v1/audit": ADMIN,
         "/v1/tokens": ADMIN,
         "/v1/invitations": ADMIN,

@@ -13,6 +13,7 @@ import pytest
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
 from aggregator_server.strategies.registry import strategy as chosen
+from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
@@ -65,7 +66,8 @@ def real_upload(bundle, shards, plan, round_id, number, weights):
     context = RoundContext(
         public, None, Bundle(manifest, bundle.graph, weights), trained=round_id > 1, first=round_id == 1
     )
-    job = WeightSharing(model, label_map, work, context, device_id(number), shared)
+    method = shared_model_method(plan.local.name)
+    job = WeightSharing(method, model, label_map, work, context, device_id(number), shared)
     mine = shards.rows(number)
     update, arrays = job.contribute(Clips(shards.features(mine)[None], shards.labels(mine)), share_names=False)
     return update, arrays

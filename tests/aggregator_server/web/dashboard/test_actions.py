@@ -93,6 +93,31 @@ def test_a_round_is_opened_once_and_cancelled(aggregator, operator):
     assert told(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
 
 
+def test_rounds_are_scheduled_listed_and_ended(aggregator, operator):
+    wanted = {"strategy": "zero_shot", "when": "daily", "daily_at": "25:00", "zone": ""}
+    wrong = operator.post("/rounds", "/rounds/new", **wanted)
+    assert wrong.status_code == 422
+    assert "time of day" in wrong.text
+    assert 'value="daily" checked' in wrong.text  # the form as it was
+    made = operator.post("/rounds", "/rounds/new", **wanted | {"daily_at": "03:00", "zone": "Europe/Paris"})
+    done(made, "/rounds", "scheduled")
+    assert newest(aggregator) == ("schedule_made", "administrator's token")
+    settings = {"with_settings": "yes", "when": "interval", "interval_hours": "6", "quorum": "80"}
+    done(operator.post("/rounds", "/rounds/new", strategy="zero_shot", **settings), "/rounds", "scheduled")
+    daily, interval = told(aggregator, "/v1/schedules")
+    assert (daily["daily_at"], daily["zone"], interval["interval_s"]) == ("03:00", "Europe/Paris", 21_600.0)
+    assert interval["round"]["quorum"] == 0.8
+    page = operator.get("/rounds").text
+    assert "Daily at 03:00 (Europe/Paris)" in page
+    assert f'href="/rounds/{interval["last_round"]}"' in page
+    for schedule in (daily, interval):
+        done(operator.post(f"/schedules/{schedule['schedule_id']}/end", "/rounds"), "/rounds", "schedule-ended")
+    assert told(aggregator, "/v1/schedules") == []
+    assert "No round opens by itself" in operator.get("/rounds").text
+    path = f"/rounds/{interval['last_round']}"  # its round goes on
+    done(operator.post(f"{path}/cancel", path), path, "cancelled")
+
+
 def test_devices_own_models_are_replaced_only_where_the_operator_agrees(operator):
     for settings in ({}, {"with_settings": "yes"}):
         wanted = {"strategy": "fedavg"} | settings

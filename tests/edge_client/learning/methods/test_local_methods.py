@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.learning.methods import fedkws_ui, fedmlac, fedmmd
-from edge_client.learning.methods.local_method import LocalTask, Rehearsal, train_shared
 from edge_client.learning.methods.registry import local_methods, shared_model_methods
+from edge_client.learning.rounds.local_training import LocalTask, Rehearsal, train_shared
 from edge_client.learning.slot_order import SlotOrder, move_head
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime

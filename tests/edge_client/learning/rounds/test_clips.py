@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from edge_client.learning.methods.registry import shared_model_method
 from edge_client.learning.rounds.clips import public_clips
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
@@ -22,7 +23,8 @@ def test_public_rows_have_the_device_s_slots_and_no_impressions_of_classes_that_
     labels, synthetic = np.array([0, 1, 2, 3, 0, 3]), np.array([0, 0, 0, 1, 1, 1], np.bool_)
     public = PublicSet(bundle.manifest.feature_settings, classes, x, labels, synthetic)
     label_map = LabelMap(32, (Slot("kettle"), Slot("d", "c3"), Slot("a", "c0"), Slot("c", "c2")))
-    job = WeightSharing(model, label_map, work_of(), RoundContext(public, None, bundle), "1" * 32, model)
+    method = shared_model_method("fedavg")
+    job = WeightSharing(method, model, label_map, work_of(), RoundContext(public, None, bundle), "1" * 32, model)
     own = Clips(np.zeros((1, 2, *model.manifest.input_shape), np.float32), np.array([2, 2]))
     found = public_clips(job, own)
     assert found.slots.tolist() == [2, 3, 1, 1]  # class 1 has no slot, and of class 0 there are clips

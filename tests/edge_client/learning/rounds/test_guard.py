@@ -5,20 +5,19 @@ import dataclasses
 import numpy as np
 import pytest
 
+from edge_client.learning.personalisations.personalisation import FINE_TUNING, fine_tune
 from edge_client.learning.rounds.guard import Evidence, Listener, judge, public_rows, recognised
-from edge_client.learning.rounds.personalise import fine_tune
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
-from fleet_protocol.personalisation import PERSONALISATION
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.setting import complete
 from fleet_protocol.tensors import Arrays
 
 LABELS = LabelMap(32).add("yes", "yes").add("no", "no").add("up", "up")
-HOW = complete("local", PERSONALISATION["local"], {"learning_rate": 0.02, "epochs": 20})
+HOW = complete("local", FINE_TUNING, {"learning_rate": 0.02, "epochs": 20})
 
 
 @pytest.fixture(scope="module")

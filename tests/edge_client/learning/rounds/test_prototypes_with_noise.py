@@ -5,7 +5,7 @@ import pytest
 
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from edge_client.learning.rounds.prototypes import PrototypeRound
+from edge_client.learning.rounds.prototype_sharing import PrototypeRound
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassInfo, Work

@@ -6,8 +6,8 @@ import pytest
 from edge_client.learning.teaching.fleet_centres import centres
 from edge_client.learning.teaching.head_material import Heard, head_material
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.prototypes import FleetPrototypes
 from fleet_protocol.ready_bundles import find_bundle
 
 

@@ -1,0 +1,147 @@
+"""Prototypes: the device's part of a round, in which no network is trained (docs/methods.md, "Prototypes").
+
+Contribute: send the mean embedding of each label's clips. Learn: take up classes, and fit the head as teaching does,
+with the fleet's prototypes beside the device's own clips.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+import numpy as np
+
+from edge_client.config import Config
+from edge_client.errors import ModelError, RecordingError
+from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
+from edge_client.learning.prototype_noise import noise_rng, private_mean
+from edge_client.learning.rounds.choice import after_round, choose
+from edge_client.learning.rounds.clips import held_out_metrics
+from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.upload import build_update
+from edge_client.learning.teaching.hearing import Hearing
+from edge_client.learning.teaching.job import go_over
+from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState, Progress, SavedModel
+from fleet_protocol.arrays import Floats
+from fleet_protocol.fleet_prototypes import FleetPrototypes
+from fleet_protocol.messages import Learned, Update, Work, to_json
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays, pack
+
+
+class PrototypeRound:
+    """One device's work in one round; a :class:`edge_client.learning.rounds.job.RoundPart`."""
+
+    def __init__(self, config: Config, state: DeviceState, saved: SavedModel, work: Work) -> None:
+        """Prepare.
+
+        Args:
+            config: Configuration of the device.
+            state: Its state folder.
+            saved: Its model.
+            work: What the aggregator asks for; its blobs are in the state folder.
+
+        Raises:
+            ModelError: the device's bundle carries no words of a pretraining.
+            FeatureMismatchError: the bundle and the public set compute features differently.
+        """
+        manifest = saved.bundle.manifest
+        self._statistics = manifest.embedding_statistics
+        if self._statistics is None or not manifest.background:
+            raise ModelError(
+                "the strategy prototypes needs a bundle with the words of its front end's pretraining, and this "
+                f'device\'s ({manifest.architecture}) has none; use another, such as bundle = "base"'
+            )
+        public_set = PublicSet.unpack(state.blob(work.public_set))
+        self._settings = manifest.feature_settings
+        self._settings.require_same(
+            public_set.settings, f"this device's bundle ({manifest.architecture})", "the public set"
+        )
+        self.context = RoundContext(public_set, None)
+        self.label_map = saved.progress.label_map
+        self.model: ModelRuntime
+        self.work = work
+        self._config = config
+        self._state = state
+        self._saved = saved
+
+    def contribute(self) -> None:
+        """Write the upload into the outbox, and then the labels' slots.
+
+        Raises:
+            RecordingError: there is no readable clip.
+            LabelError: the head has no free slot.
+        """
+        takes = Hearing(self._config, self._settings, self._state.embeddings_path).heard().takes
+        if not takes:
+            raise RecordingError(
+                f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
+            )
+        update, arrays, progress = self._upload(takes)
+        self._state.to_send(self._state.update_path(self.work.round_id), pack(arrays, to_json(update)))
+        self._state.save_model(self._saved.bundle.weights, self._saved.listening, progress)
+
+    def _upload(self, takes: Mapping[str, Floats]) -> tuple[Update, Arrays, Progress]:
+        label_map = take_labels(self._saved.progress.label_map, tuple(takes), self.work.classes)
+        owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
+        with_clips = sorted(set(owners.tolist()))
+        new = to_report(label_map, with_clips)
+        of_fleet = {info.class_id for info in self.work.classes}
+        known = [slot for slot in with_clips if label_map.class_ids[slot] in of_fleet]
+        update = build_update(
+            self.work,
+            self._state.identity().device_id,
+            features=self._settings.digest,
+            label_map=label_map,
+            slots=owners,
+            classes=[str(label_map.class_ids[slot]) for slot in known],
+            known=known,
+            new=new,
+            share_names=self._config.device.share_names,
+        )
+        own = np.concatenate([clips[:, 0] for clips in takes.values()])
+        means = np.stack([self._mean(own[owners == slot])[None] for slot in (*known, *new)])
+        counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
+        before = self._saved.progress
+        unheard = (*before.unheard, *label_map.new_since(before.label_map))
+        progress = dataclasses.replace(before, label_map=label_map, contributed=self.work.round_id, unheard=unheard)
+        return update, {"prototypes": means, "counts": counts}, progress
+
+    def _mean(self, embeddings: Floats) -> Floats:
+        """Return the mean embedding of a class, with the plan's noise: the same as long as its clips are the same."""
+        assert self._statistics is not None
+        settings = self.work.plan.local.settings
+        clip_norm, noise = float(settings["clip_norm"]), float(settings["noise"])
+        rng = noise_rng(self._state.noise_key(), embeddings, clip_norm, noise)
+        return private_mean(embeddings, self._statistics, clip_norm, noise, rng)
+
+    def learn(self) -> None:
+        """Write the report into the outbox, and then the model.
+
+        Raises:
+            LabelError: the head has no free slot.
+            ModelError: the training diverged.
+        """
+        label_map = link_recognised(self._saved.progress.label_map, self.work.assignments)
+        if self._config.device.learn_discovered:
+            label_map = adopt_classes(label_map, [info for info in self.work.classes if info.discovered_in is not None])
+        self.label_map = label_map
+        progress = after_round(self._saved.progress, self)
+        progress = dataclasses.replace(progress, provisional=self._provisional(), unheard=())
+        made = go_over(self._config, self._state, dataclasses.replace(self._saved, progress=progress))
+        if made is None:
+            raise RecordingError(f"no readable clips in {self._config.clips_folder}; record or import some first")
+        self.model = ModelRuntime(self._saved.bundle, self._config.device.threads)
+        chosen, verdict = choose(self._config, self._saved, self, made, taught=True)
+        metrics = verdict.metrics | held_out_metrics(self._config, self)
+        round_id = self.work.round_id
+        report = Learned(round_id, metrics, personalised=self.work.fine_tune, kept_own=verdict.kept_own)
+        self._state.to_send(self._state.learned_path(round_id), json.dumps(to_json(report)).encode())
+        chosen.save(self._state)
+
+    def _provisional(self) -> tuple[str, ...]:
+        if self.work.prototypes is None:
+            return ()
+        return FleetPrototypes.unpack(self._state.blob(self.work.prototypes)).provisional

@@ -1,0 +1,150 @@
+"""A device's part in a round of prototypes, as its training process does it."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from edge_client.audio.recordings import Recordings
+from edge_client.clips.public_set import build_public_set
+from edge_client.errors import ModelError
+from edge_client.features.front_end import open_front_end
+from edge_client.learning.methods.prototypes import METHOD
+from edge_client.learning.rounds.prototype_sharing import PrototypeRound
+from edge_client.learning.training_job import RoundWork, to_line
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.fleet_prototypes import FleetPrototypes
+from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Work
+from fleet_protocol.setting import complete
+from fleet_protocol.tensors import digest, unpack
+from tests.support.checkout import ROOT
+from tests.support.device_fleet import wait_for
+from tests.support.sounds import melody, write_clips
+from tests.support.taught_device import Device, recall
+
+pytestmark = pytest.mark.slow
+
+CLASSES = ("yes", "no")
+
+
+@pytest.fixture
+def device(tmp_path, pretrained_bundle):
+    made = Device(tmp_path, pretrained_bundle, training="teach_epochs = 8")
+    for label in ("yes", "stop"):
+        write_clips(made.clips, label, 4, seed=1)
+    return made
+
+
+@pytest.fixture
+def public(device, tmp_path):
+    for label in CLASSES:
+        write_clips(tmp_path / "public", label, 6, seed=99)
+    settings = device.state.load_model(device.bundle).bundle.manifest.feature_settings
+    return build_public_set(tmp_path / "public", settings, list(CLASSES), 6)
+
+
+def kept(device, data):
+    write_durably(device.state.blob_path(digest(data)), data)
+    return digest(data)
+
+
+def work_of(device, public, kind="contribute", prototypes=None, classes=None, **settings):
+    plan = RoundPlan(
+        local=Choice("prototypes", complete("the method", METHOD.settings, settings)),
+        aggregation=Choice("prototype_mean"),
+        selection=Choice("all"),
+        deadline_s=60.0,
+        quorum=0.5,
+        seed=0,
+    )
+    return Work(
+        kind=kind,
+        round_id=3,
+        plan=plan,
+        public_set=kept(device, public.pack()),
+        consensus=None,
+        classes=classes or public.classes,
+        prototypes=None if prototypes is None else kept(device, prototypes.pack()),
+    )
+
+
+def do(device, work, ends=True):
+    """Have the training process do the work; with ``ends`` False, kill it while it fits the head."""
+    command = [sys.executable, "-m", "edge_client.learning.worker", str(device.folder / "edge.toml")]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        child.stdin.write(to_line(RoundWork(work)))
+        child.stdin.flush()
+        if not ends:
+            wait_for(lambda: device.state.embeddings_path.exists(), what="the embeddings")
+            child.kill()
+            return
+        errors = child.stderr.read()
+        assert child.wait(90) == 0, errors
+
+
+def of_another_device(public):
+    """What a fleet has whose other device was taught "down"; a class that it calls sound-2."""
+    clips = np.stack([melody("down", np.random.default_rng([5, seed])) for seed in range(6)]).astype(np.float32)
+    mean = open_front_end(public.settings)(clips).mean(axis=0)
+    found = FleetPrototypes(public.settings.digest, ("c2",), mean[None], np.array([1]), ("c2",))
+    return found, (*public.classes, ClassInfo("c2", "sound-2", 2))
+
+
+def test_it_sends_the_means_of_its_clips_and_their_numbers_the_same_after_a_kill(device, public):
+    work = work_of(device, public)
+    do(device, work, ends=False)
+    do(device, work)
+    sent = device.state.waiting(device.state.update_path(3))
+    arrays, document = unpack(sent)
+    assert (document["classes"], document["known"]) == (["yes"], ["yes"])
+    (report,) = document["reports"]
+    clips = Recordings(device.clips, public.settings)
+    for row, label in enumerate(("yes", "stop")):
+        expected = open_front_end(public.settings)(clips.load(clips.clips(label))).mean(axis=0)
+        np.testing.assert_allclose(arrays["prototypes"][row], expected, atol=1e-5)
+    assert arrays["counts"].tolist() == [4.0, 4.0]
+    saved = device.state.load_model(device.bundle)
+    assert saved.progress.label_map.names[report["slot"]] == "stop"
+    do(device, work)
+    assert device.state.waiting(device.state.update_path(3)) == sent
+
+
+def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_model_after_a_kill(
+    device, public, tmp_path
+):
+    prototypes, classes = of_another_device(public)
+    work = work_of(device, public, "learn", prototypes, classes)
+    shutil.copytree(device.state.folder, tmp_path / "before")
+    do(device, work, ends=False)
+    do(device, work)
+    saved = device.state.load_model(device.bundle)
+    assert saved.progress.provisional_labels == ("sound-2",)
+    assert (saved.progress.learned, saved.progress.background_trained) == (3, True)
+    assert json.loads(device.state.waiting(device.state.learned_path(3)))["round_id"] == 3
+    assert recall(tmp_path, saved, "yes") > 0.8
+    assert recall_as(saved, "down", "sound-2") > 0.5
+    model = (device.state.folder / "model.safetensors").read_bytes()
+    shutil.rmtree(device.state.folder)
+    shutil.copytree(tmp_path / "before", device.state.folder)
+    do(device, work)
+    assert (device.state.folder / "model.safetensors").read_bytes() == model
+
+
+def recall_as(saved, sound, label):
+    """Share of clips of a sound that are taken for a label."""
+    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
+    clips = np.stack([melody(sound, np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
+    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
+    return (model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(label)).mean()
+
+
+def test_a_bundle_without_words_of_a_pretraining_is_refused(tmp_path, bundles, public):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = Device(folder, bundles["cnn1"])
+    with pytest.raises(ModelError, match="words of its front end"):
+        PrototypeRound(other.config, other.state, other.state.load_model(other.bundle), work_of(other, public))
