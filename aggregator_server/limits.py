@@ -32,7 +32,6 @@ DRAINED_BYTES = UPDATE_BYTES
 # Connections.
 CONNECTIONS = 8_192
 ADDRESS_SHARE = 0.5  # of them, for one address: a proxy, or a home
-WORKERS = 32  # processes that serve one fleet
 CONNECTIONS_PER_DEVICE = 8
 FILES_PER_CONNECTION = 2  # its socket, and a file that it uploads or downloads
 FILES_OF_SERVER = 256  # the database, the log, and connections that were accepted and are not counted yet
@@ -45,7 +44,7 @@ RETRY_AFTER_S = 5
 SESSION_S = 8 * 3600.0  # after which a person signs in again
 SESSIONS_PER_TOKEN = 16  # the next one ends the oldest
 FORM_FIELDS = 500
-STREAMS = 32  # of live pages, in each process
+STREAMS = 32  # of live pages
 STREAMS_PER_SESSION = 6
 STREAM_S = 60.0  # after which a page asks for another one, and its session is looked at again
 STREAM_LOOK_S = 1.0  # between two looks at the rounds
@@ -56,7 +55,7 @@ DISK_THREADS = 8  # that mostly wait for the disk to have an upload
 OTHER_THREADS = 6
 UPLOADS_READ_AT_ONCE = 16
 TURN_S = 0.5  # without a byte, after which another is read
-# Of all uploads together that are coming in, in each process: twice what those can have whose turn it is.
+# Of all uploads together that are coming in: twice what those can have whose turn it is.
 INCOMING_BYTES = 2 * UPLOADS_READ_AT_ONCE * UPDATE_BYTES
 READ_BYTES = 256 * 2**10  # at once of a body, when its reader asks for more
 WOKEN_AT_ONCE = 16
@@ -99,7 +98,7 @@ COMPUTATION_DEATHS = 3
 # Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
 LEAST_FREE_SHARE = 0.05
 
-# Rows of the audit about requests with wrong tokens, in each process. What comes beyond them is counted in one row.
+# Rows of the audit about requests with wrong tokens. What comes beyond them is counted in one row.
 REFUSALS_NOTED_S = 3600.0  # in this time
 REFUSALS_NOTED = 200  # of all addresses together
 REFUSALS_NOTED_OF_ADDRESS = 20

@@ -30,10 +30,10 @@ class Health:
 
     Attributes:
         status: ``ok``, or ``storage_full`` where no upload is taken in because the disk is nearly full.
-        version: of the program.
-        open_round: number of the round that is open.
-        free_bytes: room on the disk of the data folder.
-        disk_bytes: all of that disk.
+        version: Version of the program.
+        open_round: Number of the round that is open.
+        free_bytes: Room on the disk of the data folder.
+        disk_bytes: Size of that disk.
     """
 
     status: str
@@ -44,7 +44,7 @@ class Health:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConductInfo:
+class ReputationInfo:
     """How a device behaved in the rounds so far.
 
     Attributes:
@@ -88,15 +88,15 @@ class DeviceInfo:
         features: Settings of its features.
         labels: Names of the labels that its owner taught it, where it shares them.
         clips: Number of clips that it last reported; 0 before it has reported any.
-        trouble: Why it could not contribute to the last round that asked it, as it says; "" where nothing is wrong.
+        trouble: Reason, as it says, why it could not contribute to the last round that asked it; "" where it could.
         enrolled_at: Time of its first enrolment.
         seen_at: Time of its last request, to half a minute.
         revoked_at: Time of its revocation, or of its leaving; None for an active device.
         group: Group of the invitation by which it came, for people.
         invitation: Number of that invitation; None for one that came by the enrolment token.
         waiting: Whether an operator has yet to admit it.
-        conduct: How it behaved in the rounds so far.
-        versions: What it runs, as it says; empty texts where it does not.
+        conduct: Its reputation from the rounds so far.
+        versions: Versions that it runs, as it says; empty texts where it does not.
         outdated: Whether it runs an older program than the server, and was not revoked.
     """
 
@@ -113,7 +113,7 @@ class DeviceInfo:
     invitation: int | None
     waiting: bool
     trouble: str = ""
-    conduct: ConductInfo = field(default_factory=ConductInfo)
+    conduct: ReputationInfo = field(default_factory=ReputationInfo)
     versions: Versions = field(default_factory=Versions)
     outdated: bool = False
 
@@ -227,10 +227,10 @@ class AuditEntry:
     Attributes:
         audit_id: Number of the entry, from 1.
         at: Time at which it happened.
-        who: Who did it: the name of a token, a device or an invitation; ``server`` for what happens by itself.
+        who: Author: the name of a token, a device or an invitation; ``server`` for what happens by itself.
         address: Network address of the request; None where there was none.
         what: Kind of what happened.
-        details: What it was done to.
+        details: Things that it was done to.
     """
 
     audit_id: int
@@ -320,8 +320,7 @@ class ClassDetail:
         class_id: Identifier; none is given twice.
         name: Name for people.
         discovered_in: Number of the round that discovered it; None for a class of the first public set.
-        state: active (one of the fleet's), proposed (waits for an operator), rejected, retired, merged, or undone (its
-            round was).
+        state: One of active, proposed (waits for an operator), rejected, retired, merged, or undone (its round was).
         merged_into: Class that it was merged into.
         split_from: Class that it was split from.
         reports: Sounds of devices that became this class; those of labels of its name are not among them.
@@ -453,8 +452,7 @@ class RoundSummary:
         group: Index of the group whose round it is, 0 for the devices with the fewest clips.
         series: Number of the first of the continuous rounds that it is one of.
         schedule: Number of the schedule that opened it.
-        operation: What an operator did to the fleet, in place of a round with devices: approve, merge, split, retire or
-            restore.
+        operation: Change by an operator, in place of a round with devices: approve, merge, split, retire or restore.
         restores: Number of the round whose state was restored.
         undone_by: Number of the restoration since which this round does not count.
     """
@@ -517,7 +515,7 @@ class ParticipantInfo:
         personalised: Whether it fine-tuned the result on its own clips.
         kept_own: Whether it listens with a model of its own, because the result is worse for it.
         learned_metrics: Its measurements after learning.
-        recognition: What it recognises before the round and with its result, read from these.
+        recognition: Shares that it recognises before the round and with its result, read from these.
     """
 
     device_id: str

@@ -1,4 +1,4 @@
-"""Where an aggregator is found: which addresses never leave a machine, and the link that invites a device."""
+"""Addresses: which never leave a machine, what counts as one, and the link that invites a device."""
 
 from __future__ import annotations
 
@@ -18,6 +18,19 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
+def network_of(host: str) -> str:
+    """Return what counts as one address: of IPv6, the network of 64 bits, because a client has all of it."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, 64), strict=False))
 
 
 def is_clear(url: str) -> bool:

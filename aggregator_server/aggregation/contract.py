@@ -22,13 +22,13 @@ class UploadTerms:
     """What an upload must fit, known without opening any array.
 
     Attributes:
-        public_set: digest of the round's public set.
-        samples: rows of the public set.
-        class_ids: the fleet's classes in column order.
-        settings: of the public set's features.
-        manifest: of the shared model; None in a round without one.
-        feature_range: reads the range of the public recordings' features, which descriptions of sounds must keep to;
-            None: nobody knows it.
+        public_set: Digest of the round's public set.
+        samples: Number of rows of the public set.
+        class_ids: The fleet's classes in column order.
+        settings: Settings of the public set's features.
+        manifest: Manifest of the shared model; None in a round without one.
+        feature_range: Function that reads the range of the public recordings' features, to which descriptions of sounds
+            must keep; None where nobody knows it.
     """
 
     public_set: str
@@ -44,9 +44,9 @@ class Contribution:
     """One device's checked upload.
 
     Attributes:
-        update: its document.
-        read: loads its arrays, read-only, as docs/protocol.md describes them. All uploads together may be large: look
-            at one after the other, and copy what is to stay. Any thread may call it.
+        update: Document of the upload.
+        read: Function that loads its arrays, read-only, as docs/protocol.md describes them. All uploads together may be
+            large: read one after the other, and copy what is to stay. Any thread may call it.
     """
 
     update: Update
@@ -58,9 +58,9 @@ class SharedModel:
     """The shared model that a round trains.
 
     Attributes:
-        manifest: of its bundle.
-        weights: what the devices started from, by name.
-        state: what the aggregation kept from the round before, such as a server optimiser's moments; empty at first.
+        manifest: Manifest of its bundle.
+        weights: Weights that the devices started from, by name.
+        state: State that the aggregation kept from the round before, such as an optimiser's moments; empty at first.
     """
 
     manifest: Manifest
@@ -73,11 +73,11 @@ class ClassTerms:
     """What a round may do about classes.
 
     Attributes:
-        max_classes: how many the fleet may have; the shared model's head may have fewer slots than other fleets allow.
-        proposed: classes that wait for an operator.
-        reserved: identifiers of all classes that the fleet had, or may get: no other class may have one of them.
-        merged: classes that an operator merged, and the classes that they became.
-        review: whether a new class waits for an operator before it is one of the fleet's.
+        max_classes: Largest number of classes; the shared model's head may have fewer slots than other fleets allow.
+        proposed: Classes that wait for an operator.
+        reserved: Identifiers of all classes that the fleet had, or may get: no other class may have one of them.
+        merged: Classes that an operator merged, and the classes that they became.
+        review: Whether a new class waits for an operator before it is one of the fleet's.
     """
 
     max_classes: int = CLASSES
@@ -89,23 +89,23 @@ class ClassTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundInputs:
-    """Everything that an aggregation may look at.
+    """Everything that an aggregation may use.
 
     Attributes:
-        round_id: names what the round discovers.
-        plan: with every setting filled in.
-        public_set: as the devices scored it, with the classes' present names.
-        consensus: float32 [samples, classes]; zeros before the first round has ended (f_G^0 = 0).
-        contributions: in any order: the result does not depend on it.
-        others: of devices with another network, by the plan's part for others, in any order. A strategy that shares a
-            model leaves their scores to strategies/others.py; ``recognise`` takes their new sounds along.
-        new_classes: how many new classes there are, where whoever opened the round knows it.
-        assigned: what (device, slot) is known to be from earlier rounds.
-        model: the shared model; None in a round without one.
-        has_consensus: whether the fleet has a consensus yet.
-        state: what the aggregation kept from the strategy's round before, in a round without a model; empty at first.
-        revoked: devices of whose earlier uploads nothing may count.
-        class_terms: what the round may do about classes.
+        round_id: Number of the round; names what it discovers.
+        plan: Plan with every setting filled in.
+        public_set: Public set as the devices scored it, with the classes' present names.
+        consensus: Consensus, float32 [samples, classes]; zeros before the first round has ended (f_G^0 = 0).
+        contributions: Uploads in any order: the result does not depend on it.
+        others: Uploads of devices with another network, by the plan's part for others, in any order. A strategy that
+            shares a model leaves their scores to strategies/others.py; ``recognise`` takes their new sounds along.
+        new_classes: Number of new classes, where whoever opened the round knows it.
+        assigned: Class of each (device, slot) that earlier rounds recognised.
+        model: Shared model; None in a round without one.
+        has_consensus: Whether the fleet has a consensus yet.
+        state: State kept from the strategy's round before, in a round without a model; empty at first.
+        revoked: Devices of whose earlier uploads nothing may count.
+        class_terms: What the round may do about classes.
     """
 
     round_id: int
@@ -137,10 +137,10 @@ class Proposal:
     """A new class that waits for an operator.
 
     Attributes:
-        class_id: its identifier.
-        name: what most owners call it.
-        rows: of the public set that will stand for it, float32 [rows, frames, coefficients].
-        columns: of the shared model's head, by the name of the weights: float32 [...]; empty in a round without one.
+        class_id: Identifier.
+        name: Name that most owners give it.
+        rows: Rows of the public set that will stand for it, float32 [rows, frames, coefficients].
+        columns: Columns of the shared model's head by name of the weights, float32 [...]; empty in a round without one.
     """
 
     class_id: str
@@ -154,14 +154,14 @@ class RoundResult:
     """What a round led to.
 
     Attributes:
-        public_set: the one that came in, or grown by rows and classes.
-        consensus: float32 [samples, classes] of that public set; None while the fleet has none.
-        assignments: for the devices that reported new sounds.
+        public_set: Public set of the inputs, or that one grown by rows and classes.
+        consensus: Consensus, float32 [samples, classes], on that public set; None while the fleet has none.
+        assignments: Classes for the devices that reported new sounds.
         details: JSON-ready, for people: ``accuracies``, ``betas``, ``plain_mean``, ``discovery``, ``aggregation``.
-        weights: the shared model's new weights; None in a round without one.
-        state: what the next round's aggregation gets to see.
-        prototypes: the fleet's new prototypes; None: they stay as they are.
-        proposals: new classes that wait for an operator; assignments may name them.
+        weights: The shared model's new weights; None in a round without one.
+        state: State for the next round's aggregation.
+        prototypes: The fleet's new prototypes; None: they stay as they are.
+        proposals: New classes that wait for an operator; assignments may name them.
     """
 
     public_set: PublicSet

@@ -28,9 +28,9 @@ class DeviceScores:
     """One device's scores on the public set.
 
     Attributes:
-        device_id: whose they are.
-        columns: int64 [owned]: the fleet's class of every column of ``scores``.
-        scores: float32 [samples, owned]: f_m, alpha-updated.
+        device_id: Owner of the scores.
+        columns: The fleet's class of every column of ``scores``, int64 [owned].
+        scores: f_m, alpha-updated, float32 [samples, owned].
     """
 
     device_id: str
@@ -40,13 +40,13 @@ class DeviceScores:
 
 @dataclass(frozen=True)
 class LabelWise:
-    """The new consensus, and how it came about.
+    """The new consensus, and how it was computed.
 
     Attributes:
-        scores: float32 [samples, classes].
-        accuracies: every device's accuracy on the public set, 0 to 1.
-        betas: for every column that somebody uploaded, the weight of each of its owners.
-        plain_mean: columns whose weights summed to 0, so that the plain mean was taken.
+        scores: Scores of the fleet, float32 [samples, classes].
+        accuracies: Every device's accuracy on the public set, 0 to 1.
+        betas: Weight of each owner of a column, for every column that somebody uploaded.
+        plain_mean: Columns whose weights summed to 0, so that the plain mean was taken.
     """
 
     scores: Floats

@@ -28,9 +28,9 @@ class Pruned:
     """What LPA made of the uploads.
 
     Attributes:
-        weights: float32 [weights].
-        lowest: by layer, the devices dropped for the smallest deviations, smallest first.
-        highest: by layer, the devices dropped for the largest deviations, largest last.
+        weights: Mean of what was kept, float32 [weights].
+        lowest: Devices dropped for the smallest deviations, by layer, smallest first.
+        highest: Devices dropped for the largest deviations, by layer, largest last.
     """
 
     weights: Floats

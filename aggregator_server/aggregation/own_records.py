@@ -49,10 +49,10 @@ class Records:
     """The devices' records, in the order of their ids.
 
     Attributes:
-        device_ids: whose they are.
-        sketches: r_k, float64 [devices, numbers].
-        turns: how many of each one's last updates in a row pointed against its record, int64 [devices].
-        key: seed of A, uint64 [2].
+        device_ids: Owners of the records.
+        sketches: Records r_k, float64 [devices, numbers].
+        turns: Number of each one's last updates in a row that pointed against its record, int64 [devices].
+        key: Seed of A, uint64 [2].
     """
 
     device_ids: tuple[str, ...]

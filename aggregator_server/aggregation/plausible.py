@@ -30,8 +30,8 @@ class FeatureRange:
     """The values that features of public recordings have.
 
     Attributes:
-        low: smallest value of each number of a frame, float32 [numbers].
-        high: largest value, float32 [numbers].
+        low: Smallest value of each number of a frame, float32 [numbers].
+        high: Largest value, float32 [numbers].
     """
 
     low: Floats

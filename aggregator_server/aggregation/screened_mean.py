@@ -46,13 +46,13 @@ class Screened:
     """What the screen found.
 
     Attributes:
-        distances: by layer, and for all layers as one: distance from the median in medians of these distances, over
-            the square root that more clips allow, float64 [devices].
-        against: whether the update points away from the median one, bool [devices].
-        explained: whether as many times the median number of clips lead as far, where all steps go the same way, bool
+        distances: Distance from the median in medians of these distances, over the square root that more clips allow,
+            float64 [devices]; by layer, and for all layers as one.
+        against: Whether the update points away from the median one, bool [devices].
+        explained: Whether as many times the median number of clips lead as far, where all steps go the same way, bool
             [devices]: as honest devices with many clips do in a fleet's first rounds.
-        dropped: whose upload does not count, bool [devices].
-        median: the coordinate-wise median of the uploads, float32 [weights].
+        dropped: Whether its upload does not count, bool [devices].
+        median: Coordinate-wise median of the uploads, float32 [weights].
     """
 
     distances: dict[str, Doubles]

@@ -31,8 +31,8 @@ class Layout:
     """Where every array of weights lies in a row.
 
     Attributes:
-        layers: which arrays make up a layer, as the bundle's manifest groups them.
-        shapes: shape of every array by name.
+        layers: Arrays of each layer, as the bundle's manifest groups them.
+        shapes: Shape of every array by name.
     """
 
     layers: tuple[Layer, ...]
@@ -86,10 +86,10 @@ class Updates:
     """What the devices uploaded.
 
     Attributes:
-        layout: what the columns are.
-        device_ids: whose the rows are, ascending, so that no result depends on who came first.
-        matrix: float32 [devices, weights], finite; not changed but by norm clipping, which comes before any rule.
-        start: float32 [weights], what the devices started from; None where nobody says it.
+        layout: Meaning of the columns.
+        device_ids: Owners of the rows, ascending, so that no result depends on the order of uploads.
+        matrix: Uploaded weights, float32 [devices, weights], finite; only norm clipping, before any rule, changes them.
+        start: Weights that the devices started from, float32 [weights]; None where nobody says it.
     """
 
     layout: Layout

@@ -13,9 +13,9 @@ class Named:
     """Something that a command can be told to act on.
 
     Attributes:
-        id: as the server knows it.
-        name: as people call it; None: it has no name.
-        present: whether it is in use; what is not counts only where nothing that is in use fits.
+        id: Identifier on the server.
+        name: Name for people; None where it has none.
+        present: Whether it is in use; what is not counts only where nothing that is in use fits.
     """
 
     id: str

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from aggregator_server.errors import StartError
 from aggregator_server.limits import DEVICES_PER_MINUTE
@@ -65,13 +65,7 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="age at which devices change their secret; 0: never",
     )
-    run.add_argument(
-        "--workers",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes that serve; more than one for thousands of devices",
-    )
+    run.add_argument("--workers", type=_no_workers, help=argparse.SUPPRESS)
     run.add_argument(
         "--docs-url",
         type=_site,
@@ -92,6 +86,10 @@ def _proxy(text: str) -> ProxyNetwork:
     if not network.prefixlen:
         raise argparse.ArgumentTypeError(f"{network} is every address, so any client could make up its own")
     return network
+
+
+def _no_workers(_: str) -> NoReturn:
+    raise argparse.ArgumentTypeError("one process serves a fleet now, and 1,000 devices at once; leave the option out")
 
 
 def _site(text: str) -> str:
@@ -189,7 +187,6 @@ def _run(options: argparse.Namespace) -> int:
             terms,
             keep_uploads=options.keep_uploads,
             review_classes=options.review_classes,
-            workers=options.workers,
             proxies=tuple(options.behind_proxy),
             docs_url=options.docs_url,
         )

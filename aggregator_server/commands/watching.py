@@ -1,4 +1,4 @@
-"""Follows a round until it ends: who is in, who is late, who gave nothing and why, and what it came to."""
+"""Follows a round until it ends: who is in, who is late, who gave nothing and why, and what its result is."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Seat:
 
     Attributes:
         name: Name of the device.
-        state: waiting, late, uploaded, gave nothing, learned or kept its own.
+        state: One of waiting, late, uploaded, gave nothing, learned or kept its own.
         after_s: Time from the round's opening to its upload, s.
         details: Number of clips, or why it gave nothing.
     """

@@ -24,8 +24,8 @@ class PublicEmbedding:
     """The public set of a fleet whose features are embeddings.
 
     Attributes:
-        class_ids: the fleet's classes.
-        rows: number of rows that stand for a new class.
+        class_ids: The fleet's classes.
+        rows: Number of rows that stand for a new class.
     """
 
     def __init__(self, public_set: PublicSet) -> None:

@@ -16,11 +16,21 @@ from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, MERGED, PROPOSED, REJECTED, RETIRED, ClassRow, table_of
 from fleet_protocol.messages import ClassInfo, MergedClass
 
-_C = table_of(ClassRow)
-_ALL = select(_C.c.class_id, _C.c.name, _C.c.discovered_in).where(_C.c.state == ACTIVE).order_by(_C.c.position)
-_MERGED = select(_C.c.class_id, _C.c.merged_into).where(_C.c.state == MERGED).order_by(_C.c.class_id)
-_IN_STATE = select(_C.c.class_id).where(_C.c.state.in_(bindparam("states", expanding=True))).order_by(_C.c.class_id)
-_IDENTIFIERS = select(_C.c.class_id).order_by(_C.c.class_id)
+_CLASSES = table_of(ClassRow)
+_ALL = (
+    select(_CLASSES.c.class_id, _CLASSES.c.name, _CLASSES.c.discovered_in)
+    .where(_CLASSES.c.state == ACTIVE)
+    .order_by(_CLASSES.c.position)
+)
+_MERGED = (
+    select(_CLASSES.c.class_id, _CLASSES.c.merged_into).where(_CLASSES.c.state == MERGED).order_by(_CLASSES.c.class_id)
+)
+_IN_STATE = (
+    select(_CLASSES.c.class_id)
+    .where(_CLASSES.c.state.in_(bindparam("states", expanding=True)))
+    .order_by(_CLASSES.c.class_id)
+)
+_IDENTIFIERS = select(_CLASSES.c.class_id).order_by(_CLASSES.c.class_id)
 
 
 def all_classes(session: Session) -> tuple[ClassInfo, ...]:

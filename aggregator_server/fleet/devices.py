@@ -21,9 +21,9 @@ from aggregator_server.errors import (
 )
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.fleet.conduct import with_conduct
 from aggregator_server.fleet.invitations import spend
 from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.fleet.reputation import with_reputation
 from aggregator_server.fleet.versions import check_versions, is_outdated
 from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN
 from aggregator_server.names import check_name
@@ -48,11 +48,11 @@ class Standing:
 
     Attributes:
         device_id: The device.
-        revoked_at: When it was shut out, in seconds since 1970; None: it was not.
+        revoked_at: Time at which it was shut out, in seconds since 1970; None where it was not.
         waiting: Whether an operator has yet to admit it.
         rotate: Whether somebody asked it for a new secret.
-        secret_since: When it drew its secret; None: when it enrolled.
-        enrolled_at: When it enrolled.
+        secret_since: Time at which it drew its secret; None: when it enrolled.
+        enrolled_at: Time at which it enrolled.
     """
 
     device_id: str
@@ -66,9 +66,9 @@ class Standing:
 STANDING = tuple(field.name for field in fields(Standing))
 """The columns of a device's row that a :class:`Standing` has, in order."""
 
-_D = table_of(DeviceRow)
-_STANDING = select(*(_D.c[name] for name in STANDING))
-_OF_SECRET = _STANDING.where(_D.c.secret_hash == bindparam("hash"))
+_DEVICES = table_of(DeviceRow)
+_STANDING = select(*(_DEVICES.c[name] for name in STANDING))
+_OF_SECRET = _STANDING.where(_DEVICES.c.secret_hash == bindparam("hash"))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Entry:
     """How a device comes in.
 
     Attributes:
-        by: Whose token it brings.
+        by: Owner of the token that it brings.
         invitation_id: Number of its invitation; None where it brings none.
         device_id: Device that enrols again by its own secret; None where it brings another token.
         per_minute: Number of new devices that the token may bring in a minute; None: any.
@@ -190,7 +190,7 @@ def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
         DeviceRevokedError: the device was revoked.
         DeviceWaitingError: an operator has yet to admit the device.
     """
-    found = tables.glance(_OF_SECRET, {"hash": hash_secret(secret)})
+    found = tables.first_row(_OF_SECRET, {"hash": hash_secret(secret)})
     if found is None:
         raise NotAuthenticatedError("no device is enrolled with this secret; enrol at POST /v1/devices first")
     known = Standing(*found)
@@ -202,7 +202,7 @@ def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
 
 def is_enrolled(tables: Tables, secret: str) -> bool:
     """Tell whether a device has a secret, revoked or not. Only the thread of the event loop may call this."""
-    return tables.glance(_OF_SECRET, {"hash": hash_secret(secret)}) is not None
+    return tables.first_row(_OF_SECRET, {"hash": hash_secret(secret)}) is not None
 
 
 def wants_new_secret(row: Standing, now: float, days: float) -> bool:
@@ -214,18 +214,8 @@ def wants_new_secret(row: Standing, now: float, days: float) -> bool:
     return row.rotate or (days > 0 and now - since > days * _DAY_S)
 
 
-def revoke(tables: Tables, device_id: str, now: float, by: Actor = SERVER) -> None:
-    """Shut a device out: its secret is refused, and the open round neither waits for it nor uses its upload.
-
-    Raises:
-        DeviceNotFoundError: there is no such device.
-    """
-    with tables.writing() as session:
-        revoke_within(session, device_id, now, by)
-
-
-def revoke_within(session: Session, device_id: str, now: float, by: Actor) -> None:
-    """Do what :func:`revoke` does within a transaction."""
+def revoke(session: Session, device_id: str, now: float, by: Actor) -> None:
+    """Shut a device out: its secret is refused, and the open round neither waits for it nor uses its upload."""
     _end(session, device_id, now, by, "device_revoked")
 
 
@@ -235,20 +225,8 @@ def leave(tables: Tables, device_id: str, now: float, by: Actor) -> None:
         _end(session, device_id, now, by, "device_left")
 
 
-def admit(tables: Tables, device_id: str, now: float, by: Actor) -> None:
-    """Let a device take part that waited for it; admitting it again changes nothing.
-
-    Raises:
-        DeviceNotFoundError: there is no such device.
-        DeviceRevokedError: it was revoked, or left.
-        ForeignFeaturesError: its features are not those of the public set.
-    """
-    with tables.writing() as session:
-        admit_within(session, device_id, now, by)
-
-
-def admit_within(session: Session, device_id: str, now: float, by: Actor) -> None:
-    """Do what :func:`admit` does within a transaction."""
+def admit(session: Session, device_id: str, now: float, by: Actor) -> None:
+    """Let a device take part that waited for it; admitting it again changes nothing."""
     row = _require(session, device_id)
     _require_not_revoked(row)
     _require_fleets_features(session, FeatureSettings.from_json(row.features), row.name)
@@ -257,18 +235,12 @@ def admit_within(session: Session, device_id: str, now: float, by: Actor) -> Non
         audit(session, "device_admitted", by, now, device_id=device_id, name=row.name)
 
 
-def ask_for_new_secret(tables: Tables, device_id: str, now: float, by: Actor) -> None:
-    """Ask a device for a new secret; it sends one after its next request for work.
-
-    Raises:
-        DeviceNotFoundError: there is no such device.
-        DeviceRevokedError: it was revoked, or left.
-    """
-    with tables.writing() as session:
-        row = _require(session, device_id)
-        _require_not_revoked(row)
-        row.rotate = True
-        audit(session, "secret_requested", by, now, device_id=device_id, name=row.name)
+def ask_for_new_secret(session: Session, device_id: str, now: float, by: Actor) -> None:
+    """Ask a device for a new secret; it sends one after its next request for work."""
+    row = _require(session, device_id)
+    _require_not_revoked(row)
+    row.rotate = True
+    audit(session, "secret_requested", by, now, device_id=device_id, name=row.name)
 
 
 def change_secret(tables: Tables, device_id: str, secret: str, now: float, by: Actor) -> None:
@@ -293,7 +265,7 @@ def list_devices(tables: Tables) -> tuple[DeviceInfo, ...]:
     """Return every device, revoked ones too, oldest first."""
     with tables.reading() as session:
         rows = session.scalars(select(DeviceRow).order_by(DeviceRow.enrolled_at, DeviceRow.device_id))
-        return with_conduct(session, [_info(row) for row in rows])
+        return with_reputation(session, [_info(row) for row in rows])
 
 
 def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
@@ -303,7 +275,7 @@ def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
         DeviceNotFoundError: there is no such device.
     """
     with tables.reading() as session:
-        return with_conduct(session, [_info(_require(session, device_id))])[0]
+        return with_reputation(session, [_info(_require(session, device_id))])[0]
 
 
 def _require(session: Session, device_id: str) -> DeviceRow:

@@ -68,7 +68,7 @@ def list_invitations(tables: Tables) -> tuple[InvitationInfo, ...]:
 
 
 def revoke_invitation(tables: Tables, invitation_id: int, by: Actor, now: float) -> None:
-    """Let nobody in by an invitation from now on; the devices that came by it stay.
+    """Let nobody in by an invitation from now on; the devices that joined by it stay.
 
     Raises:
         InvitationNotFoundError: there is no such invitation.

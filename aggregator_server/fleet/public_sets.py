@@ -34,9 +34,13 @@ from fleet_protocol.tensors import Buffer
 _SERVED = ("public_set", "consensus", "model", "weights", "prototypes")
 
 
-_S, _B = table_of(PublicSetRow), table_of(BlobRow)
-_KIND = select(_B.c.kind).where(_B.c.sha256 == bindparam("of_blob"))
-_NEWEST = select(_S.c.sha256, _S.c.samples, _S.c.features).order_by(_S.c.version.desc()).limit(1)
+_PUBLIC_SETS, _BLOBS = table_of(PublicSetRow), table_of(BlobRow)
+_KIND = select(_BLOBS.c.kind).where(_BLOBS.c.sha256 == bindparam("of_blob"))
+_NEWEST = (
+    select(_PUBLIC_SETS.c.sha256, _PUBLIC_SETS.c.samples, _PUBLIC_SETS.c.features)
+    .order_by(_PUBLIC_SETS.c.version.desc())
+    .limit(1)
+)
 
 
 def current_version(session: Session) -> PublicSetRow | None:

@@ -29,8 +29,8 @@ from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.tensors import Buffer
 
-_M = table_of(ModelRow)
-_BLOB = select(_M.c.sha256).where(_M.c.version == bindparam("of_version"))
+_MODELS = table_of(ModelRow)
+_BLOB = select(_MODELS.c.sha256).where(_MODELS.c.version == bindparam("of_version"))
 
 
 def current_model(session: Session) -> ModelRow | None:

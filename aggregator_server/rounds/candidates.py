@@ -7,14 +7,14 @@ from statistics import median
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
-from aggregator_server.fleet.conduct import QUARANTINED
+from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.rounds.queries import training_losses
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.store import Store
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, ParticipantRow, table_of
 
-_D = table_of(DeviceRow)
-_NOTE_SEEN = update(_D).where(_D.c.device_id == bindparam("of_device")).values(seen_at=bindparam("now"))
+_DEVICES = table_of(DeviceRow)
+_NOTE_SEEN = update(_DEVICES).where(_DEVICES.c.device_id == bindparam("of_device")).values(seen_at=bindparam("now"))
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:

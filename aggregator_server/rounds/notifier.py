@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 
 from aggregator_server.limits import WOKEN_AT_ONCE
 
@@ -12,18 +11,12 @@ from aggregator_server.limits import WOKEN_AT_ONCE
 class Notifier:
     """Wakes its subscribers when something changed. It belongs to the event loop that it was made in.
 
-    A subscriber takes an event, looks whether there is something for it, and only then waits for the event: a
-    notification between looking and waiting is not lost. Who subscribes anew ends its former wait, so that nobody waits
+    A subscriber takes an event, checks whether there is something for it, and only then waits for the event: a
+    notification between check and wait is not lost. Who subscribes anew ends its former wait, so that nobody waits
     twice.
     """
 
-    def __init__(self, tell: Callable[[], None] | None = None) -> None:
-        """Make one without subscribers.
-
-        Args:
-            tell: called with every notification of this process, to pass it on to others.
-        """
-        self._tell = tell
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._events: dict[str, asyncio.Event] = {}
         self.closed = False
@@ -41,13 +34,7 @@ class Notifier:
         return self._events.get(who, event) is not event
 
     def notify(self) -> None:
-        """Wake all subscribers, of other processes too. Any thread may call this."""
-        self.notify_here()
-        if self._tell is not None:
-            self._tell()
-
-    def notify_here(self) -> None:
-        """Wake the subscribers of this process. Any thread may call this."""
+        """Wake all subscribers. Any thread may call this."""
         self._loop.call_soon_threadsafe(self._set)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, Select, exists, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
-from aggregator_server.fleet.conduct import QUARANTINED
+from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_COUNTS, TABLE_IS_OPEN
 from aggregator_server.store.tables import DeviceRow, OperationRow, ParticipantRow, RoundRow, table_of
 
@@ -17,19 +17,19 @@ OF_FLEET = RoundRow.follows.is_(None)
 # Rounds that devices worked for; the others have the result of an operator's operation.
 WITH_DEVICES = RoundRow.round_id.not_in(select(OperationRow.round_id))
 
-_R, _P, _D = table_of(RoundRow), table_of(ParticipantRow), table_of(DeviceRow)
+_ROUNDS, _PARTICIPANTS, _DEVICES = table_of(RoundRow), table_of(ParticipantRow), table_of(DeviceRow)
 _ACTIVE = (
-    (_P.c.round_id == _R.c.round_id)
-    & (_P.c.device_id == _D.c.device_id)
-    & _D.c.revoked_at.is_(None)
-    & _D.c.device_id.not_in(QUARANTINED)
+    (_PARTICIPANTS.c.round_id == _ROUNDS.c.round_id)
+    & (_PARTICIPANTS.c.device_id == _DEVICES.c.device_id)
+    & _DEVICES.c.revoked_at.is_(None)
+    & _DEVICES.c.device_id.not_in(QUARANTINED)
 )
 _WAITING = select(
-    _R.c.deadline_at,
-    exists().where(_ACTIVE, _P.c.upload.is_(None)).label("missing"),
-    exists().where(_ACTIVE, _P.c.upload.is_not(None)).label("uploaded"),
+    _ROUNDS.c.deadline_at,
+    exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing"),
+    exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_not(None)).label("uploaded"),
 ).where(TABLE_IS_OPEN)
-OPEN_ROUND = select(_R.c.round_id).where(TABLE_IS_OPEN)
+OPEN_ROUND = select(_ROUNDS.c.round_id).where(TABLE_IS_OPEN)
 """The number of the open round."""
 
 
@@ -87,8 +87,8 @@ def lock_open_round(session: Session) -> RoundRow | None:
 
 def newest_of_fleet() -> ScalarSelect[int]:
     """Return a select of the number of the newest round of the whole fleet that is done and was not undone."""
-    found = select(_R.c.round_id).where(TABLE_COUNTS, _R.c.follows.is_(None))
-    return found.order_by(_R.c.round_id.desc()).limit(1).scalar_subquery()
+    found = select(_ROUNDS.c.round_id).where(TABLE_COUNTS, _ROUNDS.c.follows.is_(None))
+    return found.order_by(_ROUNDS.c.round_id.desc()).limit(1).scalar_subquery()
 
 
 def open_number() -> ScalarSelect[int]:

@@ -16,8 +16,8 @@ from aggregator_server.aggregation.contract import Contribution, RoundInputs, Ro
 from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.classes import free_position, no_name
-from aggregator_server.fleet.conduct import QUARANTINED, note_round
 from aggregator_server.fleet.public_sets import public_set_row
+from aggregator_server.fleet.reputation import QUARANTINED, note_round
 from aggregator_server.rounds.candidates import training_loss
 from aggregator_server.rounds.queries import WITH_DEVICES
 from aggregator_server.rounds.quorum import shortfall
@@ -44,9 +44,9 @@ from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensu
 from fleet_protocol.tensors import Arrays, pack, unpack, view
 
 _log = logging.getLogger(__name__)
-_B = table_of(BlobRow)
-_CHANGE_KIND = update(_B).where(_B.c.sha256 == bindparam("of_blob")).values(kind=bindparam("as_kind"))
-_NOTE_BLOB = insert(_B).values(sha256=bindparam("of_blob"), kind=bindparam("as_kind"))
+_BLOBS = table_of(BlobRow)
+_CHANGE_KIND = update(_BLOBS).where(_BLOBS.c.sha256 == bindparam("of_blob")).values(kind=bindparam("as_kind"))
+_NOTE_BLOB = insert(_BLOBS).values(sha256=bindparam("of_blob"), kind=bindparam("as_kind"))
 ROWS = "rows"
 """Array of a proposal: the rows of the public set that will stand for the class; the others are head columns."""
 
@@ -63,7 +63,7 @@ class StoredResult:
         weights: Blob of the shared model's weights; None in a round without one.
         server_state: Blob of what the next round's aggregation gets to see.
         prototypes: Blob of the fleet's prototypes; None while it has none.
-        proposals: By class that waits for an operator: blob of its rows and columns.
+        proposals: Blob of rows and columns of each class that waits for an operator.
     """
 
     result: RoundResult
@@ -79,7 +79,7 @@ class StoredResult:
 def compute_result(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult:
     """Aggregate a round's uploads and put the resulting blobs on disk; the same snapshot gives the same bytes.
 
-    An upload that is missing or damaged counts as one that never came; the round's details name its device.
+    An upload that is missing or damaged counts as one that was never sent; the round's details name its device.
 
     Raises:
         AggregationError: the uploads cannot be combined, or too few are undamaged.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 
 from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.computation import Compute
@@ -18,59 +17,47 @@ from aggregator_server.store import Store
 _log = logging.getLogger(__name__)
 _MAX_SLEEP_S = 30.0  # deadlines are wall-clock times, and somebody may set the clock
 _RETRY_S = 5.0
-_LEASE_RETRY_S = 1.0  # the process that has the lease may die
 _LEAST_PAUSE_S = 0.005  # uploads may come by the hundred in a second
 
 
 class RoundScheduler:
-    """Calls :func:`advance` whenever the open round may be due, one call at a time, in a worker thread.
+    """Calls :func:`advance` whenever the open round may be due, one call at a time, in a worker thread."""
 
-    Attributes:
-        due: Notifies it that the open round may be due.
-    """
-
-    def __init__(
-        self, store: Store, new_work: Notifier, compute: Compute, due: Notifier, lease: Callable[[], bool]
-    ) -> None:
-        """Make one that does not run yet.
+    def __init__(self, store: Store, new_work: Notifier, compute: Compute) -> None:
+        """Make one that does not run yet, in the event loop that will run it.
 
         Args:
             store: the fleet's tables and blobs.
             new_work: is notified when a round closed.
             compute: makes a round's result.
-            due: notifies it that the open round may be due.
-            lease: says whether this process is the one that moves rounds.
         """
         self._store = store
         self._compute = compute
         self._new_work = new_work
-        self.due = due
-        self._lease = lease
+        self._due = Notifier()
         self._write_seen_at = 0.0
 
     def wake(self) -> None:
         """Look at the open round now: something that it may have waited for has happened. Any thread may call this."""
-        self.due.notify()
+        self._due.notify()
 
     async def run(self) -> None:
         """Move rounds forward until cancelled."""
         while True:
-            event = self.due.subscribe()
+            event = self._due.subscribe()
             try:
                 pause = await asyncio.to_thread(self._step)
             except Exception:
                 _log.exception("the open round could not be moved forward; next try in %g s", _RETRY_S)
                 pause = _RETRY_S
             await asyncio.sleep(_LEAST_PAUSE_S)
-            await self.due.wait(event, pause)
+            await self._due.wait(event, pause)
 
     def _step(self) -> float:
         """Advance the open round; return after how many seconds the next step is due at the latest."""
         if time.monotonic() >= self._write_seen_at:
             self._write_seen_at = time.monotonic() + _MAX_SLEEP_S
             write_seen(self._store)
-        if not self._lease():
-            return _LEASE_RETRY_S
         with self._store.reading() as session:
             is_due, deadline = read_waiting(session, time.time())
             opening = next_opening(session)

@@ -1,4 +1,4 @@
-"""What the open round looks like at one instant: the input of the step that moves it forward."""
+"""The state of the open round at one instant: the input of the step that moves it forward."""
 
 from __future__ import annotations
 
@@ -11,30 +11,34 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import ClassTerms
 from aggregator_server.fleet.classes import all_classes, classes_in_state, identifiers, merged_classes
-from aggregator_server.fleet.conduct import QUARANTINED
+from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, model_blob
 from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.queries import lock_open_round
 from aggregator_server.store.tables import PROPOSED, AssignmentRow, DeviceRow, Json, ParticipantRow, table_of
 from fleet_protocol.messages import ClassInfo
 
-_A, _D, _P = table_of(AssignmentRow), table_of(DeviceRow), table_of(ParticipantRow)
-_PARTICIPANTS = (
-    select(_P.c.device_id, _P.c.upload, _P.c.other)
-    .join(_D, _D.c.device_id == _P.c.device_id)
-    .where(_P.c.round_id == bindparam("of_round"), _D.c.revoked_at.is_(None), _D.c.device_id.not_in(QUARANTINED))
-    .order_by(_P.c.device_id)
+_ASSIGNMENTS, _DEVICES, _PARTICIPANTS = table_of(AssignmentRow), table_of(DeviceRow), table_of(ParticipantRow)
+_TAKING_PART = (
+    select(_PARTICIPANTS.c.device_id, _PARTICIPANTS.c.upload, _PARTICIPANTS.c.other)
+    .join(_DEVICES, _DEVICES.c.device_id == _PARTICIPANTS.c.device_id)
+    .where(
+        _PARTICIPANTS.c.round_id == bindparam("of_round"),
+        _DEVICES.c.revoked_at.is_(None),
+        _DEVICES.c.device_id.not_in(QUARANTINED),
+    )
+    .order_by(_PARTICIPANTS.c.device_id)
 )
 _ASSIGNED = (
-    select(_A.c.device_id, _A.c.slot, _A.c.class_id)
-    .join(_P, _P.c.device_id == _A.c.device_id)
-    .where(_P.c.round_id == bindparam("of_round"))
-    .order_by(_A.c.device_id, _A.c.slot)
+    select(_ASSIGNMENTS.c.device_id, _ASSIGNMENTS.c.slot, _ASSIGNMENTS.c.class_id)
+    .join(_PARTICIPANTS, _PARTICIPANTS.c.device_id == _ASSIGNMENTS.c.device_id)
+    .where(_PARTICIPANTS.c.round_id == bindparam("of_round"))
+    .order_by(_ASSIGNMENTS.c.device_id, _ASSIGNMENTS.c.slot)
 )
 _REVOKED = (
-    select(_D.c.device_id)
-    .where(_D.c.revoked_at.is_not(None) | _D.c.device_id.in_(QUARANTINED))
-    .order_by(_D.c.device_id)
+    select(_DEVICES.c.device_id)
+    .where(_DEVICES.c.revoked_at.is_not(None) | _DEVICES.c.device_id.in_(QUARANTINED))
+    .order_by(_DEVICES.c.device_id)
 )
 
 
@@ -93,7 +97,7 @@ def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot 
     if row is None:
         return None
     of_round = {"of_round": row.round_id}
-    participants: Sequence[Any] = session.execute(_PARTICIPANTS, of_round).all()
+    participants: Sequence[Any] = session.execute(_TAKING_PART, of_round).all()
     assigned: Iterable[Any] = session.execute(_ASSIGNED, of_round)
     terms = read_class_terms(session, review=review)
     return RoundSnapshot(

@@ -21,9 +21,9 @@ IS_OVER = RoundRow.state != OPEN
 IS_DONE = RoundRow.state == DONE
 # Done, and not undone by an operator.
 COUNTS = IS_DONE & RoundRow.undone_by.is_(None)
-_R = table_of(RoundRow)
-TABLE_IS_OPEN = _R.c.state == OPEN  # for statements on tables
-TABLE_COUNTS = (_R.c.state == DONE) & _R.c.undone_by.is_(None)
+_ROUNDS = table_of(RoundRow)
+TABLE_IS_OPEN = _ROUNDS.c.state == OPEN  # for statements on tables
+TABLE_COUNTS = (_ROUNDS.c.state == DONE) & _ROUNDS.c.undone_by.is_(None)
 
 _REASON_LENGTH = 1_000
 

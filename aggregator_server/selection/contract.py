@@ -1,4 +1,4 @@
-"""What a selection is, and what it can look at: plain data."""
+"""What a selection is, and what it is given: plain data."""
 
 from __future__ import annotations
 

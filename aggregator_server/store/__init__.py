@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Executable, text
+from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -25,7 +25,6 @@ from aggregator_server.store.identity import FolderIdentity
 
 __all__ = [
     "DATABASE",
-    "LEASE",
     "LOCK",
     "KeptUploads",
     "Store",
@@ -35,23 +34,27 @@ __all__ = [
     "why_not_meant",
 ]
 
-# Files of a data folder; of several processes that serve it, the one that moves rounds locks the last.
-DATABASE, LOCK, LEASE = "auricle.db", "lock", "step.lock"
+# Files of a data folder.
+DATABASE, LOCK = "auricle.db", "lock"
 # Any of these says that a folder was meant for a fleet; the lock is the first that a start makes.
 _OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "fleet.id", "tokens.json"})
 
-_VERSION = text("PRAGMA data_version")  # changes with what other connections commit, and glances commit nothing
 KeptUploads = Literal["none", "last", "all"]
 """Of which rounds that are over the uploads are kept: the last one's are what a restoration without a device needs."""
 
 
 class Tables:
-    """The tables of a data folder: ``auricle.db`` (SQLite, write-ahead log). Several processes may have them open."""
+    """The tables of a data folder: ``auricle.db`` (SQLite, write-ahead log). Several processes may have them open.
+
+    Attributes:
+        state: Another object after every transaction that wrote. Other processes write no rounds, classes or models.
+    """
 
     def __init__(self, engine: Engine) -> None:
+        self.state = object()
         self._engine = engine
-        self._glancing: Connection | None = None
-        self._glances_from = 0  # the thread that may use it
+        self._reader: Connection | None = None
+        self._reader_thread = 0  # the thread that may use it
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -69,6 +72,7 @@ class Tables:
         writer = self._engine.execution_options(auricle_write="durable" if durable else "soon")
         with Session(writer, expire_on_commit=False) as session, session.begin():
             yield session
+        self.state = object()
 
     def flush(self) -> None:
         """Make durable whatever was committed before.
@@ -85,55 +89,48 @@ class Tables:
         finally:
             os.close(log)
 
-    def glance(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401  (a row)
+    def first_row(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401  (a row)
         """Return the first row that a statement finds by a key, or None.
 
         Only the thread of the event loop may call this. To read one row of SQLite takes a tenth of what it takes to
         have another thread do it, and no writer keeps a reader waiting.
         """
-        if self._glancing is None:
-            self._glances_from = threading.get_ident()
-            self._glancing = self._engine.connect().execution_options(auricle_glance=True)
-        if threading.get_ident() != self._glances_from:
-            raise RuntimeError("a second thread glances at the tables; only that of the event loop may")
+        if self._reader is None:
+            self._reader_thread = threading.get_ident()
+            self._reader = self._engine.connect().execution_options(auricle_autocommit=True)
+        if threading.get_ident() != self._reader_thread:
+            raise RuntimeError("a second thread reads rows by their keys; only that of the event loop may")
         try:
-            return self._glancing.execute(statement, parameters).first()
+            return self._reader.execute(statement, parameters).first()
         except SQLAlchemyError:
-            self._glancing.close()
-            self._glancing = None
+            self._reader.close()
+            self._reader = None
             raise
-
-    def version(self) -> int:
-        """Return a number that changes with every commit. Only the thread of the event loop may call this."""
-        return int(self.glance(_VERSION, {})[0])
 
     def close(self) -> None:
         """Close every connection."""
-        if self._glancing is not None:
-            self._glancing.close()
+        if self._reader is not None:
+            self._reader.close()
         self._engine.dispose()
 
 
 class Store(Tables):
-    """A data folder: the tables and ``blobs/``. One process may have it open, and those that it starts.
+    """A data folder: the tables and ``blobs/``. One process may have it open.
 
     Attributes:
         folder: The data folder.
         blobs: The arrays. A blob is on disk before any row names it; uploads are removed when their round is over.
-        keep_uploads: Of which rounds uploads stay on disk.
+        keep_uploads: Rounds whose uploads stay on disk.
         review_classes: Whether new classes wait for an operator.
     """
 
-    def __init__(
-        self, folder: Path, *, keep_uploads: KeptUploads = "last", review_classes: bool = False, shared: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, *, keep_uploads: KeptUploads = "last", review_classes: bool = False) -> None:
         """Open a data folder, creating what it lacks.
 
         Args:
             folder: of the data.
             keep_uploads: of which rounds uploads stay on disk.
             review_classes: whether new classes wait for an operator.
-            shared: whether the process that started this one holds the folder.
 
         Raises:
             StartError: it cannot be created or written, somebody else has it open, another version wrote it, or its
@@ -146,11 +143,9 @@ class Store(Tables):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / LOCK).open("w")
-            if not shared:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.blobs = BlobFolder(folder / "blobs")
-            if not shared:
-                self.blobs.remove_leftovers()
+            self.blobs.remove_leftovers()
         except BlockingIOError as error:
             self._lock.close()
             raise StartError(f"data folder {folder} is in use by another aggregator; stop that one first") from error

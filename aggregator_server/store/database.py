@@ -119,7 +119,7 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
 
 def _begin(connection: Connection) -> None:
     options = connection.get_execution_options()
-    if options.get("auricle_glance", False):
+    if options.get("auricle_autocommit", False):
         return  # every statement sees the newest state
     write = options.get("auricle_write")
     if write is None:

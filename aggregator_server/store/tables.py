@@ -92,7 +92,7 @@ class DeviceRow(Base):
 IS_ACTIVE = DeviceRow.revoked_at.is_(None) & DeviceRow.waiting.is_(False)
 
 
-class ConductRow(Base):
+class ReputationRow(Base):
     """How a device behaved: its uploads that ``counted``, that the screen dropped, and that were ``refused``.
 
     ``refused_in`` is the round that refused one last, ``refusal`` why. ``reason`` says why it is in quarantine.

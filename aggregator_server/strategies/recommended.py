@@ -18,8 +18,8 @@ class FleetKind:
     """What the recommendation depends on.
 
     Attributes:
-        embeddings: whether the public set's features are those of a pretrained network.
-        shares_network: whether a shared model was published, and a device has its network.
+        embeddings: Whether the public set's features are those of a pretrained network.
+        shares_network: Whether a shared model was published, and a device has its network.
     """
 
     embeddings: bool

@@ -1,4 +1,4 @@
-"""What devices reported of their clips: what a strategy can look at when a round opens."""
+"""What devices reported of their clips: what a strategy is given when a round opens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.plausible import capped_sizes
-from aggregator_server.fleet.conduct import QUARANTINED
+from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
 
@@ -19,9 +19,9 @@ class DeviceStatistics:
     """What a device reported of its clips with its last upload.
 
     Attributes:
-        device_id: whose.
-        clips: n_k, at most ten times the median.
-        label_entropy: of q_k, the clips' distribution over the labels, in nats.
+        device_id: Device that reported them.
+        clips: Number of clips n_k, at most ten times the median.
+        label_entropy: Entropy of q_k, the clips' distribution over the labels, in nats.
     """
 
     device_id: str

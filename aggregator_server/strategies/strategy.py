@@ -48,8 +48,8 @@ class Strategy:
             in rounds of a strategy that shares a model (``others``).
         continuous: Whether one upload alone is a round's worth, so that rounds can be continuous.
         aliases: Former names, which are still accepted.
-        about: What a round does, in plain words, for people who choose.
-        cost: What it costs a device, and what leaves it, in plain words.
+        about: Description of a round, in plain words, for people who choose.
+        cost: Cost for a device, and what leaves it, in plain words.
     """
 
     name: str

@@ -24,7 +24,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import BackupError
-from aggregator_server.store import DATABASE, LEASE, LOCK, is_data_folder, migrations
+from aggregator_server.store import DATABASE, LOCK, is_data_folder, migrations
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.upkeep.references import lasting, open_uploads, other_uploads
 from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably, write_durably
@@ -33,7 +33,7 @@ from fleet_protocol.errors import BackupFormatError
 
 _DIGESTS = "digests.json"
 # Of a running server alone.
-_OF_SERVER = {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, LEASE}
+_OF_SERVER = {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK}
 # In the data folder, and in no copy of it: its age is that of the newest copy.
 _NOTE = ".backed-up"
 _TRIES = 5

@@ -26,9 +26,9 @@ class Finding:
     """Something that is not as it should be.
 
     Attributes:
-        what: is wrong, for people.
-        way_out: what to do about it.
-        repaired: whether this check has mended it.
+        what: The damage, for people.
+        way_out: Advice on it.
+        repaired: Whether this check has mended it.
     """
 
     what: str

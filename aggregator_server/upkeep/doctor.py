@@ -44,10 +44,10 @@ class Observation:
     """One thing that was looked at.
 
     Attributes:
-        subject: What it is.
-        state: How it is.
-        what: The same for people.
-        way_out: What to do about it; "" where nothing needs to be done.
+        subject: Thing that was examined.
+        state: Its state.
+        what: Its state, for people.
+        way_out: Advice on it; "" where nothing needs to be done.
     """
 
     subject: str

@@ -44,7 +44,6 @@ from aggregator_server.web.routes import (
 )
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Service, Terms
-from aggregator_server.web.siblings import Siblings
 from aggregator_server.web.transport.flusher import Flusher
 from aggregator_server.web.transport.intake import Intake
 
@@ -75,7 +74,6 @@ def create_app(
     store: Store,
     first_tokens: Tokens,
     terms: Terms | None = None,
-    siblings: Siblings | None = None,
     docs_url: str | None = None,
 ) -> FastAPI:
     """Return the server's application; the store stays the caller's, to close.
@@ -84,20 +82,15 @@ def create_app(
         store: the fleet's tables and blobs.
         first_tokens: of ``tokens.json`` or the environment.
         terms: what whoever runs the server asks of devices.
-        siblings: the other processes that serve the same fleet; None where this one is alone.
         docs_url: where the documentation's site is, for the pages' links of help; None: at this server itself.
     """
-    others = siblings or Siblings()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = limits.OTHER_THREADS
-        new_work, due = Notifier(others.tell_new_work), Notifier(others.tell_due)
-        others.listen(new_work, due)
-        computation = Computation(store.blobs)
-        if siblings is None:
-            await asyncio.to_thread(computation.start)
-        scheduler = RoundScheduler(store, new_work, computation, due, others.has_lease)
+        new_work, computation = Notifier(), Computation(store.blobs)
+        await asyncio.to_thread(computation.start)
+        scheduler = RoundScheduler(store, new_work, computation)
         guard = Guard(store)
         app.state.service = Service(
             store=store,

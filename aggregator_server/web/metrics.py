@@ -23,9 +23,9 @@ from aggregator_server.store.tables import (
     OPEN,
     AuditRow,
     ClassRow,
-    ConductRow,
     DeviceRow,
     ParticipantRow,
+    ReputationRow,
     RoundRow,
 )
 from aggregator_server.upkeep.backup import backed_up_at
@@ -87,7 +87,7 @@ def _devices(session: Session, now: float) -> Iterator[Metric]:
     yield devices
     present = _count(session, DeviceRow.device_id, states["active"] & (DeviceRow.seen_at >= now - SEEN_S))
     yield GaugeMetricFamily("auricle_devices_present", f"Active devices heard of within {SEEN_S:.0f} s.", present)
-    held = _count(session, ConductRow.device_id, ConductRow.quarantined_at.is_not(None))
+    held = _count(session, ReputationRow.device_id, ReputationRow.quarantined_at.is_not(None))
     yield GaugeMetricFamily("auricle_devices_quarantined", "Devices whose uploads do not count.", held)
 
 

@@ -12,7 +12,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,15 @@ from fastapi import FastAPI
 
 from aggregator_server import limits, tls
 from aggregator_server.announcement import announced, vouching
-from aggregator_server.errors import StartError
-from aggregator_server.logs import LogFormat, configure, configured
-from aggregator_server.security import Tokens, load_tokens
+from aggregator_server.security import load_tokens
 from aggregator_server.store import KeptUploads, Store
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
 from aggregator_server.web.service import Terms
-from aggregator_server.web.siblings import Siblings, Worker
-from aggregator_server.web.transport.connection import ConnectionTable, bounded_protocol, network_of
+from aggregator_server.web.transport.connection import ConnectionTable, bounded_protocol
 from aggregator_server.web.transport.endpoint import Endpoint, url_of
 from aggregator_server.web.transport.handshakes import Handshakes
-from aggregator_server.web.workers import Workers, start_process
+from fleet_protocol.addresses import network_of
 
 ProxyNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -78,56 +75,29 @@ class _Loop(asyncio.SelectorEventLoop):
         return transport
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Setup:
-    """What every process that serves a fleet gets; it can be sent to another one.
-
-    Attributes:
-        data: Data folder.
-        tokens: Of ``tokens.json`` or the environment.
-        certificate: For TLS; None for plain HTTP.
-        terms: What whoever runs the server asks of devices.
-        keep_uploads: Of which rounds uploads stay on disk.
-        review_classes: Whether new classes wait for an operator.
-        connections: How many a process may have.
-        log_format: Of the log.
-        proxies: Whose word on where a request comes from is believed.
-        docs_url: Where the documentation's site is; None: the server shows the documents itself.
-    """
-
-    data: Path
-    tokens: Tokens
-    certificate: tls.Certificate | None
-    terms: Terms
-    keep_uploads: KeptUploads
-    review_classes: bool
-    connections: int
-    log_format: LogFormat
-    proxies: tuple[ProxyNetwork, ...]
-    docs_url: str | None
-
-    def store(self, *, shared: bool) -> Store:
-        """Open the data folder."""
-        return Store(self.data, keep_uploads=self.keep_uploads, review_classes=self.review_classes, shared=shared)
-
-
 class _Server(uvicorn.Server):
     """Says when it is ready, and answers waiting devices when it stops."""
 
-    def __init__(self, app: FastAPI, setup: _Setup, ready: Callable[[], None]) -> None:
-        certificate = setup.certificate
+    def __init__(
+        self,
+        app: FastAPI,
+        certificate: tls.Certificate | None,
+        proxies: tuple[ProxyNetwork, ...],
+        ready: Callable[[], None],
+    ) -> None:
+        connections = limits.most_connections(_allow_files())
         super().__init__(
             uvicorn.Config(
                 app,
-                http=bounded_protocol(ConnectionTable(setup.connections)),
+                http=bounded_protocol(ConnectionTable(connections)),
                 ws="none",
                 loop="asyncio",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                proxy_headers=bool(setup.proxies),
-                forwarded_allow_ips=_as_peers(setup.proxies),
+                proxy_headers=bool(proxies),
+                forwarded_allow_ips=_as_peers(proxies),
                 backlog=limits.ACCEPTED_AT_ONCE,
                 h11_max_incomplete_event_size=limits.HEAD_BYTES,
                 timeout_graceful_shutdown=_GRACE_S,
@@ -138,7 +108,7 @@ class _Server(uvicorn.Server):
         logging.getLogger("uvicorn.error").addFilter(_WithoutMalformedRequests())
         self._app = app
         self._ready = ready
-        self._most_handshakes = limits.most_handshakes(setup.connections)
+        self._most_handshakes = limits.most_handshakes(connections)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         with asyncio.Runner(loop_factory=lambda: _Loop(Handshakes(self._most_handshakes))) as runner:
@@ -164,7 +134,6 @@ def serve(
     *,
     keep_uploads: KeptUploads = "last",
     review_classes: bool = False,
-    workers: int = 1,
     proxies: tuple[ProxyNetwork, ...] = (),
     docs_url: str | None = None,
 ) -> None:
@@ -177,16 +146,13 @@ def serve(
         terms: for devices.
         keep_uploads: of which rounds uploads stay on disk.
         review_classes: whether new classes wait for an operator.
-        workers: processes that serve.
         proxies: whose word on where a request comes from is believed; of nobody else's.
         docs_url: where the documentation's site is; None: the server shows the documents itself.
 
     Raises:
-        StartError: the data folder, a token, the address, a certificate, the number of workers or an installed
-            strategy cannot be used.
+        StartError: the data folder, a token, the address, a certificate, or an installed strategy cannot be
+            used.
     """
-    if not 1 <= workers <= limits.WORKERS:
-        raise StartError(f"--workers must be from 1 to {limits.WORKERS}, not {workers}")
     strategies()
     store = Store(data, keep_uploads=keep_uploads, review_classes=review_classes)
     try:
@@ -196,53 +162,21 @@ def serve(
             shown, port = listener.getsockname()[:2]
             endpoint.note(data, certificate, shown, port)
             address = url_of(shown, port, private=certificate is not None)
-            setup = _Setup(
-                data=data,
-                tokens=tokens,
-                certificate=certificate,
-                terms=replace(terms, authority=None if certificate is None else certificate.authority),
-                keep_uploads=keep_uploads,
-                review_classes=review_classes,
-                connections=limits.most_connections(_allow_files()) // workers,
-                log_format=configured(),
-                proxies=proxies,
-                docs_url=docs_url,
-            )
+            terms = replace(terms, authority=None if certificate is None else certificate.authority)
+            app = create_app(store, tokens, terms, docs_url)
 
             def ready() -> None:
                 print(json.dumps({"url": address}), flush=True)
 
             with announced(data, shown, port, vouching(certificate), wanted=endpoint.announce):
-                if workers == 1:
-                    _run(setup, listener, store, None, ready)
-                else:
-                    Workers(lambda wire: start_process(_work, setup, listener, wire), workers, ready).run()
+                # uvicorn raises the signal again once it has stopped; that one is ignored.
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    signal.signal(number, lambda *_: None)
+                # Threads that compute would keep the loop waiting for 5 ms each, by default.
+                sys.setswitchinterval(_SWITCH_S)
+                _Server(app, certificate, proxies, ready).run(sockets=[listener])
     finally:
         store.close()
-
-
-def _work(setup: _Setup, listener: socket.socket, wire: socket.socket) -> None:
-    """Serve as one of several processes; the one that started this one holds the data folder."""
-    configure(setup.log_format)
-    _allow_files()
-    store = setup.store(shared=True)
-    try:
-        worker = Worker(wire, setup.data)
-        _run(setup, listener, store, worker, worker.tell_ready)
-    finally:
-        store.close()
-
-
-def _run(
-    setup: _Setup, listener: socket.socket, store: Store, siblings: Siblings | None, ready: Callable[[], None]
-) -> None:
-    # uvicorn raises the signal again once it has stopped; that one is ignored.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-    # Threads that compute would keep the loop waiting for 5 ms each, by default.
-    sys.setswitchinterval(_SWITCH_S)
-    app = create_app(store, setup.tokens, setup.terms, siblings, setup.docs_url)
-    _Server(app, setup, ready).run(sockets=[listener])
 
 
 def _allow_files() -> int:

@@ -50,9 +50,9 @@ class Service:
         scheduler: Moves the open round forward.
         compute: Computes the result of a round, in a process of its own.
         guard: Notes and slows down what is refused.
-        terms: What whoever runs the server asks of devices.
-        device_threads: How many threads serve devices; other requests have threads of their own.
-        disk_threads: How many threads wait for the disk to have uploads.
+        terms: Terms for devices, by whoever runs the server.
+        device_threads: Threads that serve devices; other requests have threads of their own.
+        disk_threads: Threads that wait for the disk to have uploads.
         flusher: Makes what is noted for devices durable.
     """
 
@@ -76,7 +76,7 @@ class Service:
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self.disk_threads)
 
     def wake(self) -> None:
-        """Have the open round look at what it waits for, and devices at what there is to do."""
+        """Have the open round and the waiting devices checked anew."""
         self.scheduler.wake()
         self.new_work.notify()
 

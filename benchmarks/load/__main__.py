@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.bundles import ROOT, BenchmarkError
 from benchmarks.load.connection import Connection
 from benchmarks.load.fleet import Fleet, public_set, shared_model
-from benchmarks.processes import children, cpu_s, peak_mb
+from benchmarks.processes import cpu_s, peak_mb
 
 _TOKENS = {"AURICLE_ADMIN_TOKEN": "administrator-of-the-load", "AURICLE_ENROL_TOKEN": "enrolment-of-the-load"}
 _QUIET_CPU_S, _QUIET_FOR_S = 0.2, 1.0  # so little of the processor, for so long: the server only waits
@@ -37,7 +37,6 @@ class Load:
 
     Attributes:
         devices: Number of devices.
-        workers: Number of processes that served.
         errors: Number of requests that failed.
         enrol_s: Seconds until all were enrolled.
         wake_s: Seconds from the request that opens a round until every device, all of which waited, has its work.
@@ -48,11 +47,10 @@ class Load:
         enrol_cpu_ms: Processor time of the server for an enrolment, without what the probe costs.
         wake_cpu_ms: The same for a device that wakes.
         upload_cpu_ms: The same for an upload.
-        rss_mb: Largest resident memory of the server; of several processes, the sum.
+        rss_mb: Largest resident memory of the server.
     """
 
     devices: int
-    workers: int
     errors: int
     enrol_s: float
     wake_s: float
@@ -72,23 +70,21 @@ class Server:
 
     Attributes:
         url: Its address.
-        workers: Number of processes that serve.
-        pids: Its processes but for those that compute results.
+        pid: Its process, not the one that computes results.
     """
 
     url: str
-    workers: int
-    pids: tuple[int, ...]
+    pid: int
 
     @property
     def cpu_s(self) -> float:
         """Processor seconds that it has used."""
-        return sum(map(cpu_s, self.pids))
+        return cpu_s(self.pid)
 
     @property
     def peak_mb(self) -> float:
-        """Sum of what its processes held at most, MB."""
-        return sum(map(peak_mb, self.pids))
+        """The most memory that it held, MB."""
+        return peak_mb(self.pid)
 
 
 class Phases:
@@ -142,7 +138,6 @@ async def measure(server: Server, devices: int) -> Load:
     admin.close()
     return Load(
         devices=devices,
-        workers=server.workers,
         errors=fleet.errors + probed["errors"],
         enrol_s=phases.seconds["enrol"],
         wake_s=phases.seconds["wake"],
@@ -191,10 +186,10 @@ def _p99_ms(seconds: list[float]) -> float:
 
 
 @contextmanager
-def running(folder: Path, devices: int, workers: int) -> Iterator[Server]:
-    """Run an aggregator of so many processes with a data folder, which so many devices may join at once."""
+def running(folder: Path, devices: int) -> Iterator[Server]:
+    """Run an aggregator with a data folder, which so many devices may join at once."""
     command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(folder), "--port", "0"]
-    command += ["--create", "--enrol-per-minute", str(devices), "--workers", str(workers)]
+    command += ["--create", "--enrol-per-minute", str(devices)]
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **_TOKENS}, stdout=subprocess.PIPE, stderr=log, text=True
@@ -204,8 +199,7 @@ def running(folder: Path, devices: int, workers: int) -> Iterator[Server]:
         line = process.stdout.readline()
         if not line:
             raise BenchmarkError((folder / "server.log").read_text())
-        serving = children(process.pid) if workers > 1 else ()
-        yield Server(json.loads(line)["url"], workers, (process.pid, *serving))
+        yield Server(json.loads(line)["url"], process.pid)
     finally:
         process.terminate()
         process.wait(30)
@@ -231,11 +225,10 @@ def main() -> None:
     """Print what the fleet cost and, with ``--json``, one object as the last line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", type=int, default=1000, metavar="N", help="of the fleet (1000)")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes that serve (1)")
     parser.add_argument("--limit", type=int, default=300, metavar="S", help="seconds after which it is given up (300)")
     parser.add_argument("--json", action="store_true", help="end with a JSON object")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder), options.devices, options.workers) as server:
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder), options.devices) as server:
         load = asyncio.run(asyncio.wait_for(measure(server, options.devices), options.limit))
     print(
         f"{load.devices} devices, {load.errors} errors: enrolled in {load.enrol_s} s, woken in {load.wake_s} s, "

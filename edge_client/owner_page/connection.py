@@ -6,12 +6,12 @@ uvicorn bounds neither: a connection that sends nothing, or half a request, woul
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from edge_client.rate_limited_log import RateLimitedLog
+from fleet_protocol.addresses import network_of
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start with the time to the first byte, if there is room."""
         super().connection_made(transport)
-        address = _network(self.client[0] if self.client else "")
+        address = network_of(self.client[0] if self.client else "")
         neighbours = [connection for connection, other in self._open.items() if other == address]
         if len(neighbours) >= _OF_ADDRESS:
             self._trouble.warning("%d connections from %s; the oldest silent ones are closed", _OF_ADDRESS, address)
@@ -94,12 +94,3 @@ def _drop_silent(connections: list[BoundedProtocol]) -> bool:
     if oldest is not None:
         oldest.drop()
     return oldest is not None
-
-
-def _network(host: str) -> str:
-    """Return what counts as one address: of IPv6, the network of 64 bits, because a client has all of it."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    return host if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from aggregator_server.aggregation.contract import RoundResult
-from aggregator_server.fleet.conduct import suspicion_after
+from aggregator_server.fleet.reputation import suspicion_after
 from aggregator_server.limits import SUSPICION
 from aggregator_server.selection.contract import Candidate, History
 from aggregator_server.selection.draw import select

@@ -57,6 +57,13 @@ def test_a_port_that_is_taken_and_a_host_that_is_not_here_are_explained(tmp_path
     failed(command("run", "--data", str(tmp_path / "c"), "--create", "--port", "99999"), "99999")
 
 
+def test_the_option_for_several_processes_is_refused_with_the_way_out(tmp_path):
+    done = command("run", "--data", str(tmp_path), "--workers", "4")
+    assert done.returncode == 2
+    assert "--workers: one process serves a fleet now" in done.stderr
+    assert "leave the option out" in done.stderr
+
+
 def test_tokens_that_are_too_short_stop_the_start(tmp_path):
     failed(command("run", "--data", str(tmp_path), "--port", "0", AURICLE_ADMIN_TOKEN="x"), "admin token", "16")
 

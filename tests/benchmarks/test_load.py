@@ -11,10 +11,10 @@ from tests.support.checkout import ROOT
 
 @pytest.mark.slow
 def test_a_small_fleet_goes_through_a_round():
-    command = [sys.executable, "-m", "benchmarks.load", "--devices", "20", "--workers", "2", "--json"]
+    command = [sys.executable, "-m", "benchmarks.load", "--devices", "20", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
-    assert (report["devices"], report["workers"], report["errors"]) == (20, 2, 0)
+    assert (report["devices"], report["errors"]) == (20, 0)
     figures = ("wake_s", "health_p99_ms", "admin_p99_ms", "upload_cpu_ms", "rss_mb")
     assert all(report[name] > 0 for name in figures), report

@@ -8,7 +8,7 @@ import numpy as np
 
 from aggregator_server.fleet.audit import Actor
 from aggregator_server.fleet.classes import rename_class
-from aggregator_server.fleet.conduct import quarantine
+from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.devices import Entry, enrol
 from aggregator_server.fleet.invitations import invite
 from aggregator_server.rounds.candidates import write_seen
@@ -58,7 +58,8 @@ def fleet_folder(folder: Path, newcomer: str = HOSTILE) -> None:
         _enrol(fleet, device, name, now - 10 * _ROUND_S, ANNA)
     for number in range(_ROUNDS):
         _run(fleet, number, now - (_ROUNDS - number) * _ROUND_S)
-    quarantine(fleet.store, fleet.devices[-1].device_id, "3 of its uploads stood out, 0 were refused, 2 counted", now)
+    reason = "3 of its uploads stood out, 0 were refused, 2 counted"
+    change_devices(fleet.store, [fleet.devices[-1].device_id], "quarantine", now, reason=reason)
     _open(fleet, now)
     _enrol(fleet, device_of(90), newcomer, now - 400.0, Actor("invitation 2", "192.0.2.33"), waiting=True)
     invite(fleet.store, InvitationRequest(devices=5, group="school"), ANNA, now - 3_600.0)

@@ -15,56 +15,58 @@ from aggregator_server.errors import DuplicateUpdateError, NotSelectedError, Rou
 from aggregator_server.rounds.continuous import is_due, present_round
 from aggregator_server.rounds.queries import no_such_round
 from aggregator_server.rounds.states import is_open, merging
-from aggregator_server.store import Store
 from aggregator_server.store.tables import (
     BlobRow,
-    ConductRow,
     DeviceRow,
     ModelRow,
     ParticipantRow,
+    ReputationRow,
     RoundRow,
     table_of,
 )
 from fleet_protocol.messages import Update
 
-_R, _P, _M = table_of(RoundRow), table_of(ParticipantRow), table_of(ModelRow)
-_B, _D, _K = table_of(BlobRow), table_of(DeviceRow), table_of(ConductRow)
+_ROUNDS, _PARTICIPANTS, _MODELS = table_of(RoundRow), table_of(ParticipantRow), table_of(ModelRow)
+_BLOBS, _DEVICES, _REPUTATIONS = table_of(BlobRow), table_of(DeviceRow), table_of(ReputationRow)
 _ROUND_AND_PARTICIPANT = (
     select(
-        _R.c.round_id,
-        _R.c.state,
-        _R.c.deadline_at,
-        merging(_R).label("merges"),
-        _R.c.strategy,
-        cast(_R.c.plan, Text).label("plan"),
-        _M.c.sha256.label("model"),
-        _P.c.device_id,
-        _P.c.upload,
-        _P.c.other,
-        _K.c.quarantined_at,
+        _ROUNDS.c.round_id,
+        _ROUNDS.c.state,
+        _ROUNDS.c.deadline_at,
+        merging(_ROUNDS).label("merges"),
+        _ROUNDS.c.strategy,
+        cast(_ROUNDS.c.plan, Text).label("plan"),
+        _MODELS.c.sha256.label("model"),
+        _PARTICIPANTS.c.device_id,
+        _PARTICIPANTS.c.upload,
+        _PARTICIPANTS.c.other,
+        _REPUTATIONS.c.quarantined_at,
     )
     .select_from(
-        _R.outerjoin(_P, and_(_P.c.round_id == _R.c.round_id, _P.c.device_id == bindparam("device_id")))
-        .outerjoin(_M, _M.c.version == _R.c.model_version)
-        .outerjoin(_K, _K.c.device_id == bindparam("device_id"))
+        _ROUNDS.outerjoin(
+            _PARTICIPANTS,
+            and_(_PARTICIPANTS.c.round_id == _ROUNDS.c.round_id, _PARTICIPANTS.c.device_id == bindparam("device_id")),
+        )
+        .outerjoin(_MODELS, _MODELS.c.version == _ROUNDS.c.model_version)
+        .outerjoin(_REPUTATIONS, _REPUTATIONS.c.device_id == bindparam("device_id"))
     )
-    .where(_R.c.round_id == bindparam("round_id"))
-    .with_for_update(of=_R)
+    .where(_ROUNDS.c.round_id == bindparam("round_id"))
+    .with_for_update(of=_ROUNDS)
 )
-_NOTE_BLOB = insert(_B).from_select(
+_NOTE_BLOB = insert(_BLOBS).from_select(
     ["sha256", "kind"],
-    select(bindparam("sha256"), literal("update")).where(~exists().where(_B.c.sha256 == bindparam("sha256"))),
+    select(bindparam("sha256"), literal("update")).where(~exists().where(_BLOBS.c.sha256 == bindparam("sha256"))),
 )
 _NOTE_UPLOAD = (
-    update(_P)
-    .where(_P.c.round_id == bindparam("of_round"), _P.c.device_id == bindparam("of_device"))
+    update(_PARTICIPANTS)
+    .where(_PARTICIPANTS.c.round_id == bindparam("of_round"), _PARTICIPANTS.c.device_id == bindparam("of_device"))
     .values({name: bindparam(name) for name in ("upload", "uploaded_at", "clips", "metrics")})
 )
 _NOTE_CLIPS = (
-    update(_D)
-    .where(_D.c.device_id == bindparam("of_device"))
+    update(_DEVICES)
+    .where(_DEVICES.c.device_id == bindparam("of_device"))
     .values(
-        clips=case((bindparam("reported") > 0, bindparam("reported")), else_=_D.c.clips),
+        clips=case((bindparam("reported") > 0, bindparam("reported")), else_=_DEVICES.c.clips),
         label_entropy=bindparam("entropy"),
     )
 )
@@ -81,23 +83,6 @@ class Place:
 
     round_id: int
     found: Any
-
-
-def expects(store: Store, round_id: int, device_id: str, sha256: str | None, now: float) -> bool:
-    """Tell whether a round expects an upload, as :func:`admit` does, where one row tells.
-
-    It does not for continuous rounds. Only the thread of the event loop may call this.
-
-    Raises:
-        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
-    """
-    found = store.glance(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id})
-    if found is None:
-        raise no_such_round(round_id)
-    if found.merges:
-        return False
-    _is_new(found, round_id, device_id, sha256, now)
-    return True
 
 
 def admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> Place | None:

@@ -14,8 +14,8 @@ from aggregator_server.errors import (
     MalformedUpdateError,
     WrongPublicSetError,
 )
-from aggregator_server.fleet.conduct import note_refusal
 from aggregator_server.fleet.public_sets import feature_range, upload_terms
+from aggregator_server.fleet.reputation import note_refusal
 from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name

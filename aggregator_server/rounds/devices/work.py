@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Text, and_, bindparam, cast, insert, select, update
@@ -26,107 +27,88 @@ from aggregator_server.store.tables import (
     PROPOSED,
     AssignmentRow,
     ClassRow,
-    ConductRow,
     DeviceRow,
     LearnedRow,
     ParticipantRow,
+    ReputationRow,
     RoundRow,
     table_of,
 )
 from fleet_protocol.messages import ClassAssignment, Learned, MergedClass, Work, WorkKind
 
-_D, _K, _L, _P = table_of(DeviceRow), table_of(ConductRow), table_of(LearnedRow), table_of(ParticipantRow)
+_DEVICES, _REPUTATIONS, _LEARNED, _PARTICIPANTS = (
+    table_of(DeviceRow),
+    table_of(ReputationRow),
+    table_of(LearnedRow),
+    table_of(ParticipantRow),
+)
 _NEWEST, _OPEN = table_of(RoundRow).alias("newest"), table_of(RoundRow).alias("present")
 # What decides whether a device has work, in one statement: a fleet that wakes asks it all at once, most of it in vain.
 _PLACE = (
     select(
-        *(_D.c[name] for name in STANDING),
-        _K.c.quarantined_at,
+        *(_DEVICES.c[name] for name in STANDING),
+        _REPUTATIONS.c.quarantined_at,
         _NEWEST.c.round_id.label("newest_round"),
         cast(_NEWEST.c.plan, Text).label("plan"),
         merging(_NEWEST).label("newest_merges"),
         _NEWEST.c.groups.is_not(None).label("has_groups"),
-        _L.c.personalised,
+        _LEARNED.c.personalised,
         _OPEN.c.round_id.label("open_round"),
         merging(_OPEN).label("merges"),
         _OPEN.c.deadline_at,
-        and_(_P.c.device_id.is_not(None), _P.c.upload.is_(None)).label("is_asked"),
+        and_(_PARTICIPANTS.c.device_id.is_not(None), _PARTICIPANTS.c.upload.is_(None)).label("is_asked"),
     )
     .select_from(
-        _D.outerjoin(_K, _K.c.device_id == _D.c.device_id)
+        _DEVICES.outerjoin(_REPUTATIONS, _REPUTATIONS.c.device_id == _DEVICES.c.device_id)
         .outerjoin(_NEWEST, _NEWEST.c.round_id == newest_of_fleet())
-        .outerjoin(_L, and_(_L.c.round_id == _NEWEST.c.round_id, _L.c.device_id == _D.c.device_id))
+        .outerjoin(
+            _LEARNED, and_(_LEARNED.c.round_id == _NEWEST.c.round_id, _LEARNED.c.device_id == _DEVICES.c.device_id)
+        )
         .outerjoin(_OPEN, _OPEN.c.round_id == open_number())
-        .outerjoin(_P, and_(_P.c.round_id == _OPEN.c.round_id, _P.c.device_id == _D.c.device_id))
+        .outerjoin(
+            _PARTICIPANTS,
+            and_(_PARTICIPANTS.c.round_id == _OPEN.c.round_id, _PARTICIPANTS.c.device_id == _DEVICES.c.device_id),
+        )
     )
-    .where(_D.c.device_id == bindparam("of_device"))
+    .where(_DEVICES.c.device_id == bindparam("of_device"))
 )
-_A, _C, _R = table_of(AssignmentRow), table_of(ClassRow), table_of(RoundRow)
+_ASSIGNMENTS, _CLASSES, _ROUNDS = table_of(AssignmentRow), table_of(ClassRow), table_of(RoundRow)
 _REPORT = (
-    select(_R.c.state, _L.c.personalised)
-    .select_from(_R.outerjoin(_L, and_(_L.c.round_id == _R.c.round_id, _L.c.device_id == bindparam("of_device"))))
-    .where(_R.c.round_id == bindparam("of_round"))
-    .with_for_update(of=_R)
+    select(_ROUNDS.c.state, _LEARNED.c.personalised)
+    .select_from(
+        _ROUNDS.outerjoin(
+            _LEARNED, and_(_LEARNED.c.round_id == _ROUNDS.c.round_id, _LEARNED.c.device_id == bindparam("of_device"))
+        )
+    )
+    .where(_ROUNDS.c.round_id == bindparam("of_round"))
+    .with_for_update(of=_ROUNDS)
 )
 _REPORTED: dict[str, Any] = {name: bindparam(name) for name in ("personalised", "kept_own", "metrics")}
-_NOTE = insert(_L).values({"round_id": bindparam("of_round"), "device_id": bindparam("of_device"), **_REPORTED})
+_NOTE = insert(_LEARNED).values({"round_id": bindparam("of_round"), "device_id": bindparam("of_device"), **_REPORTED})
 _NOTE_AGAIN = (
-    update(_L).where(_L.c.round_id == bindparam("of_round"), _L.c.device_id == bindparam("of_device")).values(_REPORTED)
+    update(_LEARNED)
+    .where(_LEARNED.c.round_id == bindparam("of_round"), _LEARNED.c.device_id == bindparam("of_device"))
+    .values(_REPORTED)
 )
 _REACHED = (
-    update(_A)
-    .where(_A.c.device_id == bindparam("of_device"), _A.c.round_id <= bindparam("of_round"))
-    .where(_A.c.class_id.not_in(select(_C.c.class_id).where(_C.c.state == PROPOSED)))
+    update(_ASSIGNMENTS)
+    .where(_ASSIGNMENTS.c.device_id == bindparam("of_device"), _ASSIGNMENTS.c.round_id <= bindparam("of_round"))
+    .where(_ASSIGNMENTS.c.class_id.not_in(select(_CLASSES.c.class_id).where(_CLASSES.c.state == PROPOSED)))
     .values(acknowledged=True)
 )
 _PENDING = (
-    select(_A.c.slot, _A.c.class_id)
-    .join(_C, _C.c.class_id == _A.c.class_id)
-    .where(_A.c.device_id == bindparam("of_device"), _A.c.acknowledged.is_(False), _C.c.state != PROPOSED)
-    .order_by(_A.c.slot)
+    select(_ASSIGNMENTS.c.slot, _ASSIGNMENTS.c.class_id)
+    .join(_CLASSES, _CLASSES.c.class_id == _ASSIGNMENTS.c.class_id)
+    .where(
+        _ASSIGNMENTS.c.device_id == bindparam("of_device"),
+        _ASSIGNMENTS.c.acknowledged.is_(False),
+        _CLASSES.c.state != PROPOSED,
+    )
+    .order_by(_ASSIGNMENTS.c.slot)
 )
 
 
-@dataclass(frozen=True)
-class Look:
-    """What a look at a device's rows tells.
-
-    Attributes:
-        version: The database's; None where the device has nothing to do.
-        work: The device's work, where it is one that other devices have too; None where it must be searched.
-    """
-
-    version: int | None = None
-    work: Work | None = None
-
-
-def look(store: Store, device_id: str, now: float) -> Look:
-    """Look whether :func:`next_work` may find some. Only the thread of the event loop may call this.
-
-    A fleet asks often, and mostly in vain, or all of it for the same work.
-
-    Raises:
-        DeviceRevokedError, DeviceWaitingError: the device may not take part, perhaps since it began to wait.
-    """
-    store.note_seen(device_id, now)
-    place = store.glance(_PLACE, {"of_device": device_id})
-    require_active(Standing(*place[: len(STANDING)]))
-    learns = _may_learn(place)
-    if not learns and not _may_contribute(place, now):
-        return Look()
-    version = store.version()
-    shared = None
-    if learns and _is_new(place):
-        shared = _kept.find(store, version, "learn", place.newest_round)
-    elif not learns and not place.merges:
-        shared = _kept.find(store, version, "contribute", place.open_round)
-    if shared is None or not _is_same_for_all(shared):
-        return Look(version)
-    pending = learns and store.glance(_PENDING, {"of_device": device_id}) is not None
-    return Look(version, None if pending else shared)
-
-
-def next_work(store: Store, device_id: str, now: float, version: int | None = None) -> Work | None:
+def next_work(store: Store, device_id: str, now: float) -> Work | None:
     """Return a device's next work, or None.
 
     Learning from the newest finished round comes before contributing to the open one: the device then contributes
@@ -138,21 +120,21 @@ def next_work(store: Store, device_id: str, now: float, version: int | None = No
         store: the fleet's.
         device_id: the device.
         now: seconds since 1970.
-        version: the database's, of late; what is the same for all devices is then read once for each version.
 
     Raises:
-        DeviceRevokedError: the device was revoked, perhaps while it waited.
+        DeviceRevokedError, DeviceWaitingError: the device may not take part, perhaps since it began to wait.
     """
     store.note_seen(device_id, now)
+    state = store.state
     with store.reading() as session:
         place: Any = session.execute(_PLACE, {"of_device": device_id}).one()
         require_active(Standing(*place[: len(STANDING)]))
         finished = _to_learn(session, device_id, place) if _may_learn(place) else None
         if finished is not None:
-            return _work(session, _shared(store, session, version, "learn", finished), device_id)
+            return _work(session, _for_all(store, state, "learn", finished), device_id)
         open_round = _to_contribute(session, device_id, place, now) if _may_contribute(place, now) else None
         if open_round is not None:
-            return _work(session, _shared(store, session, version, "contribute", open_round), device_id)
+            return _work(session, _for_all(store, state, "contribute", open_round), device_id)
     return None
 
 
@@ -221,66 +203,40 @@ def _to_contribute(session: Session, device_id: str, place: Any, now: float) -> 
     return int(place.open_round)
 
 
-class _Kept:
-    """The last few works that were read, without what is a single device's. Any thread may use it."""
+@lru_cache(maxsize=4)
+def _for_all(store: Store, _state: object, kind: WorkKind, round_id: int) -> Work:
+    """Return what all devices get of the work for a round.
 
-    def __init__(self) -> None:
-        self._works: dict[tuple[Store, int, WorkKind, int], Work] = {}
-
-    def find(self, store: Store, version: int, kind: WorkKind, round_id: int) -> Work | None:
-        return self._works.get((store, version, kind, round_id))
-
-    def keep(self, store: Store, version: int, work: Work) -> None:
-        self._works = {**dict(list(self._works.items())[-3:]), (store, version, work.kind, work.round_id): work}
-
-
-_kept = _Kept()
-
-
-def _shared(store: Store, session: Session, version: int | None, kind: WorkKind, round_id: int) -> Work:
-    """Return what is the same for all devices of the work for a round."""
-    found = None if version is None else _kept.find(store, version, kind, round_id)
-    if found is None:
-        found = _read(session, kind, round_id)
-        if version is not None:
-            _kept.keep(store, version, found)
-    return found
+    To read it for each device of a fleet that wakes would take 1.9 ms of the processor in place of 0.7.
+    """
+    with store.reading() as session:
+        row, learning = session.get_one(RoundRow, round_id), kind == "learn"
+        return Work(
+            kind=kind,
+            round_id=round_id,
+            plan=parsed_plan(row.plan),
+            public_set=str(row.result_public_set if learning else row.public_set),
+            consensus=row.result_consensus if learning else row.consensus,
+            classes=all_classes(session),
+            model=model_blob(session, row.model_version),
+            weights=row.result_weights if learning else row.weights,
+            prototypes=row.result_prototypes if learning else row.prototypes,
+            fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
+            merged=as_merged(merged_classes(session)),
+            retired=given_up(session),
+        )
 
 
-def _is_same_for_all(shared: Work) -> bool:
-    """Tell whether every device gets the same, but for what became of its own new sounds."""
-    plan = shared.plan
-    return plan.others is None and (shared.kind == "contribute" or plan.personalisation.name == "none")
-
-
-def _read(session: Session, kind: WorkKind, round_id: int) -> Work:
-    row, learning = session.get_one(RoundRow, round_id), kind == "learn"
-    return Work(
-        kind=kind,
-        round_id=round_id,
-        plan=parsed_plan(row.plan),
-        public_set=str(row.result_public_set if learning else row.public_set),
-        consensus=row.result_consensus if learning else row.consensus,
-        classes=all_classes(session),
-        model=model_blob(session, row.model_version),
-        weights=row.result_weights if learning else row.weights,
-        prototypes=row.result_prototypes if learning else row.prototypes,
-        fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
-        merged=as_merged(merged_classes(session)),
-        retired=given_up(session),
-    )
-
-
-def _work(session: Session, shared: Work, device_id: str) -> Work:
-    """Return a device's work, from what is the same for all."""
-    learning, plan = shared.kind == "learn", shared.plan
-    pending = _pending(session, device_id, shared.merged) if learning else ()
-    work = replace(shared, assignments=pending) if pending else shared
-    if _is_same_for_all(shared):
+def _work(session: Session, work: Work, device_id: str) -> Work:
+    """Return the work of a device, which has what all devices get."""
+    learning, plan = work.kind == "learn", work.plan
+    if learning:
+        work = replace(work, assignments=_pending(session, device_id, work.merged))
+    if plan.others is None and (not learning or plan.personalisation.name == "none"):
         return work
-    row = session.get_one(RoundRow, shared.round_id)
+    row = session.get_one(RoundRow, work.round_id)
     work = replace(work, fine_tune=learning and fine_tuning_due(session, row, device_id))
-    if plan.others is None or not _is_other(session, shared.kind, row, device_id):
+    if plan.others is None or not _is_other(session, work.kind, row, device_id):
         return work
     return replace(work, plan=plan_for_others(plan, plan.others), model=None, weights=None, fleet_weights=None)
 

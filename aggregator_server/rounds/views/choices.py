@@ -31,12 +31,12 @@ class StrategyChoice:
 
     Attributes:
         name: Name of the strategy.
-        about: What a round does, in plain words.
-        cost: What it costs a device, in plain words.
+        about: Description of a round, in plain words.
+        cost: Cost for a device, in plain words.
         is_recommended: Whether it is the one that serves this fleet's users best.
         upload_bytes: Bytes that a device sends, about; None where nobody can tell yet.
         last_s: Seconds that the last round by it took; None where there was none.
-        obstacle: Why no round by it can be opened; None where one can.
+        obstacle: Reason why no round by it can be opened; None where one can.
     """
 
     name: str

@@ -30,12 +30,12 @@ class RoundProgress:
     Attributes:
         round_id: Number of the round.
         strategy: Name of the strategy; for an operation of an operator, of the round that it changes.
-        operation: What an operator did, in place of a round with devices.
+        operation: Change by an operator, in place of a round with devices.
         closed_at: Time of its end.
         duration_s: Seconds from its opening to its end.
         devices: Number of devices that reported that they learned.
         own: Mean over these devices of the accuracy on their own held-out clips, in %; None where none reported it.
-        public: The same on the public recordings, in %.
+        public: Its accuracy on the public recordings, in %.
         classes: Number of the fleet's classes after it; None where its public set is gone.
     """
 

@@ -26,9 +26,9 @@ def show_open_round(store: Store) -> int | None:
         return open_round_id(session)
 
 
-def glance_at_open_round(store: Store) -> int | None:
+def read_open_round_number(store: Store) -> int | None:
     """Return the number of the open round. Only the thread of the event loop may call this."""
-    found = store.glance(OPEN_ROUND, {})
+    found = store.first_row(OPEN_ROUND, {})
     return None if found is None else int(found.round_id)
 
 

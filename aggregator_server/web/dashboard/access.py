@@ -35,9 +35,9 @@ class Visit:
     """Somebody who is signed in.
 
     Attributes:
-        person: Who it is, with the role.
+        person: The visitor, with the role.
         secret: The session's secret.
-        actor: Who it is, for the audit.
+        actor: The visitor, for the audit.
     """
 
     person: Person
@@ -84,7 +84,7 @@ def _cookie_name(request: Request, cookie: str) -> str:
 
 
 def is_private(request: Request) -> bool:
-    """Say whether the browser came by TLS."""
+    """Say whether the browser speaks TLS."""
     return request.url.scheme == "https"
 
 

@@ -41,7 +41,7 @@ class Document:
 
     Attributes:
         title: Its first heading.
-        content: As HTML; whatever is HTML in the document itself is escaped.
+        content: Text as HTML; whatever is HTML in the document itself is escaped.
     """
 
     title: str

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from aggregator_server.errors import AggregatorError, DeviceNotFoundError, InvalidRequestError
-from aggregator_server.fleet import conduct, devices
-from aggregator_server.fleet.chosen_devices import change_devices
+from aggregator_server.fleet import devices
+from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed, require
 from aggregator_server.web.dashboard.fleet_list import COLUMNS, PAGE, STATES, Wanted, as_csv, as_json, found, health_of
 from aggregator_server.web.dashboard.going_on import to_page
@@ -90,7 +90,7 @@ def change_chosen(request: Request, service: CurrentService, visit: Signed, form
     error = None
     if form.text("confirmed"):
         try:
-            change_devices(service.store, chosen, action, form.text("reason"), time.time(), visit.actor)
+            change_devices(service.store, chosen, action, time.time(), visit.actor, form.text("reason"))
         except AggregatorError as problem:
             error = problem
         else:
@@ -125,7 +125,7 @@ def _device_page(
 @router.post("/fleet/{device_id}/admit", dependencies=[Operator])
 def admit(service: CurrentService, visit: Signed, _form: OwnForm, device_id: DeviceId) -> Response:
     """Let a device take part that waits for it."""
-    devices.admit(service.store, device_id, time.time(), visit.actor)
+    change_devices(service.store, [device_id], "admit", time.time(), visit.actor)
     return to_page(f"/fleet/{device_id}", "admitted")
 
 
@@ -135,7 +135,7 @@ def quarantine(
 ) -> Response:
     """Let a device's uploads no longer count; where the reason cannot be used, show it again, and why."""
     try:
-        conduct.quarantine(service.store, device_id, form.text("reason"), time.time(), visit.actor)
+        change_devices(service.store, [device_id], "quarantine", time.time(), visit.actor, form.text("reason"))
     except InvalidRequestError as error:
         return _device_page(request, service, device_id, form.text("reason"), error)
     service.scheduler.wake()
@@ -145,7 +145,7 @@ def quarantine(
 @router.post("/fleet/{device_id}/release", dependencies=[Operator])
 def release(service: CurrentService, visit: Signed, _form: OwnForm, device_id: DeviceId) -> Response:
     """Let a device's uploads count again."""
-    conduct.release(service.store, device_id, time.time(), visit.actor)
+    change_devices(service.store, [device_id], "release", time.time(), visit.actor)
     service.new_work.notify()
     return to_page(f"/fleet/{device_id}", "released")
 
@@ -153,6 +153,6 @@ def release(service: CurrentService, visit: Signed, _form: OwnForm, device_id: D
 @router.post("/fleet/{device_id}/revoke", dependencies=[Admin])
 def revoke(service: CurrentService, visit: Signed, _form: OwnForm, device_id: DeviceId) -> Response:
     """Shut a device out for good."""
-    devices.revoke(service.store, device_id, time.time(), visit.actor)
+    change_devices(service.store, [device_id], "revoke", time.time(), visit.actor)
     service.wake()
     return to_page(f"/fleet/{device_id}", "revoked")

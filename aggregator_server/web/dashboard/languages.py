@@ -26,9 +26,9 @@ class Language:
     """A language.
 
     Attributes:
-        code: As HTML and browsers name it.
-        name: What it calls itself.
-        date: How it writes a date with the time of the day, as for ``strftime``.
+        code: Code of HTML and browsers.
+        name: Name in the language itself.
+        date: Format of a date with the time of the day, for ``strftime``.
         decimal: Its decimal separator.
     """
 

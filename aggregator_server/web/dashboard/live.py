@@ -1,6 +1,6 @@
 """What changes by itself: the open round, as server-sent events. Each event is a part of a page, as HTML.
 
-A stream looks at the rounds every second, because several processes may change them. It ends after a minute, and the
+A stream looks at the rounds every second, because commands change them too. It ends after a minute, and the
 page asks for another one: so a session that has ended gets none.
 """
 

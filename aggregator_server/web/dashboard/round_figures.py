@@ -22,7 +22,7 @@ class Part:
     """A device's part in a round.
 
     Attributes:
-        info: What is known of it.
+        info: Its part in the round.
         device: The device.
         state: ``busy`` or ``late`` while the round waits for it, ``in`` when it uploaded; after the round ``missing``
             without an upload, ``screened`` where that stood out, ``learned`` or ``own`` when it took over the result,
@@ -40,7 +40,7 @@ class RoundView:
 
     Attributes:
         detail: The round.
-        parts: Its devices, those that somebody should look at first.
+        parts: Its devices, those with a trouble first.
         hidden: Number of devices that the page leaves out.
         share: Percent of the selected devices that have uploaded.
         late: Number of devices that are late.

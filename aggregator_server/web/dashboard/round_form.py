@@ -26,9 +26,9 @@ class Field:
     Attributes:
         name: Name of the field.
         label: Name of the setting.
-        about: What it does.
+        about: Description of it.
         kind: ``bool``, ``int``, ``float``, ``options`` or ``text``.
-        value: What stands in it.
+        value: Text that stands in it.
         default: Value that is taken where nobody changes it.
         low: Least value; None where there is no bound.
         high: Largest value; None where there is no bound.

@@ -29,9 +29,9 @@ class Dot:
         letter: Letter of its group.
         group: Index of its group; None where it found no class.
         class_id: Class that it became; empty where it became none.
-        name: What its owner calls it; empty where that is not shared.
+        name: Name that its owner gave it; empty where that is not shared.
         device_id: Device that reported it.
-        device: That device's name.
+        device: Name of that device.
     """
 
     x: float

@@ -154,7 +154,7 @@ def know(request: Request, device_id: str = "") -> None:
 
 def _is_known(service: Service, token: str) -> bool:
     known_to = (find_token, find_invitation)
-    return any(bool(look(service.store, token)) for look in known_to)
+    return any(bool(find(service.store, token)) for find in known_to)
 
 
 async def _admit_person(request: Request, service: Service, bearer: Bearer, role: Role) -> None:

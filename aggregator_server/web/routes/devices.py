@@ -8,7 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 
 from aggregator_server import errors
-from aggregator_server.fleet import conduct, devices
+from aggregator_server.fleet import devices
+from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.devices import Entry
 from aggregator_server.schemas import DeviceInfo, QuarantineRequest
 from aggregator_server.web.guard import caller
@@ -113,7 +114,7 @@ async def change_secret(request: Request, service: CurrentService, device_id: De
 )
 def admit(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Let a device take part that waits for it, where the server runs with ``--approve``."""
-    devices.admit(service.store, device_id, time.time(), by)
+    change_devices(service.store, [device_id], "admit", time.time(), by)
 
 
 @router.post(
@@ -125,7 +126,7 @@ def admit(service: CurrentService, by: By, device_id: DeviceId) -> None:
 )
 def ask_for_new_secret(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Have a device change its secret after its next request for work."""
-    devices.ask_for_new_secret(service.store, device_id, time.time(), by)
+    change_devices(service.store, [device_id], "new-secret", time.time(), by)
 
 
 @router.delete(
@@ -137,7 +138,7 @@ def ask_for_new_secret(service: CurrentService, by: By, device_id: DeviceId) -> 
 )
 def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Shut a device out for good. An open round no longer waits for it and does not use its upload."""
-    devices.revoke(service.store, device_id, time.time(), by)
+    change_devices(service.store, [device_id], "revoke", time.time(), by)
     service.wake()
 
 
@@ -152,7 +153,7 @@ def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: Qua
 
     The aggregator does so itself with a device whose uploads stand out, or are refused, again and again.
     """
-    conduct.quarantine(service.store, device_id, wanted.reason, time.time(), by)
+    change_devices(service.store, [device_id], "quarantine", time.time(), by, wanted.reason)
     service.scheduler.wake()
     return devices.describe_device(service.store, device_id)
 
@@ -165,6 +166,6 @@ def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: Qua
 )
 def release(service: CurrentService, by: By, device_id: DeviceId) -> DeviceInfo:
     """Let a device's uploads count again, from the next round on that asks for them."""
-    conduct.release(service.store, device_id, time.time(), by)
+    change_devices(service.store, [device_id], "release", time.time(), by)
     service.new_work.notify()
     return devices.describe_device(service.store, device_id)

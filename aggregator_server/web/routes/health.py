@@ -7,7 +7,7 @@ from importlib.metadata import version
 from fastapi import APIRouter
 
 from aggregator_server.errors import AuthorityNotFoundError
-from aggregator_server.rounds.views.replies import glance_at_open_round
+from aggregator_server.rounds.views.replies import read_open_round_number
 from aggregator_server.schemas import Health
 from aggregator_server.store.free_space import free_space
 from aggregator_server.web.http_errors import documented
@@ -23,7 +23,7 @@ async def health(service: CurrentService) -> Health:
     """Say which version runs, which round is open, and whether the disk has room for uploads."""
     room = free_space(service.store.blobs.folder)
     status = "ok" if room.enough else "storage_full"
-    return Health(status, _VERSION, glance_at_open_round(service.store), room.free, room.total)
+    return Health(status, _VERSION, read_open_round_number(service.store), room.free, room.total)
 
 
 @router.get(

@@ -41,5 +41,5 @@ def list_invitations(service: CurrentService) -> tuple[InvitationInfo, ...]:
     responses=documented(*PERSON_ERRORS, InvitationNotFoundError, InvalidRequestError),
 )
 def revoke(service: CurrentService, by: By, invitation_id: InvitationId) -> None:
-    """Let nobody in by an invitation from now on. Devices that came by it stay."""
+    """Let nobody in by an invitation from now on. Devices that joined by it stay."""
     invitations.revoke_invitation(service.store, invitation_id, by, time.time())

@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 
 from aggregator_server import errors
-from aggregator_server.rounds.devices.admission import expects
 from aggregator_server.rounds.devices.uploads import check_update, note_update, require_expected
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
@@ -56,9 +55,7 @@ async def upload(
     Its body is read only if the round expects it. An upload that the device begins anew takes the place of the former.
     """
     announced = None if x_content_sha256 is None else x_content_sha256.lower()
-    asked = (service.store, round_id, device_id, announced, time.time())
-    if not expects(*asked):
-        await service.for_device(require_expected, *asked)
+    await service.for_device(require_expected, service.store, round_id, device_id, announced, time.time())
     require_room(service.store.blobs.folder)
     with service.store.blobs.receive(owner=device_id) as incoming:
         async for chunk in request.stream():

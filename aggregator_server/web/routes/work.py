@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 
 from aggregator_server import errors
-from aggregator_server.rounds.devices.work import acknowledge, look, next_work
+from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.rounds import RoundId
@@ -18,20 +18,7 @@ from fleet_protocol.messages import RENEWAL_HEADER, Learned, Work
 router = APIRouter(tags=["work"])
 
 
-class _Written:
-    """Work as JSON. What many devices get is one object, which is written once."""
-
-    def __init__(self) -> None:
-        self._type = TypeAdapter(Work)
-        self._last: tuple[Work, bytes] | None = None
-
-    def of(self, work: Work) -> bytes:
-        if self._last is None or self._last[0] is not work:
-            self._last = work, self._type.dump_json(work)
-        return self._last[1]
-
-
-_written = _Written()
+_WORK = TypeAdapter(Work)
 
 
 @router.get(
@@ -58,12 +45,9 @@ async def work(
     end = time.monotonic() + wait_s
     while True:
         event = service.new_work.subscribe(device_id)
-        seen = look(service.store, device_id, time.time())
-        if seen.version is not None:
-            asked = (service.store, device_id, time.time(), seen.version)
-            found = seen.work or await service.for_device(next_work, *asked)
-            if found is not None:
-                return Response(_written.of(found), media_type="application/json", headers=headers)
+        found = await service.for_device(next_work, service.store, device_id, time.time())
+        if found is not None:
+            return Response(_WORK.dump_json(found), media_type="application/json", headers=headers)
         left = end - time.monotonic()
         if left <= 0 or service.new_work.closed:
             return Response(status_code=204, headers=headers)

@@ -6,7 +6,6 @@ uvicorn bounds none of it: a connection that sends nothing, or half a request, w
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 from collections import OrderedDict
 from functools import partial
@@ -18,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from aggregator_server import limits
 from aggregator_server.errors import BusyError
 from aggregator_server.web.transport.turns import Turns, is_of_fleet
+from fleet_protocol.addresses import network_of
 
 _BUSY = json.dumps({"error": {"code": BusyError.code, "message": "too many connections are open; try again later"}})
 _SHED = (
@@ -91,8 +91,8 @@ class BoundedProtocol(H11Protocol):
 
     Attributes:
         table: The connections of the server; a subclass for each server sets it.
-        turns: Those of the server's requests; set likewise.
-        address: Where the client comes from, as the table counts it.
+        turns: Turns of the server's requests; set likewise.
+        address: Address of the client, as the table counts it.
         device_id: The device that the client is; empty for others, and for those who are not known yet.
     """
 
@@ -241,19 +241,6 @@ class BoundedProtocol(H11Protocol):
         if self._admitted:
             self._admitted = False
             self.table.forget(self)
-
-
-def network_of(host: str) -> str:
-    """Return what counts as one address: of IPv6, the network of 64 bits, because a client has all of it."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, 64), strict=False))
 
 
 def bounded_protocol(table: ConnectionTable) -> type[BoundedProtocol]:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from aggregator_server import limits
-from aggregator_server.web.transport.connection import network_of
+from fleet_protocol.addresses import network_of
 
 _ALLOWED = 10  # in a minute
 _WINDOW_S = 60.0

@@ -22,7 +22,7 @@ from fleet_protocol.bounded_json import require_bounded
 from fleet_protocol.errors import JsonError
 from fleet_protocol.limits import MESSAGE_BYTES, MODEL_BYTES, PUBLIC_SET_BYTES, UPDATE_BYTES
 
-# Addresses that take arrays. Their routes look who calls, and read the body piece by piece onto the disk.
+# Addresses that take arrays. Their routes check who calls, and read the body piece by piece onto the disk.
 _STREAMED = (
     (re.compile(r"/v1/public-set"), PUBLIC_SET_BYTES),
     (re.compile(r"/v1/model"), MODEL_BYTES),
@@ -38,7 +38,7 @@ class Intake:
 
     - A body is refused that is, or says that it is, larger than its address takes, and one that arrives too slowly.
     - A JSON message is read only from callers whose token opens something, and passed on only within its bounds.
-    - A form of the dashboard is small; its page looks who sends it.
+    - A form of the dashboard is small; its page checks who sends it.
     """
 
     def __init__(self, app: ASGIApp, require_known: RequireKnown, page_of: PageOf) -> None:
@@ -73,7 +73,7 @@ class Intake:
     async def _bounded(self, scope: Scope, receive: Receive, turn: _Turn) -> Receive:
         """Return a receive that keeps the bounds: of a stream while it is read, of a message by reading it now."""
         streamed = _largest_stream(scope)
-        if not scope["path"].startswith(_MESSAGES):  # a form: its page looks who sends it, and reads it
+        if not scope["path"].startswith(_MESSAGES):  # a form: its page checks who sends it, and reads it
             limit = limits.STRANGERS_FORM_BYTES if scope["path"] in _OF_STRANGERS else limits.FORM_BYTES
             return _Body(scope, receive, limit).receive
         body = _Body(scope, receive, streamed or MESSAGE_BYTES)

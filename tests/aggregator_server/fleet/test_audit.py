@@ -6,7 +6,7 @@ import pytest
 from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, audit, list_entries
 from aggregator_server.fleet.classes import rename_class
-from aggregator_server.fleet.devices import revoke
+from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
 from aggregator_server.schemas import RoundRequest
 from tests.support.core_fleet import CoreFleet
@@ -43,8 +43,8 @@ def test_who_did_it_from_where_is_noted(fleet):
     open_round(fleet.store, RoundRequest("zero_shot"), 5.0, ANNA)
     cancel_round(fleet.store, 1, 6.0, ANNA)
     rename_class(fleet.store, "c1", "tea kettle", ANNA)
-    revoke(fleet.store, fleet.devices[0].device_id, 7.0, ANNA)
-    revoke(fleet.store, fleet.devices[0].device_id, 8.0, ANNA)  # changes nothing
+    change_devices(fleet.store, [fleet.devices[0].device_id], "revoke", 7.0, ANNA)
+    change_devices(fleet.store, [fleet.devices[0].device_id], "revoke", 8.0, ANNA)  # changes nothing
     found = [(entry.what, entry.who, entry.address) for entry in entries(fleet, limit=4)]
     kinds = ("device_revoked", "class_renamed", "round_cancelled", "round_opened")
     assert found == [(kind, "Anna", "192.0.2.7") for kind in kinds]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from aggregator_server.fleet.devices import describe_device, enrol, list_devices, revoke
+from aggregator_server.fleet.device_changes import change_devices
+from aggregator_server.fleet.devices import describe_device, enrol, list_devices
 from aggregator_server.fleet.versions import is_outdated
 from fleet_protocol.command_line import version
 from fleet_protocol.messages import Enrolment, Versions, parse
@@ -43,7 +44,7 @@ def test_older_devices_are_outdated_and_revoked_ones_are_nobodys_work(fleet):
     current, older, silent, gone = fleet.devices
     say(fleet, current, versions=SAID.__dict__)
     say(fleet, older, versions={"program": "0.0.9"})
-    revoke(fleet.store, gone.device_id, 6.0)
+    change_devices(fleet.store, [gone.device_id], "revoke", 6.0)
     outdated = {info.device_id for info in list_devices(fleet.store) if info.outdated}
     assert outdated == {older.device_id, silent.device_id}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.errors import InvalidPlanError, NotSelectedError, RoundClosedError, RoundOpenError
-from aggregator_server.fleet.devices import revoke
+from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from fleet_protocol.fleet_prototypes import FleetPrototypes
@@ -89,7 +89,7 @@ def test_a_device_that_enrols_later_takes_part_and_one_that_is_revoked_does_not(
     late = device(4, "c3")
     fleet.enrol(late)
     fleet.upload(late)
-    revoke(fleet.store, late.device_id, 103.0)
+    change_devices(fleet.store, [late.device_id], "revoke", 103.0)
     assert fleet.advance() is None
     fleet.upload(fleet.devices[1])
     fleet.advance()

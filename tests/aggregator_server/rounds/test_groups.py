@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.errors import InvalidPlanError
-from aggregator_server.fleet.devices import revoke
+from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
 from aggregator_server.rounds.plan import make_plan
@@ -205,7 +205,7 @@ def test_every_device_revoked_ends_a_phase_too(fleet):
     fleet.open(personalisation=GROUPS)
     contribute(fleet, *fleet.devices)
     for device in (small, other):
-        revoke(fleet.store, device.device_id, 104.0)
+        change_devices(fleet.store, [device.device_id], "revoke", 104.0)
     assert fleet.advance() == 2
     assert fleet.advance() == 3
     assert learn(fleet, large) == (1, False)

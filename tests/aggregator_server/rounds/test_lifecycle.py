@@ -8,7 +8,8 @@ from sqlalchemy import event
 
 from aggregator_server import errors
 from aggregator_server.fleet.classes import list_classes, rename_class
-from aggregator_server.fleet.devices import list_devices, revoke
+from aggregator_server.fleet.device_changes import change_devices
+from aggregator_server.fleet.devices import list_devices
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import advance, cancel_round
 from aggregator_server.rounds.plan import make_plan
@@ -234,8 +235,8 @@ def test_a_revoked_device_is_not_waited_for_and_its_upload_is_not_used(fleet):
     revoked, away, *others = fleet.devices
     for device in (revoked, *others):
         fleet.upload(device)
-    revoke(fleet.store, revoked.device_id, 103.0)
-    revoke(fleet.store, away.device_id, 103.0)
+    change_devices(fleet.store, [revoked.device_id], "revoke", 103.0)
+    change_devices(fleet.store, [away.device_id], "revoke", 103.0)
     assert fleet.advance() == round_id
     detail = describe_round(fleet.store, round_id)
     assert set(detail.accuracies) == {device.device_id for device in others}
@@ -247,7 +248,7 @@ def test_a_revoked_device_is_not_waited_for_and_its_upload_is_not_used(fleet):
 def test_a_round_whose_devices_were_all_revoked_fails(fleet):
     round_id = fleet.open()
     for device in fleet.devices:
-        revoke(fleet.store, device.device_id, 101.0)
+        change_devices(fleet.store, [device.device_id], "revoke", 101.0)
     assert fleet.advance() == round_id
     assert state(fleet, round_id) == ("failed", "every selected device was revoked, or put in quarantine")
 

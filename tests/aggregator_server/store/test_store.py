@@ -126,29 +126,27 @@ def test_commits_are_durable_and_readers_do_not_wait(store):
 
 def test_what_is_flushed_later_is_seen_at_once_and_a_durable_commit_after_it_flushes_itself(store):
     store.flush()
-    before = store.version()
     with store.writing(durable=False) as session:
         assert session.scalar(text("PRAGMA synchronous")) == 1
         session.add(BlobRow(sha256="a" * 64, kind="model"))
     kind = select(BlobRow.kind).where(BlobRow.sha256 == "a" * 64)
-    assert store.glance(kind, {}).kind == "model"
-    assert store.version() != before
+    assert store.first_row(kind, {}).kind == "model"
     store.flush()
     with store.writing() as session:
         assert session.scalar(text("PRAGMA synchronous")) == 2
 
 
-def test_a_glance_that_fails_does_not_spoil_the_next_one(store):
+def test_a_statement_that_fails_does_not_spoil_the_next_one(store):
     with pytest.raises(OperationalError):
-        store.glance(text("SELECT no_such_column FROM blobs"), {})
-    assert store.glance(text("SELECT count(*) FROM blobs"), {}) == (0,)
+        store.first_row(text("SELECT no_such_column FROM blobs"), {})
+    assert store.first_row(text("SELECT count(*) FROM blobs"), {}) == (0,)
 
 
-def test_one_thread_alone_may_glance(store):
+def test_one_thread_alone_may_read_rows_by_their_keys(store):
     one = text("SELECT 1")
-    assert store.glance(one, {}) == (1,)
+    assert store.first_row(one, {}) == (1,)
     with ThreadPoolExecutor(1) as other, pytest.raises(RuntimeError, match="only that of the event loop may"):
-        other.submit(store.glance, one, {}).result()
+        other.submit(store.first_row, one, {}).result()
 
 
 def test_one_process_at_a_time_has_the_folder(tmp_path):

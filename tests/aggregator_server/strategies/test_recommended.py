@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aggregator_server.fleet.devices import revoke
+from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import RoundRequest
@@ -69,5 +69,5 @@ def test_weights_are_shared_where_a_device_has_the_model_and_one_that_was_revoke
     assert (mixed.plan.others.strategy, mixed.plan.others.local.settings["labels"]) == ("zero_shot", True)
     assert [one.strategy for one in mixed.participants] == ["fedavg", "zero_shot"]
     cancel_round(fleet.store, mixed.summary.round_id, 102.0)
-    revoke(fleet.store, own.device_id, 103.0)
+    change_devices(fleet.store, [own.device_id], "revoke", 103.0)
     assert opened(fleet).summary.strategy == "zero_shot"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from aggregator_server.fleet.conduct import note_round, suspicion_after
 from aggregator_server.fleet.devices import list_devices
+from aggregator_server.fleet.reputation import note_round, suspicion_after
 from aggregator_server.limits import SUSPICION
 from tests.support.core_fleet import CoreFleet
 
@@ -26,8 +26,8 @@ def test_a_device_whose_clips_explain_its_updates_is_noted_but_not_put_in_quaran
         with fleet.store.writing() as session:
             found = note_round(session, round_id, [suspect, *others], {suspect: why}, 100.0)
         assert found == ((suspect,) if quarantined and round_id == SUSPICION else ())
-    conduct = {info.device_id: info.conduct for info in list_devices(fleet.store)}
-    assert conduct[suspect].screened == SUSPICION
-    assert (conduct[suspect].quarantined_at is not None) == quarantined
-    assert all(conduct[device].counted == SUSPICION for device in others)
+    reputation = {info.device_id: info.conduct for info in list_devices(fleet.store)}
+    assert reputation[suspect].screened == SUSPICION
+    assert (reputation[suspect].quarantined_at is not None) == quarantined
+    assert all(reputation[device].counted == SUSPICION for device in others)
     fleet.store.close()

@@ -1,4 +1,4 @@
-"""The conduct of devices: how often their uploads counted, stood out or were refused; and quarantine for the worst.
+"""The reputation of devices: how many uploads counted, stood out or were refused; and quarantine for the worst.
 
 A screened or refused upload raises a device's suspicion by 1, one that counted lowers it by 1. One that was screened
 though its number of clips may explain it does neither. At ``SUSPICION`` the device is put in quarantine: its uploads no
@@ -19,12 +19,11 @@ from aggregator_server.errors import DeviceNotFoundError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.limits import SUSPICION
 from aggregator_server.names import check_name
-from aggregator_server.schemas import ConductInfo, DeviceInfo, moment
-from aggregator_server.store import Tables
-from aggregator_server.store.tables import ConductRow, DeviceRow, table_of
+from aggregator_server.schemas import DeviceInfo, ReputationInfo, moment
+from aggregator_server.store.tables import DeviceRow, ReputationRow, table_of
 
-_K = table_of(ConductRow)
-QUARANTINED = select(_K.c.device_id).where(_K.c.quarantined_at.is_not(None))
+_REPUTATIONS = table_of(ReputationRow)
+QUARANTINED = select(_REPUTATIONS.c.device_id).where(_REPUTATIONS.c.quarantined_at.is_not(None))
 """The devices in quarantine, for conditions of queries."""
 
 _REASON_LENGTH = 1_000
@@ -70,7 +69,7 @@ def note_round(
     Returns:
         The devices that this put in quarantine.
     """
-    found, rows = [], {row.device_id: row for row in session.scalars(select(ConductRow))}
+    found, rows = [], {row.device_id: row for row in session.scalars(select(ReputationRow))}
     for device_id in uploaded:
         row = rows.get(device_id) or _new_row(session, device_id)
         if device_id not in screened:
@@ -83,19 +82,8 @@ def note_round(
     return tuple(found)
 
 
-def quarantine(tables: Tables, device_id: str, reason: str, now: float, by: Actor = SERVER) -> None:
-    """Put a device in quarantine. One that is there already stays, with its first reason.
-
-    Raises:
-        DeviceNotFoundError: there is no such device.
-        InvalidRequestError: the reason is empty, too long, or not printable.
-    """
-    with tables.writing() as session:
-        quarantine_within(session, device_id, reason, now, by)
-
-
-def quarantine_within(session: Session, device_id: str, reason: str, now: float, by: Actor) -> None:
-    """Do what :func:`quarantine` does within a transaction."""
+def quarantine(session: Session, device_id: str, reason: str, now: float, by: Actor) -> None:
+    """Put a device in quarantine. One that is there already stays, with its first reason."""
     check_name(reason, "a reason")
     _require_device(session, device_id)
     row = _row(session, device_id)
@@ -103,18 +91,8 @@ def quarantine_within(session: Session, device_id: str, reason: str, now: float,
         _quarantine(session, row, reason, now, by)
 
 
-def release(tables: Tables, device_id: str, now: float, by: Actor = SERVER) -> None:
-    """Let a device's uploads count again, and forget the suspicion against it; the counts of its uploads stay.
-
-    Raises:
-        DeviceNotFoundError: there is no such device.
-    """
-    with tables.writing() as session:
-        release_within(session, device_id, now, by)
-
-
-def release_within(session: Session, device_id: str, now: float, by: Actor) -> None:
-    """Do what :func:`release` does within a transaction."""
+def release(session: Session, device_id: str, now: float, by: Actor) -> None:
+    """Let a device's uploads count again, and forget the suspicion against it; the counts of its uploads stay."""
     _require_device(session, device_id)
     row = _row(session, device_id)
     if row.quarantined_at is not None:
@@ -122,11 +100,11 @@ def release_within(session: Session, device_id: str, now: float, by: Actor) -> N
         audit(session, "device_released", by, now, device_id=device_id)
 
 
-def with_conduct(session: Session, devices: Collection[DeviceInfo]) -> tuple[DeviceInfo, ...]:
-    """Return devices with what is known of their conduct."""
+def with_reputation(session: Session, devices: Collection[DeviceInfo]) -> tuple[DeviceInfo, ...]:
+    """Return devices with their reputation."""
     wanted = [device.device_id for device in devices]
-    condition = ConductRow.device_id == wanted[0] if len(wanted) == 1 else ConductRow.device_id.is_not(None)
-    rows = {row.device_id: row for row in session.scalars(select(ConductRow).where(condition))}
+    condition = ReputationRow.device_id == wanted[0] if len(wanted) == 1 else ReputationRow.device_id.is_not(None)
+    rows = {row.device_id: row for row in session.scalars(select(ReputationRow).where(condition))}
     return tuple(
         dataclasses.replace(device, conduct=_info(rows[device.device_id])) if device.device_id in rows else device
         for device in devices
@@ -138,17 +116,17 @@ def _require_device(session: Session, device_id: str) -> None:
         raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
 
 
-def _row(session: Session, device_id: str) -> ConductRow:
-    return session.get(ConductRow, device_id) or _new_row(session, device_id)
+def _row(session: Session, device_id: str) -> ReputationRow:
+    return session.get(ReputationRow, device_id) or _new_row(session, device_id)
 
 
-def _new_row(session: Session, device_id: str) -> ConductRow:
-    row = ConductRow(device_id=device_id, counted=0, screened=0, refused=0, suspicion=0)
+def _new_row(session: Session, device_id: str) -> ReputationRow:
+    row = ReputationRow(device_id=device_id, counted=0, screened=0, refused=0, suspicion=0)
     session.add(row)
     return row
 
 
-def _suspect(session: Session, row: ConductRow, why: Mapping[str, Any], said: str, now: float) -> bool:
+def _suspect(session: Session, row: ReputationRow, why: Mapping[str, Any], said: str, now: float) -> bool:
     """Note an upload that did not count; return whether that put the device in quarantine.
 
     Args:
@@ -166,7 +144,7 @@ def _suspect(session: Session, row: ConductRow, why: Mapping[str, Any], said: st
     return True
 
 
-def _quarantine(session: Session, row: ConductRow, reason: str, now: float, by: Actor) -> None:
+def _quarantine(session: Session, row: ReputationRow, reason: str, now: float, by: Actor) -> None:
     row.quarantined_at, row.reason = now, reason[:_REASON_LENGTH]
     audit(session, "device_quarantined", by, now, device_id=row.device_id, reason=row.reason)
 
@@ -179,8 +157,8 @@ def _says(why: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _info(row: ConductRow) -> ConductInfo:
-    return ConductInfo(
+def _info(row: ReputationRow) -> ReputationInfo:
+    return ReputationInfo(
         counted=row.counted,
         screened=row.screened,
         refused=row.refused,
