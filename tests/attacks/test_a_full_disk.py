@@ -81,17 +81,38 @@ def start_on_full_disk(data: Path, command: tuple[str, ...] = ("run", "--port", 
     return refused.stderr
 
 
-@pytest.mark.parametrize("ends", ["killed", "stopped"])
 @pytest.mark.parametrize("left", [0, 4_096])
-def test_a_server_that_starts_on_a_full_disk_says_so(fleet, disk, ends, left):
-    """Whichever file has no room: after a clean end these are the database's log and its index, else the address."""
-    fleet.aggregator.kill() if ends == "killed" else fleet.aggregator.stop()
+def test_a_server_that_starts_on_a_full_disk_says_so(fleet, disk, left):
+    """Whichever file has no room: the database's log and its index, or the address."""
+    fleet.aggregator.stop()
     filler = fill(disk, left)
-    said = start_on_full_disk(disk / "data")
-    assert f"the disk of data folder {disk / 'data'} is full" in said
+    says_that_it_is_full(start_on_full_disk(disk / "data"), disk / "data")
+    goes_on(fleet, filler)
+
+
+@pytest.mark.parametrize("left", [0, 4_096])
+def test_a_killed_server_that_starts_on_a_full_disk_says_so_or_serves(fleet, disk, left):
+    """What the killed one left in the database's log gives back room, which may be enough."""
+    fleet.aggregator.kill()
+    filler = fill(disk, left)
+    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--port", "0", "--data", str(disk / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        serves = bool(server.stdout.readline())
+        server.terminate()
+        said = server.stderr.read()
+    if not serves:
+        says_that_it_is_full(said, disk / "data")
+    goes_on(fleet, filler)
+
+
+def says_that_it_is_full(said: str, data: Path) -> None:
+    assert f"the disk of data folder {data} is full" in said
     assert "make room" in said
     assert not {"backup", "Traceback"} & {*said.replace("(", " ").split()}
     assert len(said.splitlines()) == 1
+
+
+def goes_on(fleet: Fleet, filler: Path) -> None:
     filler.unlink()
     fleet.aggregator.start()
     fleet.reconnect()
