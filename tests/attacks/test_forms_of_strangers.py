@@ -12,10 +12,10 @@ from tests.support.dashboard_visitor import Visitor
 # Every address that takes a form, as docs/dashboard.md has its buttons; {} is a number.
 DEVICE = f"/fleet/{1:032x}"
 FORMS = (
-    *("/sign-in", "/sign-out", "/rounds", "/rounds/1/cancel", "/rounds/1/restore", "/fleet", "/invitations"),
+    *("/sign-in", "/sign-out", "/rounds", "/rounds/1/cancel", "/rounds/1/restore", "/schedules/1/end", "/fleet"),
     *(f"/classes/c1/{action}" for action in ("rename", "merge", "approve", "retire")),
     *(f"{DEVICE}/{action}" for action in ("admit", "quarantine", "release", "revoke")),
-    "/invitations/1/revoke",
+    *("/invitations", "/invitations/1/revoke"),
 )
 
 

@@ -246,6 +246,23 @@ def test_rounds_that_cannot_be_opened(fleet):
     refused(fleet.admin.delete("/v1/rounds/0"), 422, "invalid_request", "round_id")
 
 
+def test_schedules_that_cannot_be_made_or_ended(fleet):
+    in_half_a_day = f"{(time.localtime().tm_hour + 12) % 24:02}:00"
+
+    def post(**request):
+        return fleet.admin.post("/v1/schedules", json={"round": request, "daily_at": in_half_a_day})
+
+    refused(post(strategy="fedsgd"), 422, "unknown_strategy", "'fedsgd'", "fedavg, ")
+    refused(post(strategy="zero_shot", quorum=2), 422, "invalid_plan", "quorum")
+    refused(post(strategy="zero_shot", deadlines=3), 422, "invalid_request", "deadlines")
+    refused(fleet.admin.post("/v1/schedules", json={"round": {"strategy": "x" * 2**21}}), 413, "too_large")
+    refused(fleet.admin.delete("/v1/schedules/77"), 404, "schedule_not_found", "77")
+    refused(fleet.admin.delete("/v1/schedules/0"), 422, "invalid_request", "schedule_id")
+    made = post(strategy="zero_shot").json()
+    assert fleet.admin.get("/v1/schedules").json() == [made]
+    assert fleet.admin.delete(f"/v1/schedules/{made['schedule_id']}").status_code == 204
+
+
 def test_the_admin_learns_the_deadline_and_cancels(fleet):
     response = fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot", "deadline_s": 60})
     summary = response.json()
@@ -473,6 +490,7 @@ def test_the_public_set_stays_once_there_is_a_consensus(fleet):
 def test_devices_own_models_are_not_replaced_unasked(fleet):
     weights = {"strategy": "fedavg"}
     refused(fleet.admin.post("/v1/rounds", json=weights), 409, "model_replaced", "(zero_shot)", '"replace_model": true')
+    refused(fleet.admin.post("/v1/schedules", json={"round": weights, "continuous": True}), 409, "model_replaced")
 
 
 def test_a_shared_model_with_more_room(fleet):
