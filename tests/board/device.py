@@ -31,6 +31,8 @@ device = "hw:0,1"
 hop_s = 1.0
 [recordings]
 per_round = [20, 30]
+[training]
+teach_epochs = 10
 """
 # A sound card that gives back what is played into it, and somebody who plays.
 _ROOM = """\
