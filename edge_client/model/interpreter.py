@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from edge_client.errors import ModelError
+from edge_client.model import c_library
 from edge_client.model.greeting import without_greeting
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import SIGNATURES
@@ -24,6 +25,7 @@ State = dict[str, Floats]
 Signatures = dict[str, Callable[..., dict[str, Any]]]
 
 _RUNTIMES = {
+    "c": (c_library.PACKAGE, "edge_client.model.c_library"),
     "tflite": ("tflite-runtime", "tflite_runtime.interpreter"),
     "litert": ("ai-edge-litert", "ai_edge_litert.interpreter"),
 }
@@ -141,7 +143,7 @@ def _wanted() -> list[str]:
     chosen = os.environ.get("AURICLE_RUNTIME", "")
     if chosen and chosen not in _RUNTIMES:
         raise ModelError(f"AURICLE_RUNTIME is {chosen!r}; it may be {' or '.join(_RUNTIMES)}, or unset")
-    usual = ["tflite", "litert"] if platform.machine() == "armv7l" else ["litert", "tflite"]
+    usual = ["tflite", "litert", "c"] if platform.machine() == "armv7l" else ["litert", "tflite", "c"]
     return [chosen] if chosen else usual
 
 
