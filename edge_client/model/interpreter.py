@@ -1,7 +1,7 @@
 """Opens a graph with the TensorFlow Lite runtime that this machine has, loaded only when a graph is opened.
 
 `tflite-runtime` is all that 32-bit ARM has wheels of; elsewhere it is `ai-edge-litert`. The environment variable
-AURICLE_RUNTIME (`tflite` or `litert`) chooses one.
+AURICLE_RUNTIME (`tflite`, `litert`, or `c` for TensorFlow Lite's C library) chooses one.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _wanted() -> list[str]:
     """
     chosen = os.environ.get("AURICLE_RUNTIME", "")
     if chosen and chosen not in _RUNTIMES:
-        raise ModelError(f"AURICLE_RUNTIME is {chosen!r}; it may be {' or '.join(_RUNTIMES)}, or unset")
+        raise ModelError(f"AURICLE_RUNTIME is {chosen!r}; it may be c, tflite or litert, or unset")
     usual = ["tflite", "litert", "c"] if platform.machine() == "armv7l" else ["litert", "tflite", "c"]
     return [chosen] if chosen else usual
 
