@@ -1,7 +1,7 @@
 """Opens a graph with the TensorFlow Lite runtime that this machine has, loaded only when a graph is opened.
 
 `tflite-runtime` is all that 32-bit ARM has wheels of; elsewhere it is `ai-edge-litert`. The environment variable
-AURICLE_RUNTIME (`tflite` or `litert`) chooses one.
+AURICLE_RUNTIME (`tflite`, `litert`, or `c` for TensorFlow Lite's C library) chooses one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from edge_client.errors import ModelError
+from edge_client.model import c_library
 from edge_client.model.greeting import without_greeting
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import SIGNATURES
@@ -24,6 +25,7 @@ State = dict[str, Floats]
 Signatures = dict[str, Callable[..., dict[str, Any]]]
 
 _RUNTIMES = {
+    "c": (c_library.PACKAGE, "edge_client.model.c_library"),
     "tflite": ("tflite-runtime", "tflite_runtime.interpreter"),
     "litert": ("ai-edge-litert", "ai_edge_litert.interpreter"),
 }
@@ -140,8 +142,8 @@ def _wanted() -> list[str]:
     """
     chosen = os.environ.get("AURICLE_RUNTIME", "")
     if chosen and chosen not in _RUNTIMES:
-        raise ModelError(f"AURICLE_RUNTIME is {chosen!r}; it may be {' or '.join(_RUNTIMES)}, or unset")
-    usual = ["tflite", "litert"] if platform.machine() == "armv7l" else ["litert", "tflite"]
+        raise ModelError(f"AURICLE_RUNTIME is {chosen!r}; it may be c, tflite or litert, or unset")
+    usual = ["tflite", "litert", "c"] if platform.machine() == "armv7l" else ["litert", "tflite", "c"]
     return [chosen] if chosen else usual
 
 

@@ -82,7 +82,7 @@ def without_tensorflow(folder: Path) -> dict[str, str]:
 
 
 def require_runtime(name: str) -> None:
-    """Skip the test where there is no wheel of a TensorFlow Lite runtime, `tflite` or `litert`."""
-    module = {"tflite": "tflite_runtime", "litert": "ai_edge_litert"}[name]
+    """Skip the test where there is no wheel of a TensorFlow Lite runtime: `c`, `tflite` or `litert`."""
+    module = {"c": "pymicro_wakeword", "tflite": "tflite_runtime", "litert": "ai_edge_litert"}[name]
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed: it has no wheel for this Python and processor")

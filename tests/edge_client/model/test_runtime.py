@@ -251,7 +251,9 @@ def opened_with(bundle: Path, **environment):
     )
 
 
-@pytest.mark.parametrize(("chosen", "name"), [("tflite", "tflite-runtime"), ("litert", "ai-edge-litert")])
+@pytest.mark.parametrize(
+    ("chosen", "name"), [("tflite", "tflite-runtime"), ("litert", "ai-edge-litert"), ("c", "pymicro-wakeword")]
+)
 def test_the_environment_chooses_the_runtime_and_memory_stays_small(bundles, chosen, name):
     require_runtime(chosen)
     result = json.loads(opened_with(bundles["cnn2"], AURICLE_RUNTIME=chosen).stdout.splitlines()[-1])
@@ -262,6 +264,6 @@ def test_the_environment_chooses_the_runtime_and_memory_stays_small(bundles, cho
 
 def test_an_unknown_runtime_is_refused(bundles):
     assert (
-        "AURICLE_RUNTIME is 'torch'; it may be tflite or litert"
+        "AURICLE_RUNTIME is 'torch'; it may be c, tflite or litert"
         in opened_with(bundles["cnn2"], AURICLE_RUNTIME="torch").stderr
     )

@@ -1,0 +1,330 @@
+"""TensorFlow Lite's C library, driven by ctypes: signatures, variables, and networks without signatures.
+
+The library does not depend on Python's version, so one file serves every Python of a processor. It comes with the
+package `pymicro-wakeword`; AURICLE_TFLITE_LIBRARY names another one. What a runtime's Python interface offers and
+`interpreter.py` needs has the same names here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_void_p
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fleet_protocol.arrays import Array
+
+PACKAGE = "pymicro-wakeword"
+VARIABLE = "AURICLE_TFLITE_LIBRARY"
+_FILE = "pymicro_wakeword/lib/libtensorflowlite_c.so"
+# SHA-256 of the package's libraries that the tests ran with: x86-64, aarch64, armv7l.
+_TESTED = {
+    "25465edb5cd7aadd00249d4d28f1d922ce5cc90195ad4403458111dd63493bae",
+    "12062437bfde367b1be592ebc4a9fe64b8453f90b3b7dc21fade002c38e1ac1a",
+    "fcb6ef6f3f9c68889868fb55aba544d43d0fe9703c1efeb2756e82b553d032ab",
+}
+_TYPES = {1: np.float32, 2: np.int32, 3: np.uint8, 4: np.int64, 6: np.bool_, 7: np.int16, 9: np.int8}
+_SAID_BYTES = 500
+
+_Reporter = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_void_p)
+_Ints = POINTER(c_int32)
+# Of each function: what it returns, and what it takes.
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "Version": (c_char_p, ()),
+    "ModelCreateWithErrorReporter": (c_void_p, (c_char_p, c_size_t, _Reporter, c_void_p)),
+    "ModelDelete": (None, (c_void_p,)),
+    "InterpreterOptionsCreate": (c_void_p, ()),
+    "InterpreterOptionsDelete": (None, (c_void_p,)),
+    "InterpreterOptionsSetNumThreads": (None, (c_void_p, c_int32)),
+    "InterpreterOptionsSetErrorReporter": (None, (c_void_p, _Reporter, c_void_p)),
+    "InterpreterCreate": (c_void_p, (c_void_p, c_void_p)),
+    "InterpreterDelete": (None, (c_void_p,)),
+    "InterpreterAllocateTensors": (c_int, (c_void_p,)),
+    "InterpreterInvoke": (c_int, (c_void_p,)),
+    "InterpreterGetInputTensorCount": (c_int32, (c_void_p,)),
+    "InterpreterGetInputTensor": (c_void_p, (c_void_p, c_int32)),
+    "InterpreterGetOutputTensorCount": (c_int32, (c_void_p,)),
+    "InterpreterGetOutputTensor": (c_void_p, (c_void_p, c_int32)),
+    "InterpreterGetSignatureCount": (c_int32, (c_void_p,)),
+    "InterpreterGetSignatureKey": (c_char_p, (c_void_p, c_int32)),
+    "InterpreterGetSignatureRunner": (c_void_p, (c_void_p, c_char_p)),
+    "SignatureRunnerDelete": (None, (c_void_p,)),
+    "SignatureRunnerGetInputCount": (c_size_t, (c_void_p,)),
+    "SignatureRunnerGetInputName": (c_char_p, (c_void_p, c_int32)),
+    "SignatureRunnerGetInputTensor": (c_void_p, (c_void_p, c_char_p)),
+    "SignatureRunnerResizeInputTensor": (c_int, (c_void_p, c_char_p, _Ints, c_int32)),
+    "SignatureRunnerAllocateTensors": (c_int, (c_void_p,)),
+    "SignatureRunnerInvoke": (c_int, (c_void_p,)),
+    "SignatureRunnerGetOutputCount": (c_size_t, (c_void_p,)),
+    "SignatureRunnerGetOutputName": (c_char_p, (c_void_p, c_int32)),
+    "SignatureRunnerGetOutputTensor": (c_void_p, (c_void_p, c_char_p)),
+    "TensorType": (c_int, (c_void_p,)),
+    "TensorNumDims": (c_int32, (c_void_p,)),
+    "TensorDim": (c_int32, (c_void_p, c_int32)),
+    "TensorData": (c_void_p, (c_void_p,)),
+    "TensorByteSize": (c_size_t, (c_void_p,)),
+}
+
+
+class _Library:
+    """The functions of the library by their names without ``TfLite``."""
+
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+        for name, (returned, taken) in _FUNCTIONS.items():
+            function = getattr(library, f"TfLite{name}")
+            function.restype, function.argtypes = returned, taken
+            setattr(self, name, function)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        raise AttributeError(f"the library's function TfLite{name} is not declared")
+
+
+def library_path() -> Path:
+    """Return where the library is.
+
+    Raises:
+        ImportError: there is none, or it is not the one that was tested.
+    """
+    named = os.environ.get(VARIABLE, "")
+    if named:
+        if not Path(named).is_file():
+            raise ImportError(f"{VARIABLE} names {named}, which is no file; unset it, or name libtensorflowlite_c.so")
+        return Path(named)
+    try:
+        path = Path(str(metadata.distribution(PACKAGE).locate_file(_FILE)))
+    except metadata.PackageNotFoundError:
+        raise ImportError(f"not installed; {VARIABLE} may name a libtensorflowlite_c.so instead") from None
+    if not path.is_file():
+        raise ImportError(f"{path} is missing; install {PACKAGE} anew")
+    if hashlib.sha256(path.read_bytes()).hexdigest() not in _TESTED:
+        raise ImportError(
+            f"{path} (version {metadata.version(PACKAGE)}) is not a library that Auricle was tested with; install the "
+            f"version of constraints.txt anew, or name the file in {VARIABLE} if you trust it"
+        )
+    return path
+
+
+@cache
+def _library() -> _Library:
+    path = library_path()
+    try:
+        return _Library(path)
+    except (OSError, AttributeError) as error:
+        raise ImportError(f"{path} cannot be loaded: {error}") from error
+
+
+class _Log:
+    """Collects what the library says of an error: a C format and its arguments."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        printf = ctypes.CDLL(None).vsnprintf
+        printf.argtypes = (ctypes.c_char_p, c_size_t, c_char_p, c_void_p)
+
+        def report(_: int | None, text: bytes, arguments: int | None) -> None:
+            buffer = ctypes.create_string_buffer(_SAID_BYTES)
+            # A va_list is a pointer on aarch64 and x86-64, and a structure of one pointer on ARM: one register each.
+            printf(buffer, _SAID_BYTES, text, arguments)
+            self.said.append(buffer.value.decode(errors="replace").strip())
+
+        self.reporter = _Reporter(report)
+
+    def take(self) -> str:
+        """Return what was said since the last time, and forget it."""
+        said, self.said[:] = "; ".join(self.said), []
+        return said or "the library says no reason"
+
+
+class _Tensor:
+    """A tensor of the library, and a NumPy view of its memory, renewed when the library moves or resizes it."""
+
+    def __init__(self, library: _Library, pointer: int) -> None:
+        self._library, self._pointer = library, pointer
+        self._place = (0, 0)
+        self.dtype: type = _TYPES.get(library.TensorType(pointer), np.void)
+        self.shape = self._read_shape()
+        self._view: Array = np.empty(0, self.dtype)
+
+    def _read_shape(self) -> tuple[int, ...]:
+        count = self._library.TensorNumDims(self._pointer)
+        return tuple(self._library.TensorDim(self._pointer, axis) for axis in range(count))
+
+    @property
+    def view(self) -> Array:
+        """The values as they are now, in the tensor's own memory."""
+        place = (self._library.TensorData(self._pointer) or 0, self._library.TensorByteSize(self._pointer))
+        if place != self._place:
+            self._place, self.shape = place, self._read_shape()
+            address, size = place
+            memory = (ctypes.c_char * size).from_address(address) if size else b""
+            self._view = np.frombuffer(memory, self.dtype).reshape(self.shape)
+        return self._view
+
+    def forget(self) -> None:
+        """Take the view anew at the next use: the library allocates its tensors again."""
+        self._place = (0, 0)
+
+
+class Interpreter:
+    """A graph that the library has opened. Not for use by several threads at once.
+
+    Freed with the last reference to it and to its signatures.
+    """
+
+    def __init__(self, model_content: bytes, num_threads: int = 1) -> None:
+        """Open a graph.
+
+        Raises:
+            ValueError: the library cannot take the graph; says why.
+        """
+        self._library = library = _library()
+        self._log = _Log()
+        # The bytes and the reporter must outlive the interpreter: the finaliser holds them.
+        model = library.ModelCreateWithErrorReporter(model_content, len(model_content), self._log.reporter, None)
+        if not model:
+            raise ValueError(self._log.take())
+        options = library.InterpreterOptionsCreate()
+        library.InterpreterOptionsSetNumThreads(options, num_threads)
+        library.InterpreterOptionsSetErrorReporter(options, self._log.reporter, None)
+        self._handle = library.InterpreterCreate(model, options)
+        library.InterpreterOptionsDelete(options)
+        if not self._handle:
+            library.ModelDelete(model)
+            raise ValueError(self._log.take())
+        self._inputs: list[_Tensor] = []
+        self._outputs: list[_Tensor] = []
+        weakref.finalize(self, _free, library, self._handle, model, (model_content, self._log))
+
+    def get_signature_runner(self, name: str) -> Signature:
+        """Return a signature as a callable.
+
+        Raises:
+            ValueError: the graph has none of that name.
+        """
+        library = self._library
+        names = [
+            library.InterpreterGetSignatureKey(self._handle, index).decode()
+            for index in range(library.InterpreterGetSignatureCount(self._handle))
+        ]
+        if name not in names:
+            raise ValueError(f"it has no signature {name!r} but {', '.join(names) or 'none'}")
+        return Signature(self, library, library.InterpreterGetSignatureRunner(self._handle, name.encode()), self._log)
+
+    def allocate_tensors(self) -> None:
+        """Give the graph's main network its memory.
+
+        Raises:
+            RuntimeError: the library cannot; says why.
+        """
+        library, handle = self._library, self._handle
+        self._checked(library.InterpreterAllocateTensors(handle))
+        counts = library.InterpreterGetInputTensorCount(handle), library.InterpreterGetOutputTensorCount(handle)
+        self._inputs = [_Tensor(library, library.InterpreterGetInputTensor(handle, i)) for i in range(counts[0])]
+        self._outputs = [_Tensor(library, library.InterpreterGetOutputTensor(handle, i)) for i in range(counts[1])]
+
+    def get_input_details(self) -> list[dict[str, Any]]:
+        """Return index and shape of every input."""
+        return [{"index": index, "shape": tensor.shape} for index, tensor in enumerate(self._inputs)]
+
+    def get_output_details(self) -> list[dict[str, Any]]:
+        """Return index and shape of every output."""
+        return [{"index": index, "shape": tensor.shape} for index, tensor in enumerate(self._outputs)]
+
+    def set_tensor(self, index: int, value: Array) -> None:
+        """Set an input."""
+        self._inputs[index].view[...] = value
+
+    def get_tensor(self, index: int) -> Array:
+        """Return a copy of an output."""
+        return self._outputs[index].view.copy()
+
+    def invoke(self) -> None:
+        """Run the main network.
+
+        Raises:
+            RuntimeError: the library cannot; says why.
+        """
+        self._checked(self._library.InterpreterInvoke(self._handle))
+
+    def _checked(self, status: int) -> None:
+        if status:
+            raise RuntimeError(self._log.take())
+
+
+class Signature:
+    """One signature of a graph, called with its inputs by name; returns copies of its outputs by name."""
+
+    def __init__(self, owner: Interpreter, library: _Library, handle: int, log: _Log) -> None:
+        self._owner, self._library, self._handle, self._log = owner, library, handle, log
+        self._inputs: dict[str, _Tensor] = {}
+        for index in range(library.SignatureRunnerGetInputCount(handle)):
+            name = library.SignatureRunnerGetInputName(handle, index)
+            self._inputs[name.decode()] = _Tensor(library, library.SignatureRunnerGetInputTensor(handle, name))
+        self._outputs: dict[str, _Tensor] = {}
+        self._ready = False
+        weakref.finalize(self, _free_signature, library, handle, owner)
+
+    def get_input_details(self) -> dict[str, dict[str, Any]]:
+        """Return the shape of every input by its name."""
+        return {name: {"shape": np.array(tensor.shape)} for name, tensor in self._inputs.items()}
+
+    def __call__(self, **values: Array) -> dict[str, Array]:
+        """Run the signature.
+
+        Raises:
+            ValueError: an input is missing, unknown, or of another type than the graph's.
+            RuntimeError: the library cannot run it; says why.
+        """
+        if values.keys() != self._inputs.keys():
+            raise ValueError(f"it takes {', '.join(sorted(self._inputs))}, not {', '.join(sorted(values))}")
+        self._fit(values)
+        for name, value in values.items():
+            self._inputs[name].view[...] = value
+        self._checked(self._library.SignatureRunnerInvoke(self._handle))
+        return {name: tensor.view.copy() for name, tensor in self._outputs.items()}
+
+    def _fit(self, values: Mapping[str, Array]) -> None:
+        """Give the tensors the shapes of these inputs; allocated anew only where one changed."""
+        library, handle = self._library, self._handle
+        for name, value in values.items():
+            tensor = self._inputs[name]
+            if value.dtype != tensor.dtype:
+                raise ValueError(f"input {name!r} is {np.dtype(tensor.dtype).name}, not {value.dtype.name}")
+            if value.shape != tensor.shape:
+                shape = (c_int32 * value.ndim)(*value.shape)
+                self._ready = False
+                self._checked(library.SignatureRunnerResizeInputTensor(handle, name.encode(), shape, value.ndim))
+        if self._ready:
+            return
+        self._checked(library.SignatureRunnerAllocateTensors(handle))
+        for name in values:
+            self._inputs[name] = _Tensor(library, library.SignatureRunnerGetInputTensor(handle, name.encode()))
+        self._outputs = {}
+        for index in range(library.SignatureRunnerGetOutputCount(handle)):
+            output = library.SignatureRunnerGetOutputName(handle, index)
+            tensor = library.SignatureRunnerGetOutputTensor(handle, output)
+            self._outputs[output.decode()] = _Tensor(library, tensor)
+        self._ready = True
+
+    def _checked(self, status: int) -> None:
+        if status:
+            self._ready = False
+            raise RuntimeError(self._log.take())
+
+
+def _free(library: _Library, interpreter: int, model: int, _kept: object) -> None:
+    library.InterpreterDelete(interpreter)
+    library.ModelDelete(model)
+
+
+def _free_signature(library: _Library, runner: int, _owner: Interpreter) -> None:
+    library.SignatureRunnerDelete(runner)
