@@ -169,10 +169,6 @@ class _Tensor:
             self._view = np.frombuffer(memory, self.dtype).reshape(self.shape)
         return self._view
 
-    def forget(self) -> None:
-        """Take the view anew at the next use: the library allocates its tensors again."""
-        self._place = (0, 0)
-
 
 class Interpreter:
     """A graph that the library has opened. Not for use by several threads at once.
